@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class AgentToolsConfig(AppConfig):
+    name = "agent_tools"

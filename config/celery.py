@@ -1,0 +1,11 @@
+"""The Celery application: workers fill vectors, beat sweeps for what a nudge lost."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+
+app = Celery("recollect")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()

@@ -1,0 +1,217 @@
+"""What holds everywhere; every value a deployment may change is read from the environment."""
+
+from pathlib import Path
+
+import environ
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+env = environ.Env()
+environ.Env.read_env(BASE_DIR / ".env")
+
+# -- Django -----------------------------------------------------------------------------------------------------------
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "knox",
+    "drf_spectacular",
+    "evals",
+    "agent_tools",
+    "memory",
+    "intake",
+]
+
+# All of these run natively in asynchronous requests: one that does not would move every streamed answer to a thread.
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "intake.middleware.DatabaseAwayMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# -- Data -------------------------------------------------------------------------------------------------------------
+# The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
+DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect")}
+DATABASES["default"]["OPTIONS"] = {
+    **DATABASES["default"].get("OPTIONS", {}),
+    "pool": {
+        "min_size": env.int("DATABASE_POOL_MIN", default=1),
+        "max_size": env.int("DATABASE_POOL_MAX", default=16),
+        "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
+    },
+    "connect_timeout": 5,
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
+
+# -- People -----------------------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "intake.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "intake:login"
+LOGIN_REDIRECT_URL = "intake:home"
+LOGOUT_REDIRECT_URL = "intake:home"
+KNOX_TOKEN_MODEL = "agent_tools.AccessToken"
+
+# -- Language and time ------------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+USE_I18N = True
+USE_TZ = True
+
+# -- Static files -----------------------------------------------------------------------------------------------------
+STATIC_URL = "/static/"
+VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
+STATIC_ROOT = VAR_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
+}
+
+# -- The chat's language model ----------------------------------------------------------------------------------------
+# Without LLM_MODEL the chat runs in recall mode. A name such as "anthropic:…" picks that vendor; any other name is
+# asked for at LLM_BASE_URL, which speaks the OpenAI protocol.
+LLM_MODEL = env.str("LLM_MODEL", default="")
+LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
+LLM_API_KEY = env.str("LLM_API_KEY", default="")
+LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=60.0)
+# The tools the chat's agent loop is given, by dotted path, so that intake imports nobody.
+CHAT_TOOLSET = "agent_tools.chat.toolset"
+
+# -- Embeddings -------------------------------------------------------------------------------------------------------
+# The built-in model unless EMBEDDING_BASE_URL names an OpenAI-compatible endpoint.
+EMBEDDING_BASE_URL = env.str("EMBEDDING_BASE_URL", default="")
+MODEL_CACHE_DIR = Path(env.str("MODEL_CACHE_DIR", default=str(VAR_DIR / "models")))
+if EMBEDDING_BASE_URL:
+    EMBEDDER = {
+        "BACKEND": "memory.embedders.openai_compatible.OpenAICompatibleEmbedder",
+        "OPTIONS": {
+            "base_url": EMBEDDING_BASE_URL,
+            "api_key": env.str("EMBEDDING_API_KEY", default=""),
+            "model": env.str("EMBEDDING_MODEL"),
+            "dimensions": env.int("EMBEDDING_DIMENSIONS"),
+            "query_prefix": env.str("EMBEDDING_QUERY_PREFIX", default=""),
+            "document_prefix": env.str("EMBEDDING_DOCUMENT_PREFIX", default=""),
+        },
+    }
+else:
+    EMBEDDER = {
+        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "OPTIONS": {"cache_dir": MODEL_CACHE_DIR, "threads": env.int("EMBEDDING_THREADS", default=2)},
+    }
+EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
+EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
+# How long a worker may keep what it claimed before another may take it.
+EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=60)
+EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
+
+# -- Celery -----------------------------------------------------------------------------------------------------------
+# A nudge is only a hint (the pending rows are the queue), so everything here prefers giving up quickly over waiting.
+CELERY_BROKER_URL = REDIS_URL
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 30,
+    "unacked_restore_interval": 1,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    "sweep-pending-embeddings": {"task": "memory.sweep_pending", "schedule": EMBEDDING_SWEEP_SECONDS},
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60},
+}
+# Beat's own state: a file that may be lost at any time.
+CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
+
+# -- REST -------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "knox.auth.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "intake.problems.exception_handler",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Recollect",
+    "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
+    "VERSION": "0.1.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+}
+
+# -- Security ---------------------------------------------------------------------------------------------------------
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "manifest-src": ["'self'"],
+    },
+}
+
+# -- Logs: ids, counts and codes; never what somebody said --------------------------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+}
