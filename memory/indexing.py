@@ -169,7 +169,10 @@ def _store(rows: Sequence[Embedding], vectors: NDArray[np.float32], *, now: date
     """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
     with connection.cursor() as cursor:
         cursor.executemany(
-            "UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = '' WHERE id = %s AND content_hash = %s",
+            """
+            UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
+             WHERE id = %s AND content_hash = %s
+            """,
             [
                 (HalfVector(vector).to_text(), now, row.pk, bytes(row.content_hash))
                 for row, vector in zip(rows, vectors, strict=True)

@@ -90,30 +90,25 @@ def _failure(part: Any) -> str:
     return "That did not work: " + str(part.content)[:300]
 
 
-def _in_words(error: AgentRunError) -> RecollectError:
-    """What to tell the person; the vendor's own words may hold the key or the prompt, and stay in the log."""
-    match error:
-        case ModelAuthenticationError():
-            return ModelRefused("The language model refused the key. Check LLM_API_KEY.")
-        case ModelNotFoundError():
-            return ModelRefused("The language model does not exist there. Check LLM_MODEL and LLM_BASE_URL.")
-        case ModelQuotaExceededError():
-            return ModelRefused("The language model's quota is used up.")
-        case ModelRateLimitError():
-            return RateLimited("The language model is busy. Try again in a moment.")
-        case ModelContextWindowExceededError():
-            return TooLarge("This conversation has grown too long for the language model. Start a new one.")
-        case ModelRequestRejectedError():
-            return ModelRefused("The language model refused the request.")
-        case UsageLimitExceeded():
-            return Unavailable("The model went round in circles with its tools. Try again, or ask differently.")
-        case ModelAPIError():
-            return Unavailable("The language model is away or broke off. Try again.")
-        case _:
-            return Unavailable("The language model's answer could not be read. Try again.")
-
-
 class ModelRefused(Unavailable):
     """Away until somebody changes the settings."""
 
     retryable = False
+
+
+# What to tell the person, the first that fits; the vendor's own words may hold the key or the prompt.
+IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
+    (ModelAuthenticationError, ModelRefused, "The language model refused the key. Check LLM_API_KEY."),
+    (ModelNotFoundError, ModelRefused, "The language model is not there. Check LLM_MODEL and LLM_BASE_URL."),
+    (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
+    (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
+    (ModelContextWindowExceededError, TooLarge, "This conversation has grown too long. Start a new one."),
+    (ModelRequestRejectedError, ModelRefused, "The language model refused the request."),
+    (UsageLimitExceeded, Unavailable, "The model went round in circles with its tools. Ask differently."),
+    (ModelAPIError, Unavailable, "The language model is away or broke off. Try again."),
+    (AgentRunError, Unavailable, "The language model's answer could not be read. Try again."),
+]
+
+
+def _in_words(error: AgentRunError) -> RecollectError:
+    return next(ours(sentence) for theirs, ours, sentence in IN_WORDS if isinstance(error, theirs))

@@ -21,7 +21,7 @@ def chat_model(caller: Caller) -> Model:
 
 
 def model_settings() -> ModelSettings:
-    """Time-outs in seconds: for the first sign of an answer and between pieces of it. One retry, before anything came."""
+    """Seconds to wait for the first sign of an answer and between its pieces; one retry, before anything came."""
     seconds = settings.LLM_TIMEOUT_SECONDS
     return ModelSettings(timeout=seconds, first_event_timeout=seconds, max_retries=1)
 

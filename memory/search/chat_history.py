@@ -1,4 +1,4 @@
-"""`search_chat_history`: the person's own turns, nearest in meaning first (the specification's query, by exact scan)."""
+"""`search_chat_history`: the person's own turns, nearest in meaning first, by exact scan."""
 
 from dataclasses import dataclass
 from enum import StrEnum
