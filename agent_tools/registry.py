@@ -28,7 +28,7 @@ class ToolOutput(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Generic[Input, Output]):
-    """`run(input, user)` does the work (for nobody when `user` is None); `summarise` tells people in a line of Markdown."""
+    """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown."""
 
     name: str
     description: str

@@ -32,9 +32,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
-    conversation_id: Annotated[
-        str | None, Field(description="The conversation to go on with; a new one if absent.")
-    ] = None
+    conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
 
 
 @method_decorator(csrf_exempt, name="dispatch")
