@@ -1,6 +1,6 @@
 """The DRF edge for failures: every one leaves as `application/problem+json` (RFC 9457) with the contract's fields."""
 
-import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -21,8 +21,6 @@ from intake.errors import (
     TooLarge,
     Unavailable,
 )
-
-logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -83,25 +81,25 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return response
 
 
-def as_recollect_error(exc: BaseException) -> RecollectError | None:
+# The first that fits; what is not here nobody expected.
+TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectError]]] = [
+    ((RecollectError,), lambda exc: exc),
+    ((Http404,), lambda _: NotFound()),
+    ((RequestDataTooBig,), lambda _: TooLarge()),
+    (
+        (OperationalError, InterfaceError),
+        lambda _: Unavailable("The database is away for the moment. Try again shortly."),
+    ),
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), lambda _: AuthenticationRequired()),
+    ((exceptions.PermissionDenied, PermissionDenied), lambda exc: AuthenticationRequired(str(exc) or None)),
+    ((exceptions.Throttled,), lambda _: RateLimited()),
+    ((exceptions.APIException,), lambda exc: InvalidInput(str(exc.detail))),
+]
+
+
+def as_recollect_error(exc: Exception) -> RecollectError | None:
     """Django's, DRF's and the database's failures in this project's words; None for what nobody expected."""
-    match exc:
-        case RecollectError():
-            return exc
-        case Http404():
-            return NotFound()
-        case RequestDataTooBig():
-            return TooLarge()
-        case OperationalError() | InterfaceError():
-            logger.error("The database is away: %s", type(exc).__name__)
-            return Unavailable("The database is away for the moment. Try again shortly.")
-        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
-            return AuthenticationRequired()
-        case exceptions.PermissionDenied() | PermissionDenied():
-            return AuthenticationRequired(str(getattr(exc, "detail", "")) or None)
-        case exceptions.Throttled():
-            return RateLimited()
-        case exceptions.APIException():
-            return InvalidInput(str(exc.detail))
-        case _:
-            return None
+    for kinds, translate in TRANSLATIONS:
+        if isinstance(exc, kinds):
+            return translate(exc)
+    return None

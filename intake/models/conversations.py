@@ -1,10 +1,16 @@
-"""Conversations and their turns; each row names its owner, and every personal query begins at `for_caller` or `for_user`."""
+"""Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Self
+from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Left
 from django.utils import timezone
 
 from intake.ids import uuid7
@@ -15,7 +21,7 @@ TITLE_LENGTH = 80
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking: a person, or a visitor known only by a secret key in their session. Never built from an argument."""
+    """Who is asking: a person, or a visitor known only by a secret key in their session; never an argument's word."""
 
     user_id: int | None
     visitor_key: str | None = None
@@ -78,8 +84,26 @@ class TurnQuerySet(models.QuerySet["Turn"]):
     def for_user(self, user: User) -> Self:
         return self.filter(user=user)
 
+    def for_caller(self, caller: Caller) -> Self:
+        """A person's turns by their own column; a visitor's by the session key of their conversation."""
+        if caller.user_id is not None:
+            return self.filter(user_id=caller.user_id)
+        return self.filter(user_id=None, conversation__in=Conversation.objects.for_caller(caller))
+
     def in_order(self) -> Self:
         return self.order_by("turn_number")
+
+    def with_keys(self, keys: Iterable[tuple[UUID, int]]) -> Self:
+        """The turns of these (conversation, turn number) pairs."""
+        numbers: dict[UUID, list[int]] = defaultdict(list)
+        for conversation_id, number in keys:
+            numbers[conversation_id].append(number)
+        wanted = [Q(conversation_id=key, turn_number__in=those) for key, those in numbers.items()]
+        return self.filter(reduce(or_, wanted)) if wanted else self.none()
+
+    def with_beginning(self, length: int) -> models.QuerySet["Turn"]:
+        """Each with `beginning`: so many characters of the person's message."""
+        return self.annotate(beginning=Left("user_message", length))
 
 
 class Turn(models.Model):

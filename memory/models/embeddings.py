@@ -1,20 +1,32 @@
 """The index itself: one row per part of a text, pending until a worker has filled its vector."""
 
-from typing import Any, Self
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import Min, Q
+from django.db.models import Min, Q, Subquery
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
 
+if TYPE_CHECKING:
+    from memory.embedders import Embedder
+    from memory.sources import SourceKey
+
 
 class Corpus(models.TextChoices):
     CHAT = "chat"
+
+
+class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
+    def for_embedder(self, embedder: "Embedder") -> "EmbeddingModel":
+        """The row that stands for this model, made on its first use."""
+        model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
+        return model
 
 
 class EmbeddingModel(models.Model):
@@ -24,6 +36,8 @@ class EmbeddingModel(models.Model):
     name = models.CharField(max_length=200, unique=True)
     dimensions = models.PositiveIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EmbeddingModelManager()
 
     class Meta:
         db_table = "embedding_models"
@@ -39,15 +53,26 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
 
-    def of_model(self, model: EmbeddingModel) -> Self:
-        return self.filter(model=model)
+    def of_model(self, name: str) -> Self:
+        """By the model's name; a subquery rather than a join, so that a scan needs nothing but its index."""
+        return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
+
+    def of_source(self, user_id: int, key: "SourceKey") -> Self:
+        return self.filter(user_id=user_id, corpus=key.corpus, source_id=key.source_id, chunk_index=key.chunk_index)
 
     def waiting(self) -> Self:
         """Without a vector and still to be tried."""
         return self.filter(vector=None, quarantined_at=None)
 
+    def due(self, now: datetime) -> Self:
+        return self.waiting().filter(next_attempt_at__lte=now, attempts__lt=settings.EMBEDDING_MAX_ATTEMPTS)
+
     def quarantined(self) -> Self:
         return self.filter(vector=None).exclude(quarantined_at=None)
+
+    def count_unfilled_sources(self) -> int:
+        """How many texts have a part without a vector."""
+        return self.filter(vector=None).values("source_id", "chunk_index").distinct().count()
 
     def nearest(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", dict[str, Any]]:
         """The nearest sources, one row each however many parts they have: `{source_id, chunk_index, distance}`.
