@@ -22,7 +22,7 @@ class LoginForm(AuthenticationForm):
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, label_suffix="", **kwargs)
         self.fields["username"].widget = forms.EmailInput(
             attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
         )
@@ -41,6 +41,9 @@ class RegisterForm(forms.Form):
     )
     # The browser knows it; days are counted in it when history is searched by date.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, label_suffix="", **kwargs)
 
     def clean_email(self) -> str:
         email = UserManager.normalize_email(self.cleaned_data["email"])

@@ -25,7 +25,7 @@ class LogoutView(auth_views.LogoutView):
 
 
 @method_decorator([sensitive_post_parameters("password"), never_cache], name="dispatch")
-class RegisterView(auth_views.RedirectURLMixin, FormView[RegisterForm]):
+class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-arg]
     template_name = "intake/register.html"
     form_class = RegisterForm
     next_page = "intake:home"

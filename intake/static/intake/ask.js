@@ -13,20 +13,22 @@ export class Failure extends Error {
   }
 }
 
-/** Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires. */
+/**
+ * Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires.
+ *
+ * The body is read to its end, also after the last event: a reader who leaves early looks like one who has gone away.
+ */
 export async function* ask({ endpoint, message, conversationId, csrfToken, signal }) {
   const response = await post(endpoint, { message, conversationId, csrfToken, signal });
   if (!isEventStream(response)) throw await failureOf(response);
   let isOver = false;
   try {
     for await (const { type, data } of eventsOf(response.body)) {
-      isOver = type === "done" || type === "error";
+      isOver ||= type === "done" || type === "error";
       yield { type, data: JSON.parse(data) };
-      if (isOver) return;
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    console.error(error);
   }
   if (!isOver) throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
 }

@@ -13,7 +13,7 @@ const thread = document.querySelector("[data-thread]");
 const sidebarElement = document.querySelector("[data-sidebar]");
 
 const sidebar = new Sidebar(sidebarElement);
-const following = new Following(document.querySelector("[data-jump]"));
+const following = new Following(thread, document.querySelector("[data-jump]"));
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
   onStop: () => request?.abort(),
@@ -37,6 +37,7 @@ async function answer(turn) {
   composer.isAnswering = true;
   turn.open({ announce, onRender: () => following.grown() });
   following.jump();
+  if (!turn.isSaved) composer.unsent = turn.message;
   try {
     for await (const event of ask(questionFor(turn))) take(turn, event);
   } catch (error) {
@@ -64,12 +65,13 @@ function take(turn, { type, data }) {
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "done") turn.complete(data.html);
-  else if (type === "error") throw new Failure(data);
+  else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
 }
 
 function begin(turn, { conversationId, turnNumber }) {
   const path = `/c/${conversationId}/`;
+  composer.unsent = "";
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
   turn.identify({ path, turnNumber });
@@ -86,12 +88,11 @@ function giveUp(turn, error) {
     else edit(turn);
     return;
   }
-  if (!(error instanceof Failure)) console.error(error);
   turn.fail({ code: error.code, detail: error.message, canRetry: error.retryable ?? true });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
   if (error.retryable === false && !turn.isSaved && !composer.text) {
-    composer.text = turn.message;
+    takeBack(turn);
     turn.isDiscarded = true;
   }
 }
@@ -107,9 +108,14 @@ function retry(turn) {
 }
 
 function edit(turn) {
-  composer.text = [turn.message, composer.text].filter(Boolean).join("\n\n");
+  takeBack(turn);
   turn.element.remove();
   composer.focus();
+}
+
+function takeBack(turn) {
+  composer.unsent = "";
+  composer.text = [turn.message, composer.text].filter(Boolean).join("\n\n");
 }
 
 /** To those who listen rather than look: finished paragraphs and events, not single words. */

@@ -4,6 +4,7 @@ const COUNT_FROM = 0.94;
 
 export class Composer {
   #isAnswering = false;
+  #unsent = "";
 
   constructor(form, { onSend, onStop, draftKey }) {
     this.form = form;
@@ -26,6 +27,12 @@ export class Composer {
   set text(value) {
     this.input.value = value;
     this.#changed();
+  }
+
+  /** What is on its way, and part of the draft until the server has it. */
+  set unsent(message) {
+    this.#unsent = message;
+    this.#keepDraft();
   }
 
   /** The cookie is asked each time: logging in elsewhere in this browser changes it. */
@@ -72,9 +79,13 @@ export class Composer {
   #changed() {
     this.#grow();
     this.#count();
-    const key = this.draftKey();
-    if (this.text) sessionStorage.setItem(key, this.text);
-    else sessionStorage.removeItem(key);
+    this.#keepDraft();
+  }
+
+  #keepDraft() {
+    const draft = [this.#unsent, this.text].filter(Boolean).join("\n\n");
+    if (draft) sessionStorage.setItem(this.draftKey(), draft);
+    else sessionStorage.removeItem(this.draftKey());
   }
 
   #grow() {

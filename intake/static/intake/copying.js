@@ -5,13 +5,20 @@ const SAID_FOR_MS = 1600;
 
 export function addCopyButtons(answer) {
   for (const block of answer.querySelectorAll("pre")) {
-    if (block.parentElement.classList.contains("code-frame")) continue;
-    const frame = document.createElement("div");
-    frame.className = "code-frame";
-    block.replaceWith(frame);
-    block.tabIndex = 0;
-    frame.append(block, clone("copy-code"));
+    if (!block.parentElement.classList.contains("code-frame")) frame(block);
   }
+}
+
+/** A bar above the code says its language and holds the button, so that neither lies on the code. */
+function frame(block) {
+  const bar = clone("code-bar");
+  const language = /language-(\S+)/.exec(block.querySelector("code")?.className ?? "");
+  part(bar, "language").textContent = language ? language[1] : "";
+  const whole = document.createElement("div");
+  whole.className = "code-frame";
+  block.replaceWith(whole);
+  block.tabIndex = 0;
+  whole.append(bar, block);
 }
 
 export function listenForCopying(root, announce) {
@@ -26,9 +33,9 @@ export function listenForCopying(root, announce) {
 }
 
 function textFor(button) {
-  if (button.dataset.action === "copy-code") return button.parentElement.querySelector("pre").textContent;
+  if (button.dataset.action === "copy-code") return button.closest(".code-frame").querySelector("pre").textContent;
   const answer = part(button.closest(".turn"), "answer").cloneNode(true);
-  for (const extra of answer.querySelectorAll(".copy-code")) extra.remove();
+  for (const extra of answer.querySelectorAll(".code-bar")) extra.remove();
   // Text is laid out by line only while it is on the page.
   answer.classList.add("visually-hidden");
   document.body.append(answer);

@@ -6,7 +6,8 @@ export class Following {
   #isFollowing = true;
   #lastTop = window.scrollY;
 
-  constructor(jumpButton) {
+  constructor(thread, jumpButton) {
+    this.thread = thread;
     this.jumpButton = jumpButton;
     addEventListener("scroll", () => this.#onScroll(), { passive: true });
     addEventListener("resize", () => this.grown(), { passive: true });
@@ -35,7 +36,7 @@ export class Following {
   }
 
   #showButton() {
-    this.jumpButton.hidden = isAtBottom();
+    this.jumpButton.hidden = isAtBottom() || this.thread.childElementCount === 0;
   }
 }
 
