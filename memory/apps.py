@@ -3,3 +3,6 @@ from django.apps import AppConfig
 
 class MemoryConfig(AppConfig):
     name = "memory"
+
+    def ready(self) -> None:
+        from memory import receivers  # noqa: F401

@@ -1,1 +1,1 @@
-"""Settings by place: `base` is shared; `local` runs on this machine, `test` under pytest, `production` behind a proxy."""
+"""Settings by place: `base` is shared, `local` is this machine, `test` is pytest, `production` is behind a proxy."""

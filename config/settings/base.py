@@ -88,7 +88,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
-KNOX_TOKEN_MODEL = "agent_tools.AccessToken"
+KNOX_TOKEN_MODEL = "agent_tools.AccessToken"  # noqa: S105
 
 # -- Language and time ------------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"
@@ -115,6 +115,9 @@ LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=60.0)
 # The tools the chat's agent loop is given, by dotted path, so that intake imports nobody.
 CHAT_TOOLSET = "agent_tools.chat.toolset"
 
+# A turn that has been streaming without a sign of life for this long lost its server.
+TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
+
 # -- Embeddings -------------------------------------------------------------------------------------------------------
 # The built-in model unless EMBEDDING_BASE_URL names an OpenAI-compatible endpoint.
 EMBEDDING_BASE_URL = env.str("EMBEDDING_BASE_URL", default="")
@@ -139,7 +142,7 @@ else:
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
 EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
 # How long a worker may keep what it claimed before another may take it.
-EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=60)
+EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
 # -- Celery -----------------------------------------------------------------------------------------------------------
@@ -160,8 +163,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
-    "sweep-pending-embeddings": {"task": "memory.sweep_pending", "schedule": EMBEDDING_SWEEP_SECONDS},
-    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60},
+    "sweep-pending-embeddings": {
+        "task": "memory.sweep_pending",
+        "schedule": EMBEDDING_SWEEP_SECONDS,
+        "options": {"expires": 10},
+    },
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
 }
 # Beat's own state: a file that may be lost at any time.
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
@@ -174,7 +181,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["intake.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "intake.problems.exception_handler",
 }
@@ -207,7 +214,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# -- Logs: ids, counts and codes; never what somebody said --------------------------------------------------------------
+# -- Logs: ids, counts and codes; never what somebody said -----------------------------------------------------------
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -1,0 +1,106 @@
+"""The tool `search_chat_history`: the caller's own turns, by meaning."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field, StringConstraints
+
+from agent_tools.registry import Tool, ToolInput, ToolOutput
+from intake.links import turn_url
+from intake.models import Conversation, User
+from memory.search import ChatHistory
+from memory.search import search_chat_history as search
+
+NO_CALLER = "user identity required"
+NO_HISTORY = "no chat history found"
+
+
+class SearchChatHistoryInput(ToolInput):
+    query: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=500),
+        Field(description="What to look for, in natural language."),
+    ]
+    limit: Annotated[int, Field(ge=1, le=20, description="How many results at most.")] = 5
+    mode: Annotated[Literal["semantic"], Field(description="`semantic`: nearest in meaning first.")] = "semantic"
+
+
+class ChatHistoryResult(ToolOutput):
+    conversation_id: Annotated[UUID, Field(description="The conversation the turn belongs to.")]
+    turn_number: Annotated[int, Field(description="Which turn of it, from 1.")]
+    snippet: Annotated[str, Field(description="The first 200 characters of what the person said.")]
+    score: Annotated[float, Field(description="Cosine distance to the query, 0 to 2: lower is closer.")]
+
+
+class SearchChatHistoryOutput(ToolOutput):
+    results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, nearest first.")]
+    total_found: Annotated[int, Field(description="How many results there are.")]
+    query: Annotated[str, Field(description="The query as it was searched.")]
+    note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
+    pending: Annotated[
+        int | None, Field(description="How many of the caller's turns have no vector yet and could not be found.")
+    ] = None
+
+
+def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
+    if user is None:
+        return _nothing(wanted.query, note=NO_CALLER)
+    found = search(user=user, query=wanted.query, limit=wanted.limit)
+    if not found.matches:
+        return _nothing(wanted.query, note=NO_HISTORY, pending=found.pending or None)
+    return _output(wanted.query, found)
+
+
+def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
+    """How many turns were found, and links to the conversations they are in."""
+    if user is None or not output.results:
+        return "Nothing found" if user else "Nothing to search yet: register or log in to have a memory"
+    first_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
+    titles = Conversation.objects.for_user(user).in_bulk(list(first_turns))
+    links = [
+        f"[{_as_link_text(titles[conversation_id].title)}]({turn_url(conversation_id, number)})"
+        for conversation_id, number in reversed(first_turns.items())
+        if conversation_id in titles
+    ]
+    count = f"{output.total_found} {'turn' if output.total_found == 1 else 'turns'}"
+    return f"Found {count}: {', '.join(links)}"
+
+
+def _output(query: str, found: ChatHistory) -> SearchChatHistoryOutput:
+    results = [
+        ChatHistoryResult(
+            conversation_id=match.conversation_id,
+            turn_number=match.turn_number,
+            snippet=match.snippet,
+            score=match.score,
+        )
+        for match in found.matches
+    ]
+    return SearchChatHistoryOutput(
+        results=results, total_found=len(results), query=query, pending=found.pending or None
+    )
+
+
+def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:
+    return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
+
+
+def _as_link_text(title: str) -> str:
+    return title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
+
+
+search_chat_history = Tool(
+    name="search_chat_history",
+    description=(
+        "Search everything the person ever said in their own chats, by meaning. Use it whenever a question is about "
+        "something they may have said before: plans, names, preferences, decisions, facts about their life or work. "
+        "Returns the closest turns with the beginning of what the person said; `score` is a cosine distance, where "
+        "lower is closer: under 0.5 is usually about the same thing, over 0.8 usually is not. Only the caller's own "
+        "history is searched; no other person's can be."
+    ),
+    input_model=SearchChatHistoryInput,
+    output_model=SearchChatHistoryOutput,
+    is_read_only=True,
+    run=run,
+    summarise=summarise,
+)

@@ -1,0 +1,13 @@
+"""The map of the house: pages, the API under /api/v1/, the admin."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from config.health import healthz
+
+urlpatterns = [
+    path("healthz", healthz),
+    path("api/v1/", include("config.api")),
+    path("admin/", admin.site.urls),
+    path("", include("intake.urls")),
+]

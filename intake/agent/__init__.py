@@ -1,0 +1,1 @@
+"""The agent loop: a model, the tools it is given, and the events that come of an answer."""

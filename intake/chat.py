@@ -1,0 +1,186 @@
+"""From a saved question to a saved answer: runs the agent loop and tells the reader of every step.
+
+The answer is made in a task of its own and handed over through a short queue, so that
+1. a reader who stops reading stops the model too, instead of filling memory;
+2. a reader who leaves ends the task, which closes the model's stream and keeps what was written;
+3. a comment goes out while nothing else does, so that proxies keep the line open.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError, connections
+from django.utils import timezone
+
+from intake import services, sse
+from intake.agent import history, loop
+from intake.agent.deps import ChatDeps
+from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.models import is_recall_mode
+from intake.errors import RecollectError, Unavailable
+from intake.markdown import render
+from intake.models import Turn
+from intake.models.conversations import Caller
+from intake.services import Answer
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 15
+SAVE_EVERY_SECONDS = 1
+QUEUE_LENGTH = 16
+# How often, and after how many seconds each, the last save is tried while the database restarts.
+LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Draft:
+    """The answer while it is being written."""
+
+    pieces: list[str] = field(default_factory=list)
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def add(self, event: AgentEvent) -> None:
+        match event:
+            case TextWritten(text=text):
+                self.pieces.append(text)
+            case ToolCalled(id=id_, name=name, input=input_):
+                self.tool_calls.append({"id": id_, "name": name, "input": input_})
+            case ToolReturned(id=id_, summary=summary, is_error=is_error):
+                for call in self.tool_calls:
+                    if call["id"] == id_:
+                        call |= {"summary": summary, "is_error": is_error}
+
+    def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
+        return Answer(
+            text=self.text,
+            status=status,
+            tool_calls=self.tool_calls,
+            is_recall=is_recall_mode(),
+            error=_as_data(error) if error else None,
+        )
+
+
+async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
+    """The server-sent events of one turn, from `turn` to `done` or `error`."""
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
+    writer = asyncio.create_task(_write(turn, caller, queue))
+    try:
+        yield sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
+        while True:
+            try:
+                item = await asyncio.wait_for(queue.get(), KEEP_ALIVE_SECONDS)
+            except TimeoutError:
+                yield sse.KEEP_ALIVE
+                continue
+            if item is None:
+                return
+            yield item
+    finally:
+        writer.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(writer)
+
+
+async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
+    """Make the answer and save it, however it ends."""
+    draft = Draft()
+    progress = asyncio.create_task(_save_progress(turn, draft))
+    try:
+        deps = ChatDeps(caller=caller, now=timezone.now())
+        told = await in_thread(history.before, turn)
+        async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
+            draft.add(event)
+            await queue.put(_encode(event))
+        saved = await _save(turn, draft.ended(Turn.Status.COMPLETE))
+        await queue.put(_done(saved or turn))
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.create_task(_save(turn, draft.ended(Turn.Status.INTERRUPTED))))
+        raise
+    except Exception as error:
+        shown = _shown(error)
+        with suppress(RecollectError):
+            await _save(turn, draft.ended(Turn.Status.FAILED, shown))
+        await queue.put(sse.encode("error", _as_data(shown)))
+    finally:
+        progress.cancel()
+    await queue.put(None)
+
+
+async def _save_progress(turn: Turn, draft: Draft) -> None:
+    """Keep what is there every second, and show a sign of life while there is nothing new."""
+    saved, idle = "", 0
+    while True:
+        await asyncio.sleep(SAVE_EVERY_SECONDS)
+        idle += 1
+        if (text := draft.text) == saved and idle < KEEP_ALIVE_SECONDS:
+            continue
+        with suppress(OperationalError, InterfaceError):
+            await in_thread(services.save_progress, turn_id=turn.pk, text=text, now=timezone.now())
+            saved, idle = text, 0
+
+
+async def _save(turn: Turn, answer: Answer) -> Turn | None:
+    """The last save, repeated while the database is away; raises `Unavailable` when it stays away."""
+    for wait in LAST_SAVE_WAITS:
+        try:
+            return await in_thread(services.finish_turn, turn_id=turn.pk, answer=answer)
+        except (OperationalError, InterfaceError):
+            await asyncio.sleep(wait)
+    logger.error("The answer of turn %s could not be saved", turn)
+    raise Unavailable("The database is away, and the answer could not be kept. Try again.")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run database work beside the loop, and give its connection back at once: streams outlive any pool."""
+
+    def work() -> T:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            connections.close_all()
+
+    return await sync_to_async(work, thread_sensitive=False)()
+
+
+def _encode(event: AgentEvent) -> bytes:
+    match event:
+        case TextWritten(text=text):
+            return sse.encode("delta", {"text": text})
+        case ToolCalled(id=id_, name=name, input=input_):
+            return sse.encode("tool_call", {"id": id_, "name": name, "input": input_})
+        case ToolReturned(id=id_, summary=summary):
+            return sse.encode("tool_result", {"id": id_, "summary": summary})
+
+
+def _done(turn: Turn) -> bytes:
+    data = {
+        "conversationId": str(turn.conversation_id),
+        "turnNumber": turn.turn_number,
+        "html": str(render(turn.assistant_message)),
+    }
+    return sse.encode("done", data)
+
+
+def _shown(error: Exception) -> RecollectError:
+    if isinstance(error, RecollectError):
+        return error
+    if isinstance(error, OperationalError | InterfaceError):
+        return Unavailable("The database is away for the moment. Try again shortly.")
+    logger.exception("An answer failed")
+    return Unavailable("Something went wrong here. Try again.")
+
+
+def _as_data(error: RecollectError) -> dict[str, Any]:
+    return {"code": error.code, "detail": error.detail, "retryable": error.retryable}

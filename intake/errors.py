@@ -1,0 +1,55 @@
+"""What can go wrong, in words a caller may be told: a code, a sentence, and whether trying again helps."""
+
+from typing import ClassVar
+
+
+class RecollectError(Exception):
+    """The base of every expected failure; edges turn it into a problem document, a tool result or a stream event."""
+
+    code: ClassVar[str]
+    default_detail: ClassVar[str]
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None) -> None:
+        self.detail = detail or self.default_detail
+        self.errors = errors
+        super().__init__(self.detail)
+
+
+class InvalidInput(RecollectError):
+    code = "validation_error"
+    default_detail = "The input is not valid."
+
+
+class AuthenticationRequired(RecollectError):
+    code = "authentication_required"
+    default_detail = "Log in, or send a valid token."
+
+
+class NotFound(RecollectError):
+    """For what does not exist and for what is somebody else's: a caller cannot tell the two apart."""
+
+    code = "not_found"
+    default_detail = "Not found."
+
+
+class TooLarge(RecollectError):
+    code = "too_large"
+    default_detail = "The request is too large."
+
+
+class RateLimited(RecollectError):
+    code = "rate_limited"
+    default_detail = "Too many requests. Try again in a moment."
+    retryable = True
+
+
+class SearchFailed(RecollectError):
+    code = "search_error"
+    default_detail = "Search failed."
+
+
+class Unavailable(RecollectError):
+    code = "unavailable"
+    default_detail = "The service is away for the moment. Try again shortly."
+    retryable = True

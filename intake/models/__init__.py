@@ -1,0 +1,6 @@
+"""Who talks, and what was said: people, their conversations, the turns in them."""
+
+from intake.models.conversations import Conversation, SessionLink, Turn
+from intake.models.users import User
+
+__all__ = ["Conversation", "SessionLink", "Turn", "User"]

@@ -1,0 +1,170 @@
+"""Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Self
+from uuid import UUID
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Left
+from django.utils import timezone
+
+from intake.ids import uuid7
+from intake.models.users import User
+
+TITLE_LENGTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is asking: a person, or a visitor known only by a secret key in their session; never an argument's word."""
+
+    user_id: int | None
+    visitor_key: str | None = None
+
+    def owns(self) -> Q:
+        """The caller's rows; nobody's for a caller who is neither a person nor a known visitor."""
+        if self.user_id is not None:
+            return Q(user_id=self.user_id)
+        if self.visitor_key:
+            return Q(user_id=None, session_key=self.visitor_key)
+        return Q(pk__in=[])
+
+
+class ConversationQuerySet(models.QuerySet["Conversation"]):
+    def for_user(self, user: User) -> Self:
+        return self.for_caller(Caller(user_id=user.pk))
+
+    def for_caller(self, caller: Caller) -> Self:
+        return self.filter(caller.owns())
+
+    def newest_first(self) -> Self:
+        return self.order_by("-last_active_at", "-id")
+
+
+class Conversation(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Unknown while a visitor talks; theirs from the moment they register or log in.
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
+    session_key = models.CharField(max_length=64, blank=True, default="", editable=False)
+    title = models.CharField(max_length=TITLE_LENGTH, blank=True, default="")
+    source = models.CharField(max_length=32, default="chat")
+    external_id = models.CharField(max_length=200, blank=True, default="")
+    # The number of the latest turn; locking this row is what makes turn numbers gap-free among concurrent writers.
+    turn_count = models.PositiveIntegerField(default=0, editable=False)
+    started_at = models.DateTimeField(default=timezone.now)
+    last_active_at = models.DateTimeField(default=timezone.now)
+
+    objects = ConversationQuerySet.as_manager()
+
+    class Meta:
+        db_table = "intake_conversations"
+        indexes = [
+            models.Index(fields=["user"], name="idx_ic_user_id"),
+            models.Index(fields=["user", "-last_active_at", "-id"], name="idx_ic_user_recent"),
+            models.Index(fields=["session_key"], name="idx_ic_session_key", condition=~Q(session_key="")),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "source", "external_id"],
+                condition=~Q(external_id=""),
+                name="intake_conversations_imported_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class TurnQuerySet(models.QuerySet["Turn"]):
+    def for_user(self, user: User) -> Self:
+        return self.filter(user=user)
+
+    def for_caller(self, caller: Caller) -> Self:
+        """A person's turns by their own column; a visitor's by the session key of their conversation."""
+        if caller.user_id is not None:
+            return self.filter(user_id=caller.user_id)
+        return self.filter(user_id=None, conversation__in=Conversation.objects.for_caller(caller))
+
+    def in_order(self) -> Self:
+        return self.order_by("turn_number")
+
+    def with_keys(self, keys: Iterable[tuple[UUID, int]]) -> Self:
+        """The turns of these (conversation, turn number) pairs."""
+        numbers: dict[UUID, list[int]] = defaultdict(list)
+        for conversation_id, number in keys:
+            numbers[conversation_id].append(number)
+        wanted = [Q(conversation_id=key, turn_number__in=those) for key, those in numbers.items()]
+        return self.filter(reduce(or_, wanted)) if wanted else self.none()
+
+    def with_beginning(self, length: int) -> models.QuerySet["Turn"]:
+        """Each with `beginning`: so many characters of the person's message."""
+        return self.annotate(beginning=Left("user_message", length))
+
+
+class Turn(models.Model):
+    """What a person said and what was answered."""
+
+    class Status(models.TextChoices):
+        STREAMING = "streaming"
+        COMPLETE = "complete"
+        INTERRUPTED = "interrupted"
+        FAILED = "failed"
+
+    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns", db_index=False)
+    # The owner again, so that the database can tell whose row this is without asking another table.
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
+    turn_number = models.PositiveIntegerField()
+    user_message = models.TextField()
+    assistant_message = models.TextField(blank=True, default="")
+    # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.
+    is_recall = models.BooleanField(default=False)
+    tool_calls = models.JSONField(default=list, blank=True)
+    status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
+    error = models.JSONField(null=True, blank=True)
+    said_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = TurnQuerySet.as_manager()
+
+    class Meta:
+        db_table = "intake_conversation_turns"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["conversation", "turn_number", "user"], nulls_distinct=False, name="intake_turns_numbered_once"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["user", "said_at"], name="idx_ict_user_said_at"),
+            models.Index(fields=["updated_at"], name="idx_ict_streaming", condition=Q(status="streaming")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id}#{self.turn_number}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status != self.Status.STREAMING
+
+
+class SessionLink(models.Model):
+    """That a visitor's session became a person's: written on registering and logging in.
+
+    The person's id is kept without a constraint: the link is a record of what happened and may outlive the account.
+    """
+
+    session_key = models.CharField(max_length=64)
+    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_constraint=False)
+    linked_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "intake_session_links"
+        constraints = [models.UniqueConstraint(fields=["session_key", "user"], name="intake_session_links_once")]
+
+    def __str__(self) -> str:
+        return f"{self.session_key[:6]}… → {self.user_id}"

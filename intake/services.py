@@ -1,0 +1,165 @@
+"""Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from intake.errors import InvalidInput, NotFound
+from intake.models import Conversation, SessionLink, Turn, User
+from intake.models.conversations import TITLE_LENGTH, Caller
+
+MAX_MESSAGE_LENGTH = 32_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How an answer ended, and what of it there is to keep."""
+
+    text: str
+    status: Turn.Status
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    is_recall: bool = False
+    error: dict[str, Any] | None = None
+
+
+def begin_turn(*, caller: Caller, message: str, conversation_id: UUID | None, now: datetime) -> Turn:
+    """Save what somebody said, before any model is asked.
+
+    The same message sent again after a failure takes up the failed turn, so that a retry leaves no trace of it.
+    Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation that is not the caller's.
+    """
+    message = clean_message(message)
+    with transaction.atomic():
+        conversation = _open_conversation(caller, conversation_id, message, now)
+        failed = _failed_turn(conversation, message)
+        if failed is None:
+            return _add_turn(conversation, user_message=message, said_at=now)
+        failed.status, failed.assistant_message, failed.tool_calls, failed.error = Turn.Status.STREAMING, "", [], None
+        failed.save()
+        return failed
+
+
+def save_progress(*, turn_id: int, text: str, now: datetime) -> None:
+    """Keep what has been written so far, so that a killed server loses a moment and no more."""
+    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING)
+    streaming.update(assistant_message=without_nul(text), updated_at=now)
+
+
+def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
+    """Close a turn with its answer; one already closed, or deleted meanwhile, stays as it is and gives None."""
+    with transaction.atomic():
+        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
+        if turn is None:
+            return None
+        turn.assistant_message = without_nul(answer.text)
+        turn.status = answer.status
+        turn.tool_calls = answer.tool_calls
+        turn.is_recall = answer.is_recall
+        turn.error = answer.error
+        turn.save()
+        return turn
+
+
+def record_turn(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
+    """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere."""
+    with transaction.atomic():
+        locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
+        turn = _add_turn(
+            locked,
+            user_message=without_nul(user_message),
+            assistant_message=without_nul(assistant_message),
+            said_at=said_at,
+            status=Turn.Status.COMPLETE,
+        )
+    conversation.turn_count = turn.turn_number
+    return turn
+
+
+def link_visitor(*, user: User, visitor_key: str, now: datetime) -> int:
+    """Make what a visitor said in this session the person's own; returns how many turns that were."""
+    with transaction.atomic():
+        SessionLink.objects.get_or_create(session_key=visitor_key, user=user, defaults={"linked_at": now})
+        visitor = Caller(user_id=None, visitor_key=visitor_key)
+        conversations = list(Conversation.objects.for_caller(visitor).select_for_update())
+        Conversation.objects.filter(pk__in=[c.pk for c in conversations]).update(user=user)
+        turns = Turn.objects.filter(conversation__in=conversations, user=None).order_by("pk")
+        # One by one, so that each tells the memory that it has an owner now and is to be indexed.
+        return sum(1 for turn in turns.iterator(chunk_size=100) if _give(turn, user))
+
+
+def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
+    """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
+    abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
+    closed = 0
+    for turn in abandoned.order_by("updated_at")[:1000]:
+        answer = Answer(text=turn.assistant_message, status=Turn.Status.INTERRUPTED, tool_calls=turn.tool_calls)
+        closed += finish_turn(turn_id=turn.pk, answer=answer) is not None
+    return closed
+
+
+def clean_message(message: str) -> str:
+    """The message as it is kept; raises `InvalidInput` naming the field."""
+    message = without_nul(message).strip()
+    if not message:
+        raise InvalidInput("The message is empty.", errors={"message": ["Write something."]})
+    if len(message) > MAX_MESSAGE_LENGTH:
+        limit = f"At most {MAX_MESSAGE_LENGTH:,} characters; this has {len(message):,}."
+        raise InvalidInput("The message is too long.", errors={"message": [limit]})
+    return message
+
+
+def without_nul(text: str) -> str:
+    """PostgreSQL keeps every character but this one."""
+    return text.replace("\x00", "")
+
+
+def title_from(message: str) -> str:
+    """A title made of the first message: its first line, cut at a word."""
+    line = " ".join(message.split("\n", 1)[0].split())
+    if len(line) <= TITLE_LENGTH:
+        return line
+    return line[: TITLE_LENGTH - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+
+
+def _open_conversation(caller: Caller, conversation_id: UUID | None, message: str, now: datetime) -> Conversation:
+    if conversation_id is None:
+        return Conversation.objects.create(
+            user_id=caller.user_id,
+            session_key="" if caller.user_id is not None else caller.visitor_key or "",
+            title=title_from(message),
+            started_at=now,
+            last_active_at=now,
+        )
+    try:
+        return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
+    except Conversation.DoesNotExist:
+        raise NotFound from None
+
+
+def _failed_turn(conversation: Conversation, message: str) -> Turn | None:
+    latest = Q(turn_number=conversation.turn_count, status=Turn.Status.FAILED)
+    return conversation.turns.filter(latest, user_message=message).first()
+
+
+def _add_turn(conversation: Conversation, *, said_at: datetime, **fields: Any) -> Turn:
+    """The next turn of a conversation whose row the caller has locked (or just made)."""
+    conversation.turn_count += 1
+    conversation.last_active_at = max(conversation.last_active_at, said_at)
+    conversation.save(update_fields=["turn_count", "last_active_at"])
+    return Turn.objects.create(
+        conversation=conversation,
+        user_id=conversation.user_id,
+        turn_number=conversation.turn_count,
+        said_at=said_at,
+        **fields,
+    )
+
+
+def _give(turn: Turn, user: User) -> bool:
+    turn.user = user
+    turn.save(update_fields=["user", "updated_at"])
+    return True

@@ -1,0 +1,13 @@
+"""Server-sent events (WHATWG HTML, section 9.2): how the chat's events look on the wire."""
+
+import json
+from typing import Any
+
+KEEP_ALIVE = b": still here\n\n"
+
+
+def encode(event: str, data: dict[str, Any]) -> bytes:
+    """One event; JSON has no raw line breaks, so the data is always one line."""
+    body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate, which a model may produce, has no UTF-8: it becomes a question mark, not a broken stream.
+    return f"event: {event}\ndata: {body}\n\n".encode(errors="replace")

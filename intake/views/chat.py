@@ -1,0 +1,100 @@
+"""`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
+
+from typing import Annotated
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.csrf import CsrfViewMiddleware
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+from knox.auth import TokenAuthentication
+from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.request import Request
+
+from intake import services
+from intake.chat import stream_answer
+from intake.errors import AuthenticationRequired, NotFound
+from intake.identity import caller_of, visitor_key_of
+from intake.models import Turn
+from intake.models.conversations import Caller
+from intake.parsers import parse_json
+from intake.problems import as_recollect_error, problem_response
+from intake.validation import validate
+
+
+class ChatMessage(BaseModel):
+    """The request's body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
+    conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
+
+
+@method_decorator(csrf_exempt, name="dispatch")
+class ChatView(View):
+    """Checks the caller itself: a token, or a session (also a visitor's) with CSRF."""
+
+    async def post(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            turn, caller = await sync_to_async(_begin)(request)
+        except Exception as error:
+            return _refusal(error)
+        response = StreamingHttpResponse(stream_answer(turn=turn, caller=caller), content_type="text/event-stream")
+        response["Cache-Control"] = "no-store"
+        # Some proxies gather a response before they pass it on; this one is asked not to.
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
+    """Everything that may be refused, in one go: who, what, where; then the message is saved."""
+    caller = _authenticate(request)
+    wanted = validate(ChatMessage, parse_json(request.body))
+    turn = services.begin_turn(
+        caller=caller,
+        message=wanted.message,
+        conversation_id=_conversation_id(wanted.conversation_id),
+        now=timezone.now(),
+    )
+    return turn, caller
+
+
+def _authenticate(request: HttpRequest) -> Caller:
+    if request.headers.get("Authorization"):
+        authenticated = TokenAuthentication().authenticate(Request(request))
+        if authenticated is None:
+            raise AuthenticationRequired
+        return Caller(user_id=authenticated[0].pk)
+    refused = _CsrfCheck(lambda _: HttpResponse()).process_view(request, None, (), {})
+    if refused is not None:
+        raise AuthenticationRequired("The page is out of date. Reload it and try again.")
+    if not request.user.is_authenticated:
+        visitor_key_of(request, create=True)
+    return caller_of(request)
+
+
+class _CsrfCheck(CsrfViewMiddleware):
+    def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
+        return HttpResponse(reason, status=403)
+
+
+def _conversation_id(given: str | None) -> UUID | None:
+    """A malformed id is answered like one that does not exist."""
+    if given is None:
+        return None
+    try:
+        return UUID(given)
+    except ValueError:
+        raise NotFound from None
+
+
+def _refusal(error: Exception) -> HttpResponse:
+    known = as_recollect_error(error)
+    if known is None:
+        raise error
+    return problem_response(known)

@@ -1,0 +1,7 @@
+"""What can go wrong in memory, in words a caller may be told."""
+
+from intake.errors import Unavailable
+
+
+class EmbeddingModelAway(Unavailable):
+    default_detail = "The embedding model is away for the moment. Try again shortly."

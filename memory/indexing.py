@@ -1,0 +1,209 @@
+"""From a saved text to its vectors: pending rows are the queue, and every step here may be repeated or cut short.
+
+1. `enqueue` writes a pending row per part in the transaction that saves the text.
+2. `claim` takes rows for a while, counting the attempt before it is made, so that a row that kills its worker is found.
+3. `embed_pending` makes the vectors, batch by batch, and stores each only if its text is still the same.
+4. What fails is tried again later; what failed too often is quarantined, and staff see it.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+from numpy.typing import NDArray
+from pgvector import HalfVector
+
+from memory import nudging, sources
+from memory.embedders import Embedder, EmbedderUnavailable, get_embedder
+from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.sources import Source, SourceKey, content_hash
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_LIMIT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What one pass over the pending rows did."""
+
+    embedded: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "Filled") -> "Filled":
+        return Filled(self.embedded + other.embedded, self.failed + other.failed)
+
+
+def enqueue(source: Source, *, embedder: Embedder, now: datetime) -> int:
+    """Make the rows of a source match its text; returns how many are new and wait for a vector.
+
+    Must run in the transaction that saves the text: then there is no moment at which one is kept without the other.
+    """
+    model = EmbeddingModel.objects.for_embedder(embedder)
+    rows = Embedding.objects.of_source(source.user_id, source.key).filter(model=model)
+    kept = dict(rows.values_list("part", "content_hash"))
+    wanted = {part: content_hash(text) for part, text in enumerate(source.parts)}
+    stale = [part for part, known in kept.items() if bytes(known) != wanted.get(part)]
+    if stale:
+        rows.filter(part__in=stale).delete()
+    missing = [part for part in wanted if part not in kept or part in stale]
+    Embedding.objects.bulk_create(
+        [
+            Embedding(
+                user_id=source.user_id,
+                corpus=source.key.corpus,
+                source_id=source.key.source_id,
+                chunk_index=source.key.chunk_index,
+                part=part,
+                model=model,
+                length=len(source.parts[part]),
+                content_hash=wanted[part],
+                said_at=source.said_at,
+                next_attempt_at=now,
+            )
+            for part in missing
+        ],
+        ignore_conflicts=True,
+    )
+    if missing:
+        transaction.on_commit(nudging.nudge, robust=True)
+    return len(missing)
+
+
+def embed_pending(*, until: datetime | None = None) -> Filled:
+    """Fill what waits, until nothing does or the time is up."""
+    embedder = get_embedder()
+    total = Filled()
+    while until is None or timezone.now() < until:
+        batch = claim(embedder=embedder, now=timezone.now())
+        if not batch:
+            break
+        total += fill(batch, embedder=embedder)
+    return total
+
+
+def has_pending(*, now: datetime) -> bool:
+    return Embedding.objects.due(now).of_model(get_embedder().name).exists()
+
+
+def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
+    """Take rows that are due, for as long as the lease runs; rows that another worker holds are passed over.
+
+    A row that has failed before is taken alone: if it brings its worker down, it takes no innocent rows along.
+    """
+    with transaction.atomic():
+        due = Embedding.objects.due(now).of_model(embedder.name).order_by("next_attempt_at", "id")
+        rows = list(due.defer("vector").select_for_update(skip_locked=True)[: settings.EMBEDDING_BATCH_SIZE])
+        if rows and rows[0].attempts:
+            rows = rows[:1]
+        rows = [row for row in rows if not row.attempts] or rows
+        lease = timedelta(seconds=settings.EMBEDDING_LEASE_SECONDS)
+        Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
+            attempts=F("attempts") + 1, next_attempt_at=now + lease
+        )
+    return rows
+
+
+def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
+    """Make the vectors of claimed rows and store them."""
+    texts = _texts_of(rows, embedder)
+    ready = [row for row in rows if row.pk in texts]
+    if not ready:
+        return Filled()
+    try:
+        vectors = embedder.embed_documents([texts[row.pk] for row in ready])
+    except EmbedderUnavailable as error:
+        _postpone(ready, error, now=timezone.now())
+        return Filled(failed=len(ready))
+    except Exception as error:  # a text the model cannot take must not stop the others
+        logger.exception("Embedding failed for rows %s", [row.pk for row in ready])
+        _count_failure(ready, error, now=timezone.now())
+        return Filled(failed=len(ready))
+    _store(ready, vectors, now=timezone.now())
+    return Filled(embedded=len(ready))
+
+
+def quarantine_exhausted(*, now: datetime) -> int:
+    """Set aside what was attempted too often: rows whose worker died each time have nobody else to do it."""
+    exhausted = Embedding.objects.waiting().filter(
+        next_attempt_at__lte=now, attempts__gte=settings.EMBEDDING_MAX_ATTEMPTS
+    )
+    return exhausted.update(quarantined_at=now)
+
+
+def _texts_of(rows: Sequence[Embedding], embedder: Embedder) -> dict[int, str]:
+    """The text of each row's part. Rows of what is gone are dropped; rows of another text are made anew."""
+    by_key: dict[SourceKey, list[Embedding]] = defaultdict(list)
+    for row in rows:
+        by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
+    texts: dict[int, str] = {}
+    for source in sources.load(by_key, embedder):
+        of_source = by_key.pop(source.key)
+        current = {row.pk: source.parts[row.part] for row in of_source if _is_current(row, source)}
+        if len(current) < len(of_source):
+            with transaction.atomic():
+                enqueue(source, embedder=embedder, now=timezone.now())
+        texts |= current
+    gone = [row.pk for of_source in by_key.values() for row in of_source]
+    if gone:
+        Embedding.objects.filter(pk__in=gone).delete()
+    return texts
+
+
+def _is_current(row: Embedding, source: Source) -> bool:
+    return (
+        row.user_id == source.user_id
+        and row.part < len(source.parts)
+        and bytes(row.content_hash) == content_hash(source.parts[row.part])
+    )
+
+
+def _store(rows: Sequence[Embedding], vectors: NDArray[np.float32], *, now: datetime) -> None:
+    """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
+             WHERE id = %s AND content_hash = %s
+            """,
+            [
+                (HalfVector(vector).to_text(), now, row.pk, bytes(row.content_hash))
+                for row, vector in zip(rows, vectors, strict=True)
+            ],
+        )
+
+
+def _postpone(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
+    """The model is away: nobody's fault, so no attempt is counted, however long it lasts."""
+    logger.warning("The embedding model is away: %s", error)
+    Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
+        attempts=F("attempts") - 1,
+        last_error=_describe(error),
+        next_attempt_at=now + timedelta(seconds=settings.EMBEDDING_SWEEP_SECONDS),
+    )
+
+
+def _count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
+    """Try each row by itself soon; one that fails alone waits longer each time and is set aside in the end."""
+    alone = len(rows) == 1
+    for row in rows:
+        attempts = row.attempts + 1
+        wait = min(timedelta(seconds=2**attempts), BACKOFF_LIMIT) if alone else timedelta()
+        is_last = attempts >= settings.EMBEDDING_MAX_ATTEMPTS
+        Embedding.objects.filter(pk=row.pk).update(
+            last_error=_describe(error),
+            next_attempt_at=now + wait,
+            quarantined_at=now if is_last else None,
+        )
+
+
+def _describe(error: Exception) -> str:
+    """What staff may read: the kind of failure, never its message, which may quote somebody's words."""
+    return str(error)[:200] if isinstance(error, EmbedderUnavailable) else type(error).__name__

@@ -1,0 +1,146 @@
+"""The index itself: one row per part of a text, pending until a worker has filled its vector."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from django.conf import settings
+from django.db import models
+from django.db.models import Min, Q, Subquery
+from django.utils import timezone
+from numpy.typing import NDArray
+from pgvector.django import CosineDistance, HalfVectorField
+
+from intake.models import User
+
+if TYPE_CHECKING:
+    from memory.embedders import Embedder
+    from memory.sources import SourceKey
+
+
+class Corpus(models.TextChoices):
+    CHAT = "chat"
+
+
+class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
+    def for_embedder(self, embedder: "Embedder") -> "EmbeddingModel":
+        """The row that stands for this model, made on its first use."""
+        model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
+        return model
+
+
+class EmbeddingModel(models.Model):
+    """A model that made vectors: vectors of different models are never compared."""
+
+    id = models.SmallAutoField(primary_key=True)
+    name = models.CharField(max_length=200, unique=True)
+    dimensions = models.PositiveIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = EmbeddingModelManager()
+
+    class Meta:
+        db_table = "embedding_models"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EmbeddingQuerySet(models.QuerySet["Embedding"]):
+    def for_user(self, user: User) -> Self:
+        return self.filter(user=user)
+
+    def in_corpus(self, corpus: Corpus) -> Self:
+        return self.filter(corpus=corpus)
+
+    def of_model(self, name: str) -> Self:
+        """By the model's name; a subquery rather than a join, so that a scan needs nothing but its index."""
+        return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
+
+    def of_source(self, user_id: int, key: "SourceKey") -> Self:
+        return self.filter(user_id=user_id, corpus=key.corpus, source_id=key.source_id, chunk_index=key.chunk_index)
+
+    def waiting(self) -> Self:
+        """Without a vector and still to be tried."""
+        return self.filter(vector=None, quarantined_at=None)
+
+    def due(self, now: datetime) -> Self:
+        return self.waiting().filter(next_attempt_at__lte=now, attempts__lt=settings.EMBEDDING_MAX_ATTEMPTS)
+
+    def quarantined(self) -> Self:
+        return self.filter(vector=None).exclude(quarantined_at=None)
+
+    def count_unfilled_sources(self) -> int:
+        """How many texts have a part without a vector."""
+        return self.filter(vector=None).values("source_id", "chunk_index").distinct().count()
+
+    def nearest(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", dict[str, Any]]:
+        """The nearest sources, one row each however many parts they have: `{source_id, chunk_index, distance}`.
+
+        An exact scan: with the user, the corpus and the model fixed it reads nothing but the covering index.
+        """
+        return (
+            self.exclude(vector=None)
+            .values("source_id", "chunk_index")
+            .annotate(distance=Min(CosineDistance("vector", vector)))
+            .order_by("distance", "source_id", "chunk_index")[:limit]
+        )
+
+
+class Embedding(models.Model):
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    source_id = models.UUIDField(help_text="For chat: the conversation.")
+    chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
+    part = models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts.")
+    model = models.ForeignKey(EmbeddingModel, on_delete=models.PROTECT, db_index=False)
+    visibility = models.CharField(max_length=16, default="AUTHENTICATED")
+    # Of any size, so that two models' vectors can stand side by side while one replaces the other.
+    vector = HalfVectorField(null=True, blank=True)
+    length = models.PositiveIntegerField(help_text="Characters in the part.")
+    content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the part's text.")
+    said_at = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    embedded_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    last_error = models.TextField(blank=True, default="")
+    next_attempt_at = models.DateTimeField(default=timezone.now)
+    quarantined_at = models.DateTimeField(null=True, blank=True)
+
+    objects = EmbeddingQuerySet.as_manager()
+
+    class Meta:
+        db_table = "embeddings"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "corpus", "source_id", "chunk_index", "part", "model"], name="embeddings_part_once"
+            ),
+        ]
+        indexes = [
+            # A person's vectors lie side by side here, so that an exact scan of them never visits the table.
+            models.Index(
+                fields=["user", "corpus", "model"],
+                include=["source_id", "chunk_index", "said_at", "vector"],
+                condition=Q(vector__isnull=False),
+                name="idx_embeddings_scan",
+            ),
+            models.Index(
+                fields=["next_attempt_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=True),
+                name="idx_embeddings_waiting",
+            ),
+            models.Index(
+                fields=["user", "corpus", "source_id", "chunk_index"],
+                condition=Q(vector__isnull=True),
+                name="idx_embeddings_unfilled",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.corpus}:{self.source_id}:{self.chunk_index}:{self.part}"
+
+    @property
+    def state(self) -> str:
+        if self.embedded_at:
+            return "embedded"
+        return "quarantined" if self.quarantined_at else "waiting"

@@ -1,0 +1,58 @@
+"""Where the embedded text comes from: each corpus says how its sources read; the text itself stays where it is."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from intake.models import Turn
+from memory.chunking import turn_parts
+from memory.embedders import Embedder
+from memory.models import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """Which text: for chat the conversation and the turn number."""
+
+    corpus: Corpus
+    source_id: UUID
+    chunk_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text as it stands now, in the parts that are embedded one by one."""
+
+    key: SourceKey
+    user_id: int
+    said_at: datetime
+    parts: list[str]
+
+
+def content_hash(text: str) -> bytes:
+    """BLAKE2b-128: 16 bytes that tell whether a part has changed since its vector was asked for."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def from_turn(turn: Turn, embedder: Embedder) -> Source:
+    """A turn that has an owner; an answer that only quotes the person's own history is left out."""
+    if turn.user_id is None:
+        raise ValueError("A visitor's turn is not indexed until it has an owner.")
+    answer = "" if turn.is_recall else turn.assistant_message
+    return Source(
+        key=SourceKey(Corpus.CHAT, turn.conversation_id, turn.turn_number),
+        user_id=turn.user_id,
+        said_at=turn.said_at,
+        parts=turn_parts(
+            turn.user_message, answer, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+        ),
+    )
+
+
+def load(keys: Iterable[SourceKey], embedder: Embedder) -> Iterator[Source]:
+    """The sources that still exist, in one query; what was deleted meanwhile does not come back."""
+    turns = Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys)
+    for turn in turns.filter(user__isnull=False):
+        yield from_turn(turn, embedder)
