@@ -1,4 +1,4 @@
-"""The broker on a private Unix socket: Valkey, which speaks Redis. It holds nudges only, so it keeps nothing on disk."""
+"""The broker on a private Unix socket: Valkey, which speaks Redis. It holds nudges only and keeps nothing on disk."""
 
 import secrets
 import signal
@@ -32,7 +32,7 @@ loglevel warning
 
 
 class EmbeddedRedis:
-    """A broker whose folder and socket lie in `root`, which is made for it. Starting and stopping twice are harmless."""
+    """A broker whose folder and socket lie in `root`, made for it. Starting and stopping twice are harmless."""
 
     name = "redis"
 

@@ -21,6 +21,7 @@ UNPRIVILEGED = ("postgres", "nobody")
 # A socket's address holds 104 bytes on macOS and 108 on Linux; the longest name in the folder is ".s.PGSQL.5432".
 LONGEST_SOCKET_DIR = 85
 SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108
+PRIVATE = 0o700
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,13 @@ def make_private(folder: Path, account: Account | None = None) -> None:
     try:
         _make_parent(folder.parent)
         if not folder.exists():
-            folder.mkdir(mode=0o700)
+            folder.mkdir(mode=PRIVATE)
             if account:
                 os.chown(folder, account.uid, account.gid)
         status = folder.lstat()
     except OSError as error:
         raise StackError(f"{folder} cannot be made ({error.strerror}): make {folder.parent} writable.") from error
-    if status.st_uid != owner or status.st_mode & 0o777 != 0o700 or not folder.is_dir() or folder.is_symlink():
+    if status.st_uid != owner or status.st_mode & 0o777 != PRIVATE or not folder.is_dir() or folder.is_symlink():
         raise StackError(f"{folder} must be a folder of its owner's alone (mode 0700): move away what is there.")
 
 
@@ -143,7 +144,9 @@ def _make_parent(folder: Path) -> None:
 def _package_folder(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise StackError("The embedded servers are not installed: run `make install`, or set DATABASE_URL and REDIS_URL.")
+        raise StackError(
+            "The embedded servers are not installed: run `make install`, or set DATABASE_URL and REDIS_URL."
+        )
     return Path(spec.origin).parent
 
 

@@ -58,7 +58,8 @@ THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": 
 class EmbeddedPostgres:
     """A PostgreSQL cluster in `root`, which is made for it: `data`, `socket` and `postgres-passwords`, all private.
 
-    `durable=False` is for tests: what is written may be lost with the machine. Starting and stopping twice are harmless.
+    `durable=False` is for tests: what is written may be lost with the machine. Starting and stopping twice are
+    harmless.
     """
 
     name = "postgres"
@@ -156,8 +157,8 @@ class EmbeddedPostgres:
         found = (self.data / "PG_VERSION").read_text().strip()
         if found != MAJOR_VERSION:
             raise StackError(
-                f"{self.data} was written by PostgreSQL {found} and this is {MAJOR_VERSION}: dump it with the version of "
-                "Recollect that wrote it, move it away, and load the dump here."
+                f"{self.data} was written by PostgreSQL {found} and this is {MAJOR_VERSION}: dump it with the "
+                "version of Recollect that wrote it, move it away, and load the dump here."
             )
 
     def _wait_until_it_answers(self) -> None:
@@ -168,7 +169,9 @@ class EmbeddedPostgres:
             except psycopg.OperationalError as error:
                 if "authentication failed" in str(error):
                     self.stop()
-                    raise StackError(f"{self.root / 'postgres-passwords'} does not fit the database beside it.") from None
+                    raise StackError(
+                        f"{self.root / 'postgres-passwords'} does not fit the database beside it."
+                    ) from None
                 time.sleep(0.03)
             else:
                 return
