@@ -1,11 +1,14 @@
-"""Addresses of what was said, in the one form that every answer, tool and page uses."""
+"""Addresses that people and agents follow: a conversation, or one turn in it."""
 
 from uuid import UUID
 
 from django.urls import reverse
 
 
-def turn_url(conversation_id: UUID, turn_number: int) -> str:
-    """A path that shows the conversation around this turn, however long it is."""
+def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None) -> str:
+    """Where a conversation is read; with a turn, scrolled to it.
+
+    The query makes the server include the turn, however long ago it was; the fragment makes the browser go there.
+    """
     path = reverse("intake:conversation", args=[conversation_id])
-    return f"{path}?turn={turn_number}#turn-{turn_number}"
+    return path if turn_number is None else f"{path}?turn={turn_number}#turn-{turn_number}"

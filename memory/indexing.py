@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pgvector import HalfVector
 
 from memory import nudging, sources
-from memory.embedders import Embedder, EmbedderUnavailable, get_embedder
+from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.sources import Source, SourceKey, content_hash
 
@@ -119,7 +119,7 @@ def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
         return Filled()
     try:
         vectors = embedder.embed_documents([texts[row.pk] for row in ready])
-    except EmbedderUnavailable as error:
+    except EmbedderError as error:
         _postpone(ready, error, now=timezone.now())
         return Filled(failed=len(ready))
     except Exception as error:  # a text the model cannot take must not stop the others
@@ -206,4 +206,4 @@ def _count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime
 
 def _describe(error: Exception) -> str:
     """What staff may read: the kind of failure, never its message, which may quote somebody's words."""
-    return str(error)[:200] if isinstance(error, EmbedderUnavailable) else type(error).__name__
+    return str(error)[:200] if isinstance(error, EmbedderError) else type(error).__name__

@@ -1,7 +1,7 @@
 """The tools there are."""
 
 from agent_tools.registry import Registry
-from agent_tools.tools.search_chat_history import search_chat_history
+from agent_tools.tools.chat_history import search_chat_history
 
 registry = Registry()
 registry.register(search_chat_history)

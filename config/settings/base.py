@@ -97,6 +97,8 @@ LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
 KNOX_TOKEN_MODEL = "agent_tools.AccessToken"  # noqa: S105
+# Knox's own migrations make a table that this project's tokens do not use, with a foreign key that stands in the way.
+MIGRATION_MODULES = {"knox": None}
 
 # -- Language and time ------------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"
@@ -109,7 +111,7 @@ STATIC_URL = "/static/"
 STATIC_ROOT = VAR_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "config.static.StaticStorage"},
 }
 
 # -- The chat's language model ----------------------------------------------------------------------------------------
@@ -229,4 +231,5 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "loggers": {"httpx2": {"level": "WARNING"}},
 }

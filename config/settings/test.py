@@ -4,3 +4,6 @@ from config.settings.base import *  # noqa: F403
 
 SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# The real model has tests of its own; everywhere else words that two texts share are nearness enough.
+EMBEDDER = {"BACKEND": "memory.embedders.fake.FakeEmbedder"}
+STATIC_ROOT = VAR_DIR / "static-for-tests"

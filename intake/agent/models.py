@@ -1,6 +1,7 @@
 """Which language model answers: the one the environment names, or recall mode where it names none."""
 
 from functools import lru_cache
+from typing import Any, cast
 
 from django.conf import settings
 from pydantic_ai.models import Model
@@ -26,9 +27,26 @@ def model_settings() -> ModelSettings:
     return ModelSettings(timeout=seconds, first_event_timeout=seconds, max_retries=1)
 
 
+async def close_connections() -> None:
+    """Let go of the vendors' connections: at the end of the event loop that they belong to."""
+    while _clients:
+        await _clients.pop().close()
+    _vendor_model.cache_clear()
+
+
+_clients: list[Any] = []
+
+
 @lru_cache(maxsize=4)
 def _vendor_model(name: str, base_url: str, api_key: str) -> Model:
-    """Kept for the life of the process, and its connections with it; vendors' packages are loaded on first use."""
+    """Kept as long as the event loop runs, and its connections with it."""
+    model = _build(name, base_url, api_key)
+    _clients.append(model.client)
+    return cast(Model, model)
+
+
+def _build(name: str, base_url: str, api_key: str) -> Any:
+    """Vendors' packages are large, and loaded only by whoever needs them."""
     if name.startswith("anthropic:"):
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider

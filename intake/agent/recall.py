@@ -15,7 +15,7 @@ from django.utils import timezone
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from intake.links import turn_url
+from intake.links import conversation_path
 from intake.models import Turn
 from intake.models.conversations import Caller
 
@@ -75,7 +75,8 @@ def _quote(turn: Turn) -> str:
     title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
     words = " ".join(turn.user_message.split())
     words = words if len(words) <= QUOTE_LENGTH else words[:QUOTE_LENGTH].rsplit(" ", 1)[0] + "…"
-    return f"- **{said:%d %B %Y}**, in [{title}]({turn_url(turn.conversation_id, turn.turn_number)}):\n  > {words}\n\n"
+    link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
+    return f"- **{said:%d %B %Y}**, in [{title}]({link}):\n  > {words}\n\n"
 
 
 def _question(messages: list[ModelMessage]) -> str:

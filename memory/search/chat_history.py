@@ -5,7 +5,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from intake.models import Turn, User
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding
 
@@ -42,7 +42,7 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
     embedder = get_embedder()
     try:
         vector = embedder.embed_query(query)
-    except EmbedderUnavailable as error:
+    except EmbedderError as error:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
     nearest = list(mine.nearest(vector, limit=limit))

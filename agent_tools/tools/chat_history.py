@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
-from intake.links import turn_url
+from intake.links import conversation_path
 from intake.models import Conversation, User
 from memory.search import ChatHistory
 from memory.search import search_chat_history as search
@@ -58,7 +58,7 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     first_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
     titles = Conversation.objects.for_user(user).in_bulk(list(first_turns))
     links = [
-        f"[{_as_link_text(titles[conversation_id].title)}]({turn_url(conversation_id, number)})"
+        f"[{_as_link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
         for conversation_id, number in reversed(first_turns.items())
         if conversation_id in titles
     ]

@@ -1,0 +1,173 @@
+"""`search_chat_history` over REST: the contract's words, for people with a token or a session, and for nobody else."""
+
+import json
+from uuid import UUID
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+from intake.tests.factories import a_person, a_turn
+from knox.models import get_token_model
+from memory import indexing
+from memory.embedders import EmbedderUnavailable, get_embedder
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/v1/tools/search_chat_history/"
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def api(alice):
+    _, token = get_token_model().objects.create(alice)
+    return Client(headers={"authorization": f"Token {token}"})
+
+
+def call(client, body):
+    return client.post(URL, data=body if isinstance(body, bytes) else json.dumps(body), content_type="application/json")
+
+
+def test_a_found_turn_has_the_contracts_shape(api, alice):
+    turn = a_turn(alice, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    answer = call(api, {"query": "  adopted a cat "}).json()
+    (result,) = answer.pop("results")
+    assert answer == {"totalFound": 1, "query": "adopted a cat"}
+    assert UUID(result.pop("conversationId")) == turn.conversation_id
+    assert 0 <= result.pop("score") <= 2
+    assert result == {"turnNumber": 1, "snippet": "I adopted a cat named Miso"}
+
+
+def test_without_any_history_the_answer_is_empty_and_says_so(api):
+    answer = call(api, {"query": "cat"})
+    assert answer.status_code == 200
+    assert answer.json() == {"results": [], "totalFound": 0, "query": "cat", "note": "no chat history found"}
+
+
+def test_turns_that_wait_are_told(api, alice):
+    a_turn(alice, "I adopted a cat")
+    assert call(api, {"query": "cat"}).json()["pending"] == 1
+
+
+def test_somebody_elses_turns_are_not_found(api):
+    a_turn(a_person("bob@example.com"), "I adopted a cat")
+    indexing.embed_pending()
+    assert call(api, {"query": "cat"}).json()["results"] == []
+
+
+def test_the_limit_holds(api, alice):
+    for number in range(25):
+        a_turn(alice, f"Cat number {number}")
+    indexing.embed_pending()
+    assert call(api, {"query": "cat"}).json()["totalFound"] == 5
+    assert call(api, {"query": "cat", "limit": 20}).json()["totalFound"] == 20
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "query"),
+        ({"query": ""}, "query"),
+        ({"query": "   "}, "query"),
+        ({"query": "x" * 501}, "query"),
+        ({"query": 5}, "query"),
+        ({"query": None}, "query"),
+        ({"query": ["cat"]}, "query"),
+        ({"query": "cat", "limit": 0}, "limit"),
+        ({"query": "cat", "limit": 21}, "limit"),
+        ({"query": "cat", "limit": "5"}, "limit"),
+        ({"query": "cat", "limit": True}, "limit"),
+        ({"query": "cat", "mode": "magic"}, "mode"),
+        ({"query": "cat", "user_id": 1}, "user_id"),
+        ({"query": "cat", "callerId": "1"}, "callerId"),
+    ],
+)
+def test_a_wrong_input_is_refused_naming_the_field(api, body, field):
+    response = call(api, body)
+    assert response.status_code == 400
+    assert response.headers["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert problem.keys() == {"type", "title", "status", "detail", "code", "retryable", "errors"}
+    assert (problem["code"], problem["status"], problem["retryable"]) == ("validation_error", 400, False)
+    assert list(problem["errors"]) == [field]
+
+
+@pytest.mark.parametrize("query", ["x" * 500, "100%", "a_b", "it's", "\\", "'; drop table users; --", "🐈", "猫", "a\x00b"])
+def test_any_text_of_1_to_500_characters_is_searched(api, alice, query):
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    assert call(api, {"query": query}).status_code == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"no json", b"[]", b'"cat"', b"[" * 20_000, b'{"query": NaN}', b"\xff"])
+def test_a_body_that_is_no_json_object_is_refused(api, body):
+    response = call(api, body)
+    assert (response.status_code, response.json()["code"]) == (400, "validation_error")
+
+
+def test_without_credentials_it_is_refused():
+    response = call(Client(), {"query": "cat"})
+    assert response.status_code == 401
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert response.json()["code"] == "authentication_required"
+
+
+def test_a_session_with_csrf_is_enough_and_without_it_is_not(alice):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert call(client, {"query": "cat"}).status_code == 401
+    client.get("/")
+    headers = {"X-CSRFToken": client.cookies["csrftoken"].value}
+    response = client.post(URL, data='{"query": "cat"}', content_type="application/json", headers=headers)
+    assert response.status_code == 200
+
+
+def test_an_embedding_model_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
+    def away(_):
+        raise EmbedderUnavailable("The endpoint answered 503.")
+
+    monkeypatch.setattr(get_embedder(), "embed_query", away)
+    response = call(api, {"query": "cat"})
+    assert (response.status_code, response.json()["code"], response.json()["retryable"]) == (503, "unavailable", True)
+    assert response.headers["Retry-After"]
+
+
+def test_a_database_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
+    def away(*_, **__):
+        raise OperationalError("connection refused at /secret/socket")
+
+    monkeypatch.setattr("agent_tools.tools.chat_history.search", away)
+    response = call(api, {"query": "cat"})
+    assert (response.status_code, response.json()["retryable"]) == (503, True)
+    assert "secret" not in response.content.decode()
+
+
+def test_an_unknown_tool_is_not_found_and_without_credentials_looks_like_any_other(api):
+    assert api.post("/api/v1/tools/drop_everything/", content_type="application/json").status_code == 404
+    assert Client().post("/api/v1/tools/drop_everything/", content_type="application/json").status_code == 401
+
+
+def test_another_method_is_refused_as_a_problem(api):
+    response = api.get(URL)
+    assert (response.status_code, response.headers["Content-Type"]) == (405, "application/problem+json")
+
+
+def test_the_list_of_tools_publishes_the_schema_that_is_enforced(api):
+    (tool,) = api.get("/api/v1/tools/").json()["tools"]
+    assert tool["name"] == "search_chat_history"
+    assert tool["readOnly"] is True
+    assert tool["inputSchema"]["additionalProperties"] is False
+    assert tool["inputSchema"]["properties"]["limit"]["maximum"] == 20
+    assert set(tool["outputSchema"]["properties"]) == {"results", "totalFound", "query", "note", "pending"}
+
+
+def test_the_openapi_document_has_the_tool_with_its_input_output_and_problems(api):
+    document = api.get("/api/v1/schema/", headers={"accept": "application/vnd.oai.openapi+json"}).json()
+    operation = document["paths"][URL]["post"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"]
+    assert {"200", "400", "401", "503"} <= operation["responses"].keys()
+    assert "application/problem+json" in operation["responses"]["400"]["content"]

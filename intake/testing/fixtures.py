@@ -1,0 +1,106 @@
+"""Pytest fixtures for every app: the application served for real, and a browser session's worth of HTTP."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx2
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from intake.models import User
+from intake.testing.model_server import ScriptedModel, Step
+from intake.testing.serving import serving
+from intake.testing.sse_client import Event, read_events
+
+
+class Client(httpx2.Client):
+    """A browser's habits: cookies, and the CSRF token sent back."""
+
+    def chat(self, message: Any, **fields: Any) -> httpx2.Response:
+        return self.post("/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf())
+
+    def events(self, message: str, **fields: Any) -> list[Event]:
+        """Say something and read the whole answer."""
+        with self.stream(
+            "POST", "/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf()
+        ) as response:
+            if response.status_code != 200:
+                response.read()
+                raise AssertionError(f"{response.status_code}: {response.text}")
+            return list(read_events(response.iter_lines()))
+
+    def submit(self, path: str, **form: str) -> httpx2.Response:
+        self.get(path)
+        return self.post(path, data=form, headers=self._csrf())
+
+    def _csrf(self) -> dict[str, str]:
+        if "csrftoken" not in self.cookies:
+            self.get("/")
+        return {"X-CSRFToken": self.cookies["csrftoken"]}
+
+
+@pytest.fixture(scope="session")
+def _running_server(django_db_setup: None) -> Iterator[str]:
+    """One for all tests: it keeps no state but the connections that it closes at the end."""
+    with serving(import_string(settings.ASGI_APPLICATION)) as address:
+        yield address
+    for connection in connections.all():
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def server(_running_server: str, transactional_db: None) -> str:
+    """The address of the whole application under uvicorn, on the test database."""
+    return _running_server
+
+
+@pytest.fixture
+def new_client(server: str) -> Iterator[Callable[[], Client]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Client(base_url=server, follow_redirects=True, timeout=20))
+
+
+@pytest.fixture
+def visitor(new_client: Callable[[], Client]) -> Client:
+    return new_client()
+
+
+@pytest.fixture
+def log_in(new_client: Callable[[], Client]) -> Callable[[User], Client]:
+    """A client of its own for this person, whose password is `password`."""
+
+    def log_in(user: User) -> Client:
+        client = new_client()
+        response = client.submit("/login/", username=user.email, password="password")
+        assert response.status_code == 200, response.text
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def person(transactional_db: None) -> User:
+    return User.objects.create_user("person@example.com", "password")
+
+
+@pytest.fixture
+def stranger(transactional_db: None) -> User:
+    return User.objects.create_user("stranger@example.com", "password")
+
+
+@pytest.fixture
+def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
+    """Has the chat ask a model server that follows this script."""
+    with ExitStack() as stack:
+
+        def follow(*script: Step) -> ScriptedModel:
+            model = ScriptedModel(*script)
+            settings.LLM_MODEL = "scripted"
+            settings.LLM_BASE_URL = stack.enter_context(serving(model.application)) + "/v1"
+            return model
+
+        yield follow

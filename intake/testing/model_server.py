@@ -1,0 +1,120 @@
+"""A language model's stand-in: a real HTTP server that speaks the OpenAI streaming protocol from a script."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+
+@dataclass(frozen=True)
+class Say:
+    """Stream these pieces of text, so many seconds apart."""
+
+    pieces: tuple[str, ...]
+    seconds_apart: float = 0.0
+
+
+@dataclass(frozen=True)
+class CallTool:
+    """Ask for a tool, the arguments in two pieces as real models send them."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Answer with an HTTP error."""
+
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BreakOff:
+    """Stream these pieces, then cut the connection without an end."""
+
+    pieces: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Accept the request and never answer."""
+
+
+Step = Say | CallTool | Refuse | BreakOff | Hang
+
+
+class ScriptedModel:
+    """One step of the script for each request; `requests` holds what was asked, `closed_at` when a reader left."""
+
+    def __init__(self, *script: Step) -> None:
+        self.script = list(script)
+        self.requests: list[dict[str, Any]] = []
+        self.closed_at: float | None = None
+        self.application = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+
+    async def _complete(self, request: Request) -> Response:
+        self.requests.append(await request.json())
+        step = self.script.pop(0)
+        match step:
+            case Refuse():
+                body = {"error": {"message": "refused, and the key was sk-secret", "type": "error", "code": None}}
+                return JSONResponse(body, status_code=step.status, headers=step.headers)
+            case Hang():
+                await self._until_gone(request)
+                return Response()
+            case _:
+                return StreamingResponse(self._stream(step), media_type="text/event-stream")
+
+    async def _until_gone(self, request: Request) -> None:
+        while not await request.is_disconnected():
+            await asyncio.sleep(0.02)
+        self.closed_at = time.monotonic()
+
+    async def _stream(self, step: Say | CallTool | BreakOff) -> AsyncIterator[bytes]:
+        try:
+            match step:
+                case CallTool():
+                    for delta in _call_deltas(step):
+                        yield _chunk(delta)
+                    yield _chunk({}, finish_reason="tool_calls")
+                case Say() | BreakOff():
+                    for piece in step.pieces:
+                        yield _chunk({"role": "assistant", "content": piece})
+                        await asyncio.sleep(step.seconds_apart if isinstance(step, Say) else 0.05)
+                    if isinstance(step, BreakOff):
+                        raise ConnectionAbortedError
+                    yield _chunk({}, finish_reason="stop")
+            yield b"data: [DONE]\n\n"
+        except asyncio.CancelledError:
+            self.closed_at = time.monotonic()
+            raise
+
+
+def _call_deltas(step: CallTool) -> list[dict[str, Any]]:
+    arguments = json.dumps(step.arguments)
+    half = len(arguments) // 2
+    function = {"name": step.name, "arguments": arguments[:half]}
+    return [
+        {"role": "assistant", "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": arguments[half:]}}]},
+    ]
+
+
+def _chunk(delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
+    body = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": "scripted",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
+    }
+    return f"data: {json.dumps(body)}\n\n".encode()

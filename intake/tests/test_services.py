@@ -1,0 +1,134 @@
+"""Recording what is said: numbers without gaps, titles, retries, and what a visitor's words become."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+
+from intake import services
+from intake.errors import InvalidInput, NotFound
+from intake.models import Conversation, SessionLink, Turn
+from intake.models.conversations import Caller
+from intake.services import Answer
+from intake.tests.factories import NOW, a_person, a_turn
+
+pytestmark = pytest.mark.django_db
+
+
+def begin(caller, message="Hello", conversation_id=None):
+    return services.begin_turn(caller=caller, message=message, conversation_id=conversation_id, now=NOW)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_fifty_writers_at_once_leave_no_gap_and_no_double_in_the_turn_numbers():
+    alice = a_person()
+    caller = Caller(user_id=alice.pk)
+    conversation_id = begin(caller).conversation_id
+
+    def write(number):
+        try:
+            return begin(caller, f"Message {number}", conversation_id).turn_number
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        numbers = list(pool.map(write, range(50)))
+    assert sorted(numbers) == list(range(2, 52))
+
+
+def test_a_nul_is_left_out_and_the_rest_is_kept():
+    turn = begin(Caller(user_id=a_person().pk), "be\x00fore")
+    assert turn.user_message == "before"
+
+
+def test_a_blank_message_is_refused_by_name():
+    with pytest.raises(InvalidInput) as refused:
+        begin(Caller(user_id=None, visitor_key="key"), " \n\t")
+    assert list(refused.value.errors) == ["message"]
+
+
+def test_a_caller_who_is_nobody_owns_nothing():
+    begin(Caller(user_id=None, visitor_key="key"))
+    nobody = Caller(user_id=None)
+    assert not Conversation.objects.for_caller(nobody).exists()
+    assert not Turn.objects.for_caller(nobody).exists()
+
+
+def test_a_person_cannot_reach_a_visitors_conversation():
+    turn = begin(Caller(user_id=None, visitor_key="key"))
+    with pytest.raises(NotFound):
+        begin(Caller(user_id=a_person().pk), "Mine?", turn.conversation_id)
+
+
+def test_a_finished_turn_cannot_be_finished_again():
+    turn = begin(Caller(user_id=a_person().pk))
+    services.finish_turn(turn_id=turn.pk, answer=Answer(text="First", status=Turn.Status.COMPLETE))
+    assert services.finish_turn(turn_id=turn.pk, answer=Answer(text="Second", status=Turn.Status.FAILED)) is None
+    turn.refresh_from_db()
+    assert (turn.assistant_message, turn.status) == ("First", "complete")
+
+
+def test_another_message_after_a_failure_is_a_turn_of_its_own():
+    caller = Caller(user_id=a_person().pk)
+    turn = begin(caller, "First")
+    services.finish_turn(turn_id=turn.pk, answer=Answer(text="", status=Turn.Status.FAILED))
+    assert begin(caller, "Second", turn.conversation_id).turn_number == 2
+
+
+def test_progress_is_kept_only_while_the_turn_streams():
+    turn = begin(Caller(user_id=a_person().pk))
+    services.finish_turn(turn_id=turn.pk, answer=Answer(text="Whole", status=Turn.Status.COMPLETE))
+    services.save_progress(turn_id=turn.pk, text="Who", now=NOW)
+    turn.refresh_from_db()
+    assert turn.assistant_message == "Whole"
+
+
+def test_a_turn_whose_server_died_is_closed_with_what_it_had():
+    turn = begin(Caller(user_id=a_person().pk))
+    services.save_progress(turn_id=turn.pk, text="Half an", now=NOW)
+    young = begin(Caller(user_id=turn.user_id), "Still going")
+    services.save_progress(turn_id=young.pk, text="", now=NOW + timedelta(minutes=4))
+    now = NOW + timedelta(minutes=5)
+    assert services.close_abandoned_turns(now=now, idle=timedelta(minutes=2)) == 1
+    turn.refresh_from_db()
+    young.refresh_from_db()
+    assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
+    assert young.status == "streaming"
+
+
+def test_a_visitors_conversations_become_the_persons_and_nobody_elses():
+    mine = begin(Caller(user_id=None, visitor_key="mine"))
+    other = begin(Caller(user_id=None, visitor_key="other"))
+    alice = a_person()
+    assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 1
+    mine.refresh_from_db()
+    other.refresh_from_db()
+    assert (mine.user, mine.conversation.user) == (alice, alice)
+    assert (other.user, other.conversation.user) == (None, None)
+    assert SessionLink.objects.get().session_key == "mine"
+
+
+def test_linking_twice_changes_nothing_more():
+    begin(Caller(user_id=None, visitor_key="mine"))
+    alice = a_person()
+    services.link_visitor(user=alice, visitor_key="mine", now=NOW)
+    assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 0
+    assert SessionLink.objects.count() == 1
+
+
+def test_a_recorded_turn_keeps_the_time_it_was_said():
+    assert a_turn(a_person(), "Long ago").said_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("message", "title"),
+    [
+        ("Plan a weekend", "Plan a weekend"),
+        ("  Plan\ta   weekend \nand more", "Plan a weekend"),
+        ("word " * 40, "word word word word word word word word word word word word word word word…"),
+        ("x" * 100, "x" * 79 + "…"),
+    ],
+)
+def test_a_title_is_the_first_line_cut_at_a_word(message, title):
+    assert services.title_from(message.strip()) == title

@@ -1,0 +1,103 @@
+"""Decides which stretches of a turn get a vector of their own; indexing embeds them, search takes the nearest one.
+
+A model reads some 250 tokens and an answer is often longer, so a long turn becomes several parts. Every part of the
+answer repeats the beginning of what the person asked: a stretch of an answer seldom says by itself what it is about.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+Span = tuple[int, int]
+TokenOffsets = Callable[[str], list[Span]]
+
+USER_LABEL = "User: "
+ASSISTANT_LABEL = "Assistant: "
+# The share of a part that the repeated question may take: enough for its topic, and most is left for the answer.
+QUESTION_SHARE = 4
+# Consecutive stretches share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
+OVERLAP_TOKENS = 16
+# Bounds for one turn's work. 32 parts hold a message of 32,000 characters of prose; words find what lies beyond.
+MAX_MESSAGE_PARTS = 32
+MAX_ANSWER_PARTS = 16
+
+_SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
+_NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """A text and where its tokens lie."""
+
+    text: str
+    spans: list[Span]
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def slice(self, start: int, end: int) -> str:
+        """The text of the tokens from `start` up to `end`."""
+        return self.text[self.spans[start][0] : self.spans[end - 1][1]]
+
+    def break_before(self, index: int) -> int:
+        """How good a place it is to cut before the token: a line's end, a sentence's, a word's or none."""
+        gap = self.text[self.spans[index - 1][1] : self.spans[index][0]]
+        if "\n" in gap:
+            return _LINE
+        last = self.text[self.spans[index - 1][1] - 1]
+        if last in _SENTENCE_ENDS and (gap or not last.isascii()):
+            return _SENTENCE
+        return _WORD if gap else _NO_BREAK
+
+
+def turn_text(user_message: str, assistant_message: str) -> str:
+    """Return the turn as it is embedded when it is short; a side that is blank is left out."""
+    sides = ((USER_LABEL, user_message), (ASSISTANT_LABEL, assistant_message))
+    return "\n".join(label + message for label, message in sides if message.strip())
+
+
+def turn_parts(user_message: str, assistant_message: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
+    """Return the texts to embed for a turn, each of at most `max_tokens` tokens; none for a blank turn."""
+    labels = len(token_offsets(turn_text("x", "x"))) - 2 * len(token_offsets("x"))
+    message = _Tokens(user_message, token_offsets(user_message))
+    answer = _Tokens(assistant_message, token_offsets(assistant_message))
+    whole = turn_text(user_message, assistant_message)
+    if len(message) + len(answer) + labels <= max_tokens:
+        return [whole] if whole else []
+    room = max_tokens - labels
+    question_size = min(len(message), room // QUESTION_SHARE)
+    parts = []
+    if len(message) > question_size:
+        stretches = _stretches(message, room)
+        parts += [turn_text(stretch, "") for stretch, _ in zip(stretches, range(MAX_MESSAGE_PARTS), strict=False)]
+    if len(answer):
+        question = message.slice(0, question_size) if question_size else ""
+        stretches = _stretches(answer, room - question_size)
+        parts += [turn_text(question, stretch) for stretch, _ in zip(stretches, range(MAX_ANSWER_PARTS), strict=False)]
+    return parts
+
+
+def _stretches(tokens: _Tokens, size: int) -> Iterator[str]:
+    """Cut into overlapping stretches of at most `size` tokens, at good places."""
+    start = 0
+    while True:
+        end = _cut(tokens, start, start + size)
+        yield tokens.slice(start, end)
+        if end == len(tokens):
+            return
+        start = _next_start(tokens, start, end)
+
+
+def _cut(tokens: _Tokens, start: int, limit: int) -> int:
+    """Return the best end: of the last third's places the best, and the later of two as good."""
+    if limit >= len(tokens):
+        return len(tokens)
+    earliest = limit - (limit - start) // 3
+    return max(range(earliest, limit + 1), key=lambda index: (tokens.break_before(index), index))
+
+
+def _next_start(tokens: _Tokens, start: int, end: int) -> int:
+    """Step back by the overlap, on to a word's beginning, and always ahead of the last start."""
+    for index in range(max(start + 1, end - OVERLAP_TOKENS), end):
+        if tokens.break_before(index):
+            return index
+    return end

@@ -1,0 +1,114 @@
+import random
+import re
+
+import pytest
+
+from memory.chunking import MAX_ANSWER_PARTS, MAX_MESSAGE_PARTS, turn_parts, turn_text
+
+TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def offsets(text):
+    return [match.span() for match in TOKEN.finditer(text)]
+
+
+def parts(user_message, assistant_message="", max_tokens=40):
+    return turn_parts(user_message, assistant_message, token_offsets=offsets, max_tokens=max_tokens)
+
+
+def prose(sentences, seed=1):
+    pick = random.Random(seed)
+    words = ["river", "stone", "window", "paper", "quiet", "number", "orange", "ladder", "Tuesday", "garden"]
+    return " ".join(" ".join(pick.choices(words, k=pick.randint(3, 9))).capitalize() + "." for _ in range(sentences))
+
+
+def test_short_turn_is_one_part_in_the_documented_format():
+    assert parts("Where is my passport?", "In the blue drawer.") == [
+        "User: Where is my passport?\nAssistant: In the blue drawer."
+    ]
+
+
+def test_missing_answer_leaves_no_empty_label():
+    assert parts("Remember: the code is 4711.") == ["User: Remember: the code is 4711."]
+    assert parts("Remember.", " \n") == ["User: Remember."]
+
+
+def test_missing_question_leaves_no_empty_label():
+    assert parts("", "Good morning.") == ["Assistant: Good morning."]
+
+
+def test_blank_turn_has_no_parts():
+    assert parts(" \n", "\t") == []
+
+
+def test_every_part_of_a_long_answer_repeats_the_question():
+    found = parts("How do I repot an orchid?", prose(40))
+
+    assert len(found) > 3
+    assert all(part.startswith("User: How do I repot an orchid?\nAssistant: ") for part in found)
+
+
+def test_long_question_is_repeated_by_its_beginning_and_whole_in_its_own_parts():
+    question = prose(20)
+    found = parts(question, prose(20, seed=2))
+    answers = [part for part in found if "\nAssistant: " in part]
+    messages = [part for part in found if "\nAssistant: " not in part]
+
+    assert all(part.startswith("User: " + question[:20]) for part in answers)
+    assert set(question.split()) == set(" ".join(messages).removeprefix("User: ").replace("User: ", "").split())
+
+
+def test_nothing_of_a_long_answer_is_lost():
+    answer = " ".join(f"w{number}" for number in range(300))
+    together = " ".join(parts("Why?", answer))
+
+    assert all(re.search(rf"\bw{number}\b", together) for number in range(300))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_part_is_longer_than_the_window(seed):
+    pick = random.Random(seed)
+    found = parts(
+        prose(pick.randint(0, 30), seed), prose(pick.randint(0, 60), seed + 1), max_tokens=pick.randint(16, 80)
+    )
+
+    assert found == [] or max(len(offsets(part)) for part in found) <= 80
+
+
+def test_parts_end_at_sentences_where_they_can():
+    found = parts("Why?", prose(60))
+
+    assert all(part.endswith(".") for part in found)
+
+
+def test_parts_prefer_the_end_of_a_line_to_that_of_a_sentence():
+    lines = [f"Point {number}. It has words enough to fill a line of its own" for number in range(12)]
+    found = parts("Why?", "\n".join(lines), max_tokens=48)
+
+    assert all(part.endswith("of its own") for part in found)
+
+
+def test_chinese_breaks_after_its_own_full_stop():
+    sentence = "\u6211\u4eec\u660e\u5929\u53bb\u5317\u4eac\u3002"
+    found = turn_parts(
+        "?", sentence * 30, token_offsets=lambda text: [(i, i + 1) for i in range(len(text))], max_tokens=80
+    )
+
+    assert all(part.endswith("\u3002") for part in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 32_000, "\x00" * 32_000, "😀" * 32_000, "漢" * 32_000, "a " * 16_000, "!" * 32_000]
+)
+def test_longest_message_makes_a_bounded_number_of_parts(text):
+    found = parts(text, text)
+
+    assert 1 <= len(found) <= MAX_MESSAGE_PARTS + MAX_ANSWER_PARTS
+
+
+def test_parts_are_the_same_every_time():
+    assert parts(prose(30), prose(50)) == parts(prose(30), prose(50))
+
+
+def test_turn_text_is_the_specifications():
+    assert turn_text("Hi", "Hello") == "User: Hi\nAssistant: Hello"

@@ -1,0 +1,211 @@
+"""From a saved turn to its vectors: nothing is lost, nothing is done twice, nothing stale is kept."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.db import transaction
+from django.utils import timezone
+from intake import services
+from intake.models import Conversation, Turn, User
+from intake.models.conversations import Caller
+from intake.services import Answer
+from intake.tests.factories import NOW, a_person, a_turn
+
+from memory import indexing
+from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.models import Embedding
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def embedder():
+    return get_embedder()
+
+
+def later(seconds):
+    return timezone.now() + timedelta(seconds=seconds)
+
+
+def test_a_saved_turn_waits_for_its_vector_from_the_same_transaction_on(django_capture_on_commit_callbacks):
+    alice = a_person()
+    with django_capture_on_commit_callbacks() as callbacks:
+        turn = a_turn(alice, "I adopted a cat", "Congratulations!")
+    row = Embedding.objects.get()
+    assert (row.user, row.corpus, row.source_id, row.chunk_index) == (alice, "chat", turn.conversation_id, 1)
+    assert (row.visibility, row.part, row.state, row.said_at) == ("AUTHENTICATED", 0, "waiting", NOW)
+    assert len(callbacks) == 1, "one nudge"
+
+
+def test_a_turn_that_is_rolled_back_leaves_nothing_to_embed():
+    alice = a_person()
+    with pytest.raises(RuntimeError), transaction.atomic():
+        a_turn(alice, "Never happened")
+        raise RuntimeError
+    assert not Embedding.objects.exists()
+
+
+def test_the_text_is_the_specifications(monkeypatch, embedder):
+    asked = []
+    monkeypatch.setattr(embedder, "embed_documents", lambda texts: asked.extend(texts) or np.eye(1, 384))
+    a_turn(a_person(), "I adopted a cat", "Congratulations!")
+    indexing.embed_pending()
+    assert asked == ["User: I adopted a cat\nAssistant: Congratulations!"]
+
+
+def test_the_worker_fills_what_waits_and_then_finds_nothing_more():
+    alice = a_person()
+    for number in range(70):
+        a_turn(alice, f"Message {number}")
+    assert indexing.embed_pending().embedded == Embedding.objects.count()
+    assert {row.state for row in Embedding.objects.all()} == {"embedded"}
+    assert indexing.embed_pending().embedded == 0
+
+
+def test_a_turn_still_streaming_is_not_indexed_and_an_interrupted_one_is():
+    caller = Caller(user_id=a_person().pk)
+    turn = services.begin_turn(caller=caller, message="Hello", conversation_id=None, now=NOW)
+    assert not Embedding.objects.exists()
+    services.finish_turn(turn_id=turn.pk, answer=Answer(text="Half", status=Turn.Status.INTERRUPTED))
+    assert Embedding.objects.count() == 1
+
+
+def test_a_visitors_turn_is_indexed_once_it_has_an_owner():
+    caller = Caller(user_id=None, visitor_key="key")
+    turn = services.begin_turn(caller=caller, message="My cat is called Miso", conversation_id=None, now=NOW)
+    services.finish_turn(turn_id=turn.pk, answer=Answer(text="Noted.", status=Turn.Status.COMPLETE))
+    assert not Embedding.objects.exists()
+    alice = a_person()
+    services.link_visitor(user=alice, visitor_key="key", now=NOW)
+    assert Embedding.objects.get().user == alice
+
+
+def test_an_answer_made_of_recalled_words_is_not_indexed(monkeypatch, embedder):
+    asked = []
+    monkeypatch.setattr(embedder, "embed_documents", lambda texts: asked.extend(texts) or np.eye(1, 384))
+    turn = services.begin_turn(
+        caller=Caller(user_id=a_person().pk), message="And my cat?", conversation_id=None, now=NOW
+    )
+    answer = Answer(text="You said: Miso", status=Turn.Status.COMPLETE, is_recall=True)
+    services.finish_turn(turn_id=turn.pk, answer=answer)
+    indexing.embed_pending()
+    assert "Miso" not in asked[0]
+
+
+def test_saving_a_turn_again_unchanged_keeps_its_vector():
+    turn = a_turn(a_person(), "I adopted a cat")
+    indexing.embed_pending()
+    turn.save()
+    assert Embedding.objects.get().state == "embedded"
+
+
+def test_a_changed_turn_waits_for_a_new_vector_and_loses_the_parts_it_no_longer_has():
+    turn = a_turn(a_person(), "Tell me a story", "Once upon a time there was a fox. " * 300)
+    indexing.embed_pending()
+    before = Embedding.objects.count()
+    assert before > 1
+    turn.assistant_message = "The end."
+    turn.save()
+    assert Embedding.objects.count() < before
+    assert Embedding.objects.get(part=0).state == "waiting"
+
+
+def test_a_vector_of_a_text_that_changed_meanwhile_is_not_stored(embedder):
+    turn = a_turn(a_person(), "I adopted a cat")
+    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    Turn.objects.filter(pk=turn.pk).update(user_message="I adopted a dog")
+    assert indexing.fill(claimed, embedder=embedder).embedded == 0
+    row = Embedding.objects.get()
+    assert (row.state, bytes(row.content_hash)) != ("waiting", bytes(claimed[0].content_hash))
+    indexing.embed_pending()
+    assert Embedding.objects.get().state == "embedded"
+
+
+def test_rows_of_a_deleted_turn_disappear(embedder):
+    turn = a_turn(a_person(), "Forget this")
+    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    Turn.objects.filter(pk=turn.pk).delete()
+    indexing.fill(claimed, embedder=embedder)
+    assert not Embedding.objects.exists()
+
+
+def test_a_claimed_row_is_nobody_elses_until_the_lease_runs_out(embedder, settings):
+    a_turn(a_person(), "Mine")
+    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 1
+    assert indexing.claim(embedder=embedder, now=timezone.now()) == []
+    assert len(indexing.claim(embedder=embedder, now=later(settings.EMBEDDING_LEASE_SECONDS + 1))) == 1
+
+
+def test_a_row_that_failed_before_is_tried_alone(embedder):
+    alice = a_person()
+    for number in range(3):
+        a_turn(alice, f"Message {number}")
+    Embedding.objects.filter(pk=Embedding.objects.order_by("pk")[0].pk).update(
+        attempts=1, next_attempt_at=timezone.now() - timedelta(hours=1)
+    )
+    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 1
+    assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 2
+
+
+def test_a_model_that_is_away_costs_no_attempt_and_is_asked_again(monkeypatch, embedder):
+    a_turn(a_person(), "I adopted a cat")
+    with monkeypatch.context() as patch:
+        patch.setattr(embedder, "embed_documents", _raise(EmbedderUnavailable("The endpoint answered 503.")))
+        assert indexing.embed_pending(until=later(1)).failed == 1
+    row = Embedding.objects.get()
+    assert (row.attempts, row.last_error, row.state) == (0, "The endpoint answered 503.", "waiting")
+    Embedding.objects.update(next_attempt_at=timezone.now())
+    assert indexing.embed_pending().embedded == 1
+
+
+def test_one_bad_text_is_quarantined_and_all_others_are_embedded(monkeypatch, embedder, settings):
+    alice = a_person()
+    for number in range(5):
+        a_turn(alice, "poison" if number == 2 else f"Message {number}")
+    real = embedder.embed_documents
+    monkeypatch.setattr(
+        embedder,
+        "embed_documents",
+        lambda texts: _raise(ValueError("secret words"))() if any("poison" in t for t in texts) else real(texts),
+    )
+    for _ in range(settings.EMBEDDING_MAX_ATTEMPTS + 1):
+        indexing.embed_pending()
+        Embedding.objects.filter(vector=None).update(next_attempt_at=timezone.now())
+    states = sorted(row.state for row in Embedding.objects.all())
+    assert states == ["embedded"] * 4 + ["quarantined"]
+    assert Embedding.objects.quarantined().get().last_error == "ValueError"
+
+
+def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
+    a_turn(a_person(), "This kills the worker")
+    for attempt in range(settings.EMBEDDING_MAX_ATTEMPTS):
+        now = later(attempt * (settings.EMBEDDING_LEASE_SECONDS + 1))
+        assert len(indexing.claim(embedder=embedder, now=now)) == 1
+    end = later(settings.EMBEDDING_MAX_ATTEMPTS * (settings.EMBEDDING_LEASE_SECONDS + 1))
+    assert indexing.claim(embedder=embedder, now=end) == []
+    assert indexing.quarantine_exhausted(now=end) == 1
+
+
+def test_fixtures_loaded_raw_are_left_alone():
+    from memory.receivers import index_turn
+
+    turn = a_turn(a_person(), "Loaded")
+    Embedding.objects.all().delete()
+    index_turn(sender=Turn, instance=turn, raw=True)
+    assert not Embedding.objects.exists()
+
+
+def test_deleting_a_person_deletes_their_rows():
+    alice = a_person()
+    a_turn(alice, "Forget me")
+    User.objects.get(pk=alice.pk).delete()
+    assert not Embedding.objects.exists()
+    assert not Conversation.objects.exists()
+
+
+def _raise(error):
+    def fail(*_):
+        raise error
+
+    return fail

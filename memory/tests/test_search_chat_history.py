@@ -1,0 +1,141 @@
+"""Searching one's own turns by meaning: the right order, one result a turn, nobody else's, and a plan that scales."""
+
+import re
+
+import numpy as np
+import pytest
+from django.db import connection
+from intake.models import Turn
+from intake.tests.factories import a_person, a_turn
+
+from memory import indexing
+from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.errors import EmbeddingModelAway
+from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.search import search_chat_history
+
+pytestmark = pytest.mark.django_db
+
+
+def search(user, query, limit=5):
+    return search_chat_history(user=user, query=query, limit=limit)
+
+
+def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
+    alice = a_person()
+    cat = a_turn(alice, "I adopted a cat named Miso")
+    a_turn(alice, "The quarterly report is due on Friday")
+    indexing.embed_pending()
+    found = search(alice, "adopted a cat")
+    assert [match.snippet for match in found.matches][0] == "I adopted a cat named Miso"
+    assert found.matches[0].conversation_id == cat.conversation_id
+    assert 0 <= found.matches[0].score < found.matches[1].score <= 2
+
+
+def test_nobody_elses_turns_are_found():
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    a_turn(bob, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    assert search(alice, "adopted a cat").matches == []
+
+
+def test_a_long_turn_is_one_result_by_its_nearest_part():
+    alice = a_person()
+    a_turn(alice, "Tell me a story", "Once upon a time there was a fox. " * 300 + "The lighthouse keeper waved.")
+    indexing.embed_pending()
+    assert Embedding.objects.count() > 1
+    assert len(search(alice, "lighthouse keeper").matches) == 1
+
+
+def test_a_snippet_is_the_first_200_characters_of_what_the_person_said():
+    alice = a_person()
+    a_turn(alice, "cat " * 100)
+    indexing.embed_pending()
+    assert search(alice, "cat").matches[0].snippet == ("cat " * 100)[:200]
+
+
+def test_turns_without_a_vector_are_counted_once_each_however_many_parts_they_have():
+    alice = a_person()
+    a_turn(alice, "First")
+    a_turn(alice, "Second", "A long answer that needs several parts. " * 200)
+    assert search(alice, "first").pending == 2
+    indexing.embed_pending()
+    assert search(alice, "first").pending == 0
+
+
+def test_a_turn_deleted_a_moment_ago_is_no_result():
+    alice = a_person()
+    turn = a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    Turn.objects.filter(pk=turn.pk).delete()
+    assert search(alice, "cat").matches == []
+
+
+def test_vectors_of_another_model_are_never_compared():
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    Embedding.objects.update(model=EmbeddingModel.objects.create(name="another", dimensions=384))
+    assert search(alice, "cat").matches == []
+
+
+def test_a_model_that_is_away_is_said_so(monkeypatch):
+    def away(_):
+        raise EmbedderUnavailable("The endpoint answered 503.")
+
+    monkeypatch.setattr(get_embedder(), "embed_query", away)
+    with pytest.raises(EmbeddingModelAway):
+        search(a_person(), "cat")
+
+
+def fill_with_vectors(user, count, seed):
+    """So many embedded rows without their turns, straight into the table."""
+    vectors = np.random.default_rng(seed).normal(size=(count, 384)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    embedder = get_embedder()
+    model = EmbeddingModel.objects.for_embedder(embedder)
+    turns = [a_turn(user, f"Row {seed}")]
+    Embedding.objects.filter(source_id=turns[0].conversation_id).delete()
+    Embedding.objects.bulk_create(
+        Embedding(
+            user=user,
+            corpus=Corpus.CHAT,
+            source_id=turns[0].conversation_id,
+            chunk_index=number + 1,
+            model=model,
+            vector=vector,
+            length=1,
+            content_hash=b"0" * 16,
+            said_at=turns[0].said_at,
+            embedded_at=turns[0].said_at,
+        )
+        for number, vector in enumerate(vectors)
+    )
+    return vectors
+
+
+def test_the_order_is_that_of_a_brute_force_ranking():
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    vectors = fill_with_vectors(alice, 500, seed=1)
+    fill_with_vectors(bob, 500, seed=2)
+    query = np.random.default_rng(3).normal(size=384).astype(np.float32)
+    mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
+    found = [row["chunk_index"] - 1 for row in mine.nearest(query, limit=20)]
+    halves = vectors.astype(np.float16).astype(np.float64)
+    distances = 1 - halves @ query / (np.linalg.norm(halves, axis=1) * np.linalg.norm(query))
+    assert found == list(np.argsort(distances)[:20])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
+    for number in range(8):
+        fill_with_vectors(a_person(f"person{number}@example.com"), 300, seed=number)
+    alice = a_person()
+    fill_with_vectors(alice, 300, seed=99)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE embeddings")
+    mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
+    plan = mine.nearest(np.ones(384, dtype=np.float32), limit=10).explain(analyze=True)
+    assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
+    assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
+    assert int(re.search(r"Heap Fetches: (\d+)", plan)[1]) < 30, plan
