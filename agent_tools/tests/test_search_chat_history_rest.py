@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 from django.db import OperationalError
 from django.test import Client
-from intake.tests.factories import a_person, a_turn
 from knox.models import get_token_model
+
+from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 
@@ -96,7 +97,9 @@ def test_a_wrong_input_is_refused_naming_the_field(api, body, field):
     assert list(problem["errors"]) == [field]
 
 
-@pytest.mark.parametrize("query", ["x" * 500, "100%", "a_b", "it's", "\\", "'; drop table users; --", "🐈", "猫", "a\x00b"])
+@pytest.mark.parametrize(
+    "query", ["x" * 500, "100%", "a_b", "it's", "\\", "'; drop table users; --", "🐈", "猫", "a\x00b"]
+)
 def test_any_text_of_1_to_500_characters_is_searched(api, alice, query):
     a_turn(alice, "I adopted a cat")
     indexing.embed_pending()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from django.db import transaction
 from django.utils import timezone
+
 from intake import services
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
-
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.models import Embedding

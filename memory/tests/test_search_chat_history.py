@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 from django.db import connection
+
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
-
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
@@ -27,7 +27,7 @@ def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
     a_turn(alice, "The quarterly report is due on Friday")
     indexing.embed_pending()
     found = search(alice, "adopted a cat")
-    assert [match.snippet for match in found.matches][0] == "I adopted a cat named Miso"
+    assert found.matches[0].snippet == "I adopted a cat named Miso"
     assert found.matches[0].conversation_id == cat.conversation_id
     assert 0 <= found.matches[0].score < found.matches[1].score <= 2
 
