@@ -22,7 +22,7 @@ class LoginForm(AuthenticationForm):
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
         self.fields["username"].widget = forms.EmailInput(
             attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
         )
@@ -43,7 +43,7 @@ class RegisterForm(forms.Form):
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, label_suffix="", **kwargs)
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
 
     def clean_email(self) -> str:
         email = UserManager.normalize_email(self.cleaned_data["email"])
