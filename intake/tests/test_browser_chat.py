@@ -18,7 +18,8 @@ RECORD_ANSWER = """() => {
   window.seen = [];
   const record = () => {
     const answer = document.querySelector(".turn:last-child .prose");
-    if (answer?.textContent) seen.push([answer.textContent.trim(), answer.querySelector("strong")?.textContent, answer.ariaBusy]);
+    const bold = answer?.querySelector("strong")?.textContent;
+    if (answer?.textContent) seen.push([answer.textContent.trim(), bold, answer.ariaBusy]);
   };
   new MutationObserver(record).observe(document.querySelector("[data-thread]"), { childList: true, subtree: true });
 }"""
@@ -194,7 +195,12 @@ def test_a_refused_message_returns_to_where_it_was_written(open_page, person):
 
 @pytest.mark.parametrize(
     ("status", "code", "is_retryable"),
-    [(400, "validation_error", False), (413, "too_large", False), (429, "rate_limited", True), (503, "unavailable", True)],
+    [
+        (400, "validation_error", False),
+        (413, "too_large", False),
+        (429, "rate_limited", True),
+        (503, "unavailable", True),
+    ],
 )
 def test_every_refusal_is_told_in_the_servers_words(open_page, person, status, code, is_retryable):
     page = open_page(user=person)
@@ -282,7 +288,9 @@ def test_enter_that_ends_a_composition_sends_nothing(open_page, person):
     message = page.get_by_label("Message")
     message.fill("にほん")
     message.evaluate(
-        "e => e.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true}))"
+        """input => input.dispatchEvent(
+            new KeyboardEvent("keydown", { key: "Enter", isComposing: true, bubbles: true, cancelable: true })
+        )"""
     )
     expect(message).to_have_value("にほん")
     expect(page.locator(".turn")).to_have_count(0)

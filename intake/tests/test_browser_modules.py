@@ -7,7 +7,7 @@ from intake.markdown import render
 pytestmark = pytest.mark.django_db(transaction=True)
 
 STREAM = (
-    ": a comment\r\nevent: turn\r\ndata: {\"a\": 1}\r\n\r\n"
+    ': a comment\r\nevent: turn\r\ndata: {"a": 1}\r\n\r\n'
     "event: delta\ndata: naïve 🙂 é\n\n"
     "data: two\ndata:lines\nid: 7\n\n"
     "event: nothing\n\n"
@@ -78,10 +78,12 @@ DOCUMENTS = {
     "list after words": "Words:\n- a\n- b\n\n5. five\n6. six",
     "loose list": "- a\n\n- b\n\nafter",
     "quotes": "> one\n> two\n>\n> - three\n\n> apart\nlazy",
-    "code": "```python\nif x < 1:\n\n    print('**no**')\n```\n\n~~~\n```\n~~~\n\n    indented\n\n- item\n  ```sh\n  echo hi\n  ```",
+    "code": "```python\nif x < 1:\n\n    print('**no**')\n```\n\n~~~\n```\n~~~\n\n    indented",
+    "code in a list": "- item\n  ```sh\n  echo hi\n  ```\n- next",
     "unclosed code": "Look:\n\n```js\nlet a = 1;\n",
     "table": "| a | b \\| c | d |\n|:--|:-:|--:|\n| 1 | `x` | **3** |\n| only |\n\nafter",
-    "links": "[a](https://example.com/x?y=1&z=2 \"title\") [b](/c/1/?turn=2#turn-2) <https://example.com> [c](<https://e.com/(a>) [d](x(y))",
+    "links": '[a](https://example.com/x?y=1&z=2 "title") [b](/c/1/?turn=2#turn-2) <https://example.com>',
+    "odd links": "[c](<https://e.com/(a>) [d](x(y)) [e]( /c/1/ 'f')",
     "pictures": "![alt](https://example.com/x.png) [![in](https://e.com/i.png)](https://e.com/)",
     "emphasis": "*a **b** c* **d *e* f** ***g*** snake_case_name 2 * 3 * 4 __h__ _i_ ~~j~~ **k**l \\*m\\* a*b*c",
     "code spans": "`a` ``b ` c`` `**d**` *`e`* `unclosed",
