@@ -54,7 +54,7 @@ class ConversationList:
 
 @dataclass(frozen=True, slots=True)
 class TurnWindow:
-    """Consecutive turns of a conversation; `earlier` and `later` number the turns where its neighbours end and begin."""
+    """Consecutive turns of a conversation; `earlier` and `later` number the turns where its neighbours begin."""
 
     turns: list[Turn]
     earlier: int | None

@@ -1,7 +1,7 @@
 """The index itself: one row per part of a text, pending until a worker has filled its vector."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from django.conf import settings
@@ -79,12 +79,10 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
 
         An exact scan: with the user, the corpus and the model fixed it reads nothing but the covering index.
         """
-        return (
-            self.exclude(vector=None)
-            .values("source_id", "chunk_index")
-            .annotate(distance=Min(CosineDistance("vector", vector)))
-            .order_by("distance", "source_id", "chunk_index")[:limit]
-        )
+        sources = self.exclude(vector=None).values("source_id", "chunk_index")
+        ranked = sources.annotate(distance=Min(CosineDistance("vector", vector)))
+        nearest = ranked.order_by("distance", "source_id", "chunk_index")[:limit]
+        return cast("models.QuerySet[Embedding, dict[str, Any]]", nearest)
 
 
 class Embedding(models.Model):
