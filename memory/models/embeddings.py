@@ -132,6 +132,21 @@ class Embedding(models.Model):
                 condition=Q(vector__isnull=True),
                 name="idx_embeddings_unfilled",
             ),
+            # Staff's list, newest first; what they filter by is looked up in the index, without visiting the rows.
+            models.Index(fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"),
+            models.Index(
+                fields=["next_attempt_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=True) & ~Q(last_error=""),
+                name="idx_embeddings_failed",
+            ),
+            models.Index(
+                fields=["quarantined_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=False),
+                name="idx_embeddings_quarantined",
+            ),
+            models.Index(
+                fields=["embedded_at"], condition=Q(embedded_at__isnull=False), name="idx_embeddings_embedded"
+            ),
         ]
 
     def __str__(self) -> str:
