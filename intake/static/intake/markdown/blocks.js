@@ -53,6 +53,8 @@ function readFence(lines, at) {
   let end = at + 1;
   while (end < lines.length && !closing.test(lines[end])) end += 1;
   const code = lines.slice(at + 1, end).map((line) => line.replace(margin, ""));
+  // Nothing has been written yet on the last line of what is still open.
+  if (end === lines.length && code.at(-1) === "") code.pop();
   return [{ kind: "code", language: info.trim().split(/\s/)[0], text: code.join("\n") }, end + 1];
 }
 

@@ -115,7 +115,8 @@ class Reader {
 
   #emphasis(char) {
     const run = this.#runLength(char);
-    const length = char === "~" ? 2 : Math.min(run, 2);
+    // Of three, the outermost is the single one.
+    const length = char === "~" ? 2 : run === 3 ? 1 : Math.min(run, 2);
     const start = this.at + length;
     const opens = run >= length && this.#mayOpen(char, this.at + run) && this.options.depth < DEEPEST;
     const end = opens ? this.#findClosing(char, length, start) : -1;
@@ -194,10 +195,11 @@ class Reader {
     const target = this.text[this.at + 1] === "[" && this.#target(this.at + 1);
     if (!target) return false;
     const link = this.options.isInLink ? null : linkTo(target.href, this.options);
-    const words = document.createElement(link ? "a" : "span");
-    words.textContent = target.label || "image";
-    if (link) Object.assign(words, link);
-    return this.#append(words, target.end);
+    const words = target.label || "image";
+    if (!link) return this.#append(words, target.end);
+    const element = Object.assign(document.createElement("a"), link);
+    element.textContent = words;
+    return this.#append(element, target.end);
   }
 
   #target(open) {

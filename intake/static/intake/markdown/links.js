@@ -3,13 +3,18 @@
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 const REL = "noopener noreferrer nofollow";
 
-/** The properties of a link to `address`, or null if it may not be one; `localOnly` allows paths of this site alone. */
+/**
+ * The properties of a link to `address`, or null if it may not be one; `localOnly` allows pages of this site alone.
+ *
+ * Another site opens beside the chat, so that an answer still being written is not cut off.
+ */
 export function linkTo(address, { localOnly = false } = {}) {
   const url = parse(address);
   if (!url || !SCHEMES.has(url.protocol)) return null;
-  if (url.origin === location.origin) return { href: url.pathname + url.search + url.hash, rel: REL };
-  if (localOnly) return null;
-  return url.protocol === "mailto:" ? { href: url.href, rel: REL } : { href: url.href, rel: REL, target: "_blank" };
+  const isLocal = url.origin === location.origin;
+  if (localOnly && !isLocal) return null;
+  const link = { href: address, rel: REL };
+  return isLocal || url.protocol === "mailto:" ? link : { ...link, target: "_blank" };
 }
 
 function parse(address) {
