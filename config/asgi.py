@@ -6,10 +6,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from django.core.asgi import get_asgi_application
 
-django_application = get_asgi_application()
+django_application: Any = get_asgi_application()
 
 from asgiref.sync import sync_to_async  # noqa: E402
 from django.conf import settings  # noqa: E402

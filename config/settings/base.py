@@ -7,7 +7,14 @@ import environ
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 env = environ.Env()
-environ.Env.read_env(BASE_DIR / ".env")
+# A test run ignores these files: neither somebody's keys nor somebody's database belong in it.
+READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
+if READS_ENV_FILES:
+    environ.Env.read_env(BASE_DIR / ".env")
+VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
+if READS_ENV_FILES:
+    # What a running `make up` made up, for commands beside it; it never overrides the environment or .env.
+    environ.Env.read_env(VAR_DIR / "env")
 
 # -- Django -----------------------------------------------------------------------------------------------------------
 DEBUG = env.bool("DEBUG", default=False)
@@ -26,6 +33,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "knox",
     "drf_spectacular",
+    "config",
     "evals",
     "agent_tools",
     "memory",
@@ -100,7 +108,6 @@ USE_TZ = True
 
 # -- Static files -----------------------------------------------------------------------------------------------------
 STATIC_URL = "/static/"
-VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
 STATIC_ROOT = VAR_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -154,7 +161,8 @@ EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
 # -- Celery -----------------------------------------------------------------------------------------------------------
 # A nudge is only a hint (the pending rows are the queue), so everything here prefers giving up quickly over waiting.
-CELERY_BROKER_URL = REDIS_URL
+# Celery's name for what redis-py calls unix://.
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True

