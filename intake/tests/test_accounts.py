@@ -136,7 +136,9 @@ def test_who_is_logged_in_needs_neither_form(client, path):
     assert client.get(path, {"next": "/conversations/"})["Location"] == "/conversations/"
 
 
-@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)"]
+)
 @pytest.mark.parametrize("path", [REGISTER, LOGIN])
 def test_next_leads_to_this_site_only(client, path, elsewhere):
     a_person("bob@example.com")

@@ -194,7 +194,12 @@ def test_a_refused_message_returns_to_where_it_was_written(open_page, person):
 
 @pytest.mark.parametrize(
     ("status", "code", "is_retryable"),
-    [(400, "validation_error", False), (413, "too_large", False), (429, "rate_limited", True), (503, "unavailable", True)],
+    [
+        (400, "validation_error", False),
+        (413, "too_large", False),
+        (429, "rate_limited", True),
+        (503, "unavailable", True),
+    ],
 )
 def test_every_refusal_is_told_in_the_servers_words(open_page, person, status, code, is_retryable):
     page = open_page(user=person)

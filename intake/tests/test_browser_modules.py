@@ -7,7 +7,7 @@ from intake.markdown import render
 pytestmark = pytest.mark.django_db(transaction=True)
 
 STREAM = (
-    ": a comment\r\nevent: turn\r\ndata: {\"a\": 1}\r\n\r\n"
+    ': a comment\r\nevent: turn\r\ndata: {"a": 1}\r\n\r\n'
     "event: delta\ndata: naïve 🙂 é\n\n"
     "data: two\ndata:lines\nid: 7\n\n"
     "event: nothing\n\n"
@@ -81,7 +81,7 @@ DOCUMENTS = {
     "code": "```python\nif x < 1:\n\n    print('**no**')\n```\n\n~~~\n```\n~~~\n\n    indented\n\n- item\n  ```sh\n  echo hi\n  ```",
     "unclosed code": "Look:\n\n```js\nlet a = 1;\n",
     "table": "| a | b \\| c | d |\n|:--|:-:|--:|\n| 1 | `x` | **3** |\n| only |\n\nafter",
-    "links": "[a](https://example.com/x?y=1&z=2 \"title\") [b](/c/1/?turn=2#turn-2) <https://example.com> [c](<https://e.com/(a>) [d](x(y))",
+    "links": '[a](https://example.com/x?y=1&z=2 "title") [b](/c/1/?turn=2#turn-2) <https://example.com> [c](<https://e.com/(a>) [d](x(y))',
     "pictures": "![alt](https://example.com/x.png) [![in](https://e.com/i.png)](https://e.com/)",
     "emphasis": "*a **b** c* **d *e* f** ***g*** snake_case_name 2 * 3 * 4 __h__ _i_ ~~j~~ **k**l \\*m\\* a*b*c",
     "code spans": "`a` ``b ` c`` `**d**` *`e`* `unclosed",

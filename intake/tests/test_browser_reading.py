@@ -14,8 +14,20 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
 WIDE_ANSWER = (
-    "```python\n" + "x = " + "'long' + " * 60 + "''\n```\n\n| " + " | ".join(["a wide column"] * 12) + " |\n|"
-    + "---|" * 12 + "\n| " + " | ".join(["content"] * 12) + " |\n\nhttps://example.com/" + "path/" * 60 + " `" + "code" * 60 + "`"
+    "```python\n"
+    + "x = "
+    + "'long' + " * 60
+    + "''\n```\n\n| "
+    + " | ".join(["a wide column"] * 12)
+    + " |\n|"
+    + "---|" * 12
+    + "\n| "
+    + " | ".join(["content"] * 12)
+    + " |\n\nhttps://example.com/"
+    + "path/" * 60
+    + " `"
+    + "code" * 60
+    + "`"
 )
 HOSTILE = (
     "<script>alert(1)</script><img src=https://evil.example/a.png onerror=alert(2)> ![x](https://evil.example/b.png) "

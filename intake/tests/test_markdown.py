@@ -26,7 +26,7 @@ HOSTILE = [
     "[![x](javascript:alert(1))](javascript:alert(2))",
     "<style>@import 'https://evil.example/x.css'</style>",
     '| a |\n|---|\n| <img src=x onerror="alert(1)"> |',
-    "<https://evil.example/\" onclick=alert(1)>",
+    '<https://evil.example/" onclick=alert(1)>',
 ]
 
 
@@ -74,7 +74,9 @@ def test_links_to_this_site_open_in_place():
 
 
 def test_the_usual_shapes_of_an_answer_are_there():
-    html = render("# One\n\n- a\n  1. b\n\n> said\n\n`x` **y** *z* ~~w~~\n\n```python\nprint(1 < 2)\n```\n\n|a|b|\n|-|-:|\n|1|2|")
+    html = render(
+        "# One\n\n- a\n  1. b\n\n> said\n\n`x` **y** *z* ~~w~~\n\n```python\nprint(1 < 2)\n```\n\n|a|b|\n|-|-:|\n|1|2|"
+    )
     for shape in [
         "<h3>One</h3>",
         "<li>b</li>",
@@ -91,7 +93,14 @@ def test_the_usual_shapes_of_an_answer_are_there():
 
 
 def test_headings_stay_below_those_of_the_page():
-    assert [render("#" * level + " x").split(">")[0] for level in range(1, 7)] == ["<h3", "<h4", "<h5", "<h6", "<h6", "<h6"]
+    assert [render("#" * level + " x").split(">")[0] for level in range(1, 7)] == [
+        "<h3",
+        "<h4",
+        "<h5",
+        "<h6",
+        "<h6",
+        "<h6",
+    ]
 
 
 def test_a_summary_links_to_pages_of_this_site():
@@ -100,7 +109,9 @@ def test_a_summary_links_to_pages_of_this_site():
     assert 'href="/c/0190/?turn=2#turn-2"' in html
 
 
-@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example/", "mailto:a@b.c", "c/1/"])
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example/", "mailto:a@b.c", "c/1/"]
+)
 def test_a_summary_links_nowhere_else(elsewhere):
     html = render_summary(f"[x]({elsewhere})")
     address = re.search(r'href="([^"]*)"', html)
