@@ -174,3 +174,6 @@ def test_the_openapi_document_has_the_tool_with_its_input_output_and_problems(ap
     assert operation["requestBody"]["content"]["application/json"]["schema"]
     assert {"200", "400", "401", "503"} <= operation["responses"].keys()
     assert "application/problem+json" in operation["responses"]["400"]["content"]
+    chat = document["paths"]["/api/v1/intake/chat"]["post"]
+    assert chat["responses"]["200"]["content"].keys() == {"text/event-stream"}
+    assert chat["security"][0].keys() <= document["components"]["securitySchemes"].keys()

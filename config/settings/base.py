@@ -206,6 +206,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "intake.schemas.add_chat"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 

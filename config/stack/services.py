@@ -62,10 +62,6 @@ class Program:
                 start_new_session=True,
             )
 
-    def wait(self) -> int:
-        """Wait until it ends by itself and return its exit status."""
-        return self._process.wait() if self._process else 0
-
     def stop(self) -> None:
         if self._process and self._process.poll() is None:
             process = psutil.Process(self._process.pid)

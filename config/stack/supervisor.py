@@ -26,8 +26,10 @@ DEATHS_BEFORE_READY = 2
 # Later it is started again for ever; how it died is shown once it has died this often in a row.
 DEATHS_BEFORE_SHOWN = 3
 # One worker process: its embedding model uses every core already. There is nobody else to gossip with.
-WORKER = ("celery", "-A", "config.celery", "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
-BEAT = ("celery", "-A", "config.celery", "beat")
+# The web process has run the system checks, which load much that neither needs.
+CELERY = ("celery", "--skip-checks", "-A", "config.celery")
+WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
+BEAT = (*CELERY, "beat")
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,14 @@ class Supervisor:
         """Start every part and return when the address answers; raises StackError when something is in the way."""
         began = time.monotonic()
         self._environment = self._make_environment()
-        self._prepare()
+        say("Starting …")
         self._start_program("web", "config.stack.web", self._address.host, str(self._address.port))
+        self._wait_until_it_answers()
+        # They need the tables that the web process makes, and it needs the processors until it answers.
         self._start_program("worker", *WORKER)
         self._start_program("beat", *BEAT)
         if demo:
             self._load_demo()
-        self._wait_until_it_answers()
         self._places.address.write_text(str(self._address))
         seconds = time.monotonic() - began
         say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
@@ -150,12 +153,6 @@ class Supervisor:
                 if line.startswith("SECRET_KEY="):
                     return line.partition("=")[2]
         return secrets.token_urlsafe(50)
-
-    def _prepare(self) -> None:
-        program = self._program("prepare", "config.stack.prepare")
-        program.start()
-        if program.wait():
-            raise StackError(f"The database could not be brought up to date: {program.log} says why.")
 
     def _load_demo(self) -> None:
         say("Loading the sample data …")

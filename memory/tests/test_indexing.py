@@ -187,6 +187,16 @@ def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
     assert indexing.quarantine_exhausted(now=end) == 1
 
 
+def test_turns_that_nobody_queued_are_found_and_queued_once():
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    a_turn(alice, "And a dog")
+    Embedding.objects.filter(pk=Embedding.objects.order_by("pk")[0].pk).delete()
+    assert indexing.enqueue_missing(now=timezone.now()) == 1
+    assert indexing.enqueue_missing(now=timezone.now()) == 0
+    assert Embedding.objects.count() == 2
+
+
 def test_fixtures_loaded_raw_are_left_alone():
     from memory.receivers import index_turn
 
