@@ -15,6 +15,8 @@ LINK_REL = "noopener noreferrer nofollow"
 # The page's own headings are the first two levels; an answer's begin below them.
 HEADING_SHIFT = 2
 DEEPEST_HEADING = 6
+# Each opening bracket has the parser look through all the rest: with more of them, links are left as they are written.
+MOST_BRACKETS = 3_000
 
 _BLOCKS = {"p", "blockquote", "ul", "ol", "li", "pre", "hr", "h3", "h4", "h5", "h6", "div"}
 _TABLES = {"table", "thead", "tbody", "tr", "th", "td"}
@@ -31,12 +33,16 @@ _CLASSES = {
 @lru_cache(maxsize=1024)
 def render(text: str) -> SafeString:
     """An answer's Markdown as HTML that runs nothing and loads nothing; images become links to them."""
-    return mark_safe(_answer_cleaner.clean(_parser.render(text)))  # noqa: S308 - cleaned on this line
+    return mark_safe(_answer_cleaner.clean(_parser_for(text).render(text)))  # noqa: S308 - cleaned on this line
 
 
 def render_summary(text: str) -> SafeString:
     """One line of Markdown that names what a tool found; it may link to pages of this site only."""
-    return mark_safe(_summary_cleaner.clean(_parser.renderInline(text)))  # noqa: S308 - cleaned on this line
+    return mark_safe(_summary_cleaner.clean(_parser_for(text).renderInline(text)))  # noqa: S308 - cleaned on this line
+
+
+def _parser_for(text: str) -> MarkdownIt:
+    return _parser if text.count("[") <= MOST_BRACKETS else _linkless_parser
 
 
 def _make_parser() -> MarkdownIt:
@@ -96,6 +102,7 @@ def _path_on_this_site(url: str) -> str | None:
 
 
 _parser = _make_parser()
+_linkless_parser = _make_parser().disable(["link", "image"])
 _answer_cleaner = nh3.Cleaner(
     tags=_BLOCKS | _TABLES | _INLINE,
     attributes={

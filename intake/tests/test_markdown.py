@@ -1,6 +1,7 @@
 """What a page may show of what a model wrote: Markdown's shapes, and nothing that runs, loads or leads astray."""
 
 import re
+import time
 
 import pytest
 
@@ -120,6 +121,14 @@ def test_a_summary_links_nowhere_else(elsewhere):
 
 def test_a_summary_is_one_line_without_blocks():
     assert tags_in(render_summary("# Big\n\n- item\n\n```\ncode\n```")) <= {"code", "br"}
+
+
+def test_an_answer_of_nothing_but_brackets_takes_no_seconds():
+    """A model that repeats itself may write one; with links looked for, this takes minutes."""
+    started = time.process_time()
+    html = render("[" * 200_000 + " and **bold**")
+    assert time.process_time() - started < 3
+    assert "<strong>bold</strong>" in html
 
 
 def test_plain_words_are_left_alone():
