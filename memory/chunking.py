@@ -1,10 +1,11 @@
 """Decides which stretches of a turn get a vector of their own; indexing embeds them, search takes the nearest one.
 
-A model reads some 250 tokens and an answer is often longer, so a long turn becomes several parts. Every part of the
-answer repeats the beginning of what the person asked: a stretch of an answer seldom says by itself what it is about.
+A model reads some 250 tokens and an answer is often longer. So a long turn becomes several parts: what the person said,
+alone, for most searches are for that; then the answer, stretch by stretch, each behind the beginning of the question,
+for a stretch of an answer seldom says by itself what it is about. A short turn is one part.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 Span = tuple[int, int]
@@ -35,7 +36,9 @@ class _Tokens:
         return len(self.spans)
 
     def slice(self, start: int, end: int) -> str:
-        """The text of the tokens from `start` up to `end`."""
+        """The text of the tokens from `start` up to `end`; none if there are none."""
+        if start == end:
+            return ""
         return self.text[self.spans[start][0] : self.spans[end - 1][1]]
 
     def break_before(self, index: int) -> int:
@@ -64,27 +67,22 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     if len(message) + len(answer) + labels <= max_tokens:
         return [whole] if whole else []
     room = max_tokens - labels
+    parts = [turn_text(stretch, "") for stretch in _stretches(message, room, MAX_MESSAGE_PARTS)]
     question_size = min(len(message), room // QUESTION_SHARE)
-    parts = []
-    if len(message) > question_size:
-        stretches = _stretches(message, room)
-        parts += [turn_text(stretch, "") for stretch, _ in zip(stretches, range(MAX_MESSAGE_PARTS), strict=False)]
-    if len(answer):
-        question = message.slice(0, question_size) if question_size else ""
-        stretches = _stretches(answer, room - question_size)
-        parts += [turn_text(question, stretch) for stretch, _ in zip(stretches, range(MAX_ANSWER_PARTS), strict=False)]
-    return parts
+    question = message.slice(0, question_size)
+    answers = _stretches(answer, room - question_size, MAX_ANSWER_PARTS)
+    return parts + [turn_text(question, stretch) for stretch in answers]
 
 
-def _stretches(tokens: _Tokens, size: int) -> Iterator[str]:
-    """Cut into overlapping stretches of at most `size` tokens, at good places."""
-    start = 0
-    while True:
+def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:
+    """Cut into at most `most` overlapping stretches of at most `size` tokens, at good places."""
+    found: list[str] = []
+    start = end = 0
+    while end < len(tokens) and len(found) < most:
         end = _cut(tokens, start, start + size)
-        yield tokens.slice(start, end)
-        if end == len(tokens):
-            return
+        found.append(tokens.slice(start, end))
         start = _next_start(tokens, start, end)
+    return found
 
 
 def _cut(tokens: _Tokens, start: int, limit: int) -> int:
