@@ -17,9 +17,8 @@ ASSISTANT_LABEL = "Assistant: "
 QUESTION_SHARE = 4
 # Consecutive stretches share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
 OVERLAP_TOKENS = 16
-# Bounds for one turn's work. 32 parts hold a message of 32,000 characters of prose; words find what lies beyond.
-MAX_MESSAGE_PARTS = 32
-MAX_ANSWER_PARTS = 16
+# Bounds one turn's work: 64 stretches hold 32,000 characters of English or code. Words still find what lies beyond.
+MAX_STRETCHES = 64
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
@@ -67,18 +66,17 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     if len(message) + len(answer) + labels <= max_tokens:
         return [whole] if whole else []
     room = max_tokens - labels
-    parts = [turn_text(stretch, "") for stretch in _stretches(message, room, MAX_MESSAGE_PARTS)]
+    parts = [turn_text(stretch, "") for stretch in _stretches(message, room)]
     question_size = min(len(message), room // QUESTION_SHARE)
     question = message.slice(0, question_size)
-    answers = _stretches(answer, room - question_size, MAX_ANSWER_PARTS)
-    return parts + [turn_text(question, stretch) for stretch in answers]
+    return parts + [turn_text(question, stretch) for stretch in _stretches(answer, room - question_size)]
 
 
-def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:
-    """Cut into at most `most` overlapping stretches of at most `size` tokens, at good places."""
+def _stretches(tokens: _Tokens, size: int) -> list[str]:
+    """Cut into overlapping stretches of at most `size` tokens, at good places."""
     found: list[str] = []
     start = end = 0
-    while end < len(tokens) and len(found) < most:
+    while end < len(tokens) and len(found) < MAX_STRETCHES:
         end = _cut(tokens, start, start + size)
         found.append(tokens.slice(start, end))
         start = _next_start(tokens, start, end)

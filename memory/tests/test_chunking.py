@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from memory.chunking import MAX_ANSWER_PARTS, MAX_MESSAGE_PARTS, turn_parts, turn_text
+from memory.chunking import MAX_STRETCHES, turn_parts, turn_text
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -105,7 +105,7 @@ def test_chinese_breaks_after_its_own_full_stop():
 def test_longest_message_makes_a_bounded_number_of_parts(text):
     found = parts(text, text)
 
-    assert 1 <= len(found) <= MAX_MESSAGE_PARTS + MAX_ANSWER_PARTS
+    assert 1 <= len(found) <= 2 * MAX_STRETCHES
 
 
 def test_parts_are_the_same_every_time():

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from memory.chunking import turn_parts
 from memory.embedders import EmbedderMisconfigured, model_files
 from memory.embedders.bert_graph import build_model, quantise_columns, read_safetensors
 from memory.embedders.minilm import MiniLMEmbedder, start_session
@@ -105,6 +106,24 @@ def test_token_offsets_count_characters(embedder):
     tokens = [text[start:end] for start, end in embedder.token_offsets(text)]
 
     assert "".join(tokens) == "😀Straße,naïve漢字"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Plain words, and antidisestablishmentarianism. " * 300,
+        "漢字とかな。" * 800,
+        "d41d8cd98f00b204e9800998ecf8427e-" * 400,
+        "😀 zażółć gęślą jaźń\n" * 400,
+        "x" * 32_000,
+        "\x00" * 32_000,
+    ],
+)
+def test_parts_of_a_long_turn_fit_the_window(embedder, text):
+    parts = turn_parts(text, text, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+
+    assert parts
+    assert max(len(embedder.token_offsets(part)) for part in parts) <= embedder.max_tokens
 
 
 def test_threads_get_the_vectors_of_one(embedder):
