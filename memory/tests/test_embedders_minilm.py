@@ -143,9 +143,17 @@ def test_threads_get_the_vectors_of_one(embedder):
     assert np.array_equal(np.array([results[index] for index in range(len(texts))]), expected)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda path: path.write_bytes(path.read_bytes()[:1000]), lambda path: path.unlink()]
-)
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def flip_a_bit(path):
+    graph = bytearray(path.read_bytes())
+    graph[len(graph) // 2] ^= 1
+    path.write_bytes(graph)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
 def test_damaged_cache_is_made_anew(embedder, cache_dir, tmp_path, damage):
     embedder.warm_up()
     shutil.copytree(cache_dir, tmp_path / "models")
