@@ -7,6 +7,6 @@ pytest_plugins = ["intake.testing.fixtures"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def static_files():
+def static_files() -> None:
     """Pages name their static files by the manifest that `collectstatic` writes, here as in production."""
     call_command("collectstatic", interactive=False, verbosity=0)

@@ -24,7 +24,7 @@ def _database_answers() -> bool:
 
 def _embedder_is_loaded() -> bool:
     try:
-        get_embedder()
+        get_embedder().warm_up()
     except EmbedderError:
         return False
     return True

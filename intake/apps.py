@@ -3,3 +3,6 @@ from django.apps import AppConfig
 
 class IntakeConfig(AppConfig):
     name = "intake"
+
+    def ready(self) -> None:
+        from intake import receivers  # noqa: F401

@@ -22,3 +22,36 @@ class Problem(BaseModel):
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:
     """For `extend_schema(responses=…)`."""
     return {(status, CONTENT_TYPE): Problem for status in statuses}
+
+
+CHAT_PATH = "/api/v1/intake/chat"
+CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
+`tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
+
+
+def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A drf-spectacular hook: the chat streams, so its view is not DRF's, and yet it belongs in the document."""
+    from intake.views.chat import ChatMessage
+
+    problem = {"content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    refusals = {
+        str(status.value): {"description": status.phrase, **problem}
+        for code, status in STATUSES.items()
+        if code != "search_error"
+    }
+    stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    result["paths"][CHAT_PATH] = {
+        "post": {
+            "operationId": "chat",
+            "summary": "chat",
+            "description": CHAT_DESCRIPTION,
+            "tags": ["intake"],
+            "security": [{"knoxApiToken": []}, {"cookieAuth": []}],
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": ChatMessage.model_json_schema()}},
+            },
+            "responses": {"200": stream, **refusals},
+        }
+    }
+    return result

@@ -19,6 +19,7 @@ OVERLAP_TOKENS = 16
 # Bounds for one turn's work. 32 parts hold a message of 32,000 characters of prose; words find what lies beyond.
 MAX_MESSAGE_PARTS = 32
 MAX_ANSWER_PARTS = 16
+MAX_PARTS = MAX_MESSAGE_PARTS + MAX_ANSWER_PARTS
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)

@@ -15,11 +15,12 @@ from datetime import datetime, timedelta
 import numpy as np
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
+from intake.models import Turn
 from memory import nudging, sources
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel
@@ -75,6 +76,26 @@ def enqueue(source: Source, *, embedder: Embedder, now: datetime) -> int:
     if missing:
         transaction.on_commit(nudging.nudge, robust=True)
     return len(missing)
+
+
+def enqueue_missing(*, now: datetime) -> int:
+    """Queue the ended turns that the current model has no rows for; returns how many."""
+    embedder = get_embedder()
+    queued = 0
+    for turn in _unknown_turns(embedder).iterator(chunk_size=500):
+        with transaction.atomic():
+            queued += enqueue(sources.from_turn(turn, embedder), embedder=embedder, now=now) > 0
+    return queued
+
+
+def _unknown_turns(embedder: Embedder) -> QuerySet[Turn]:
+    known = (
+        Embedding.objects.in_corpus(Corpus.CHAT)
+        .of_model(embedder.name)
+        .filter(user=OuterRef("user"), source_id=OuterRef("conversation_id"), chunk_index=OuterRef("turn_number"))
+    )
+    turns = Turn.objects.filter(~Exists(known), user__isnull=False)
+    return turns.exclude(status=Turn.Status.STREAMING).order_by("pk")
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:

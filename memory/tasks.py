@@ -7,7 +7,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from intake.services import close_abandoned_turns as close_turns
-from memory import indexing
+from memory import indexing, worker
+
+__all__ = ["close_abandoned_turns", "embed_pending", "sweep_pending", "worker"]
 
 # Well under the broker's visibility timeout: a task that ran longer would be handed to a second worker meanwhile.
 TASK_SECONDS = 10

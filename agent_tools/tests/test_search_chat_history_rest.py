@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 from django.db import OperationalError
 from django.test import Client
-from intake.tests.factories import a_person, a_turn
 from knox.models import get_token_model
+
+from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 
@@ -96,7 +97,9 @@ def test_a_wrong_input_is_refused_naming_the_field(api, body, field):
     assert list(problem["errors"]) == [field]
 
 
-@pytest.mark.parametrize("query", ["x" * 500, "100%", "a_b", "it's", "\\", "'; drop table users; --", "🐈", "猫", "a\x00b"])
+@pytest.mark.parametrize(
+    "query", ["x" * 500, "100%", "a_b", "it's", "\\", "'; drop table users; --", "🐈", "猫", "a\x00b"]
+)
 def test_any_text_of_1_to_500_characters_is_searched(api, alice, query):
     a_turn(alice, "I adopted a cat")
     indexing.embed_pending()
@@ -171,3 +174,6 @@ def test_the_openapi_document_has_the_tool_with_its_input_output_and_problems(ap
     assert operation["requestBody"]["content"]["application/json"]["schema"]
     assert {"200", "400", "401", "503"} <= operation["responses"].keys()
     assert "application/problem+json" in operation["responses"]["400"]["content"]
+    chat = document["paths"]["/api/v1/intake/chat"]["post"]
+    assert chat["responses"]["200"]["content"].keys() == {"text/event-stream"}
+    assert chat["security"][0].keys() <= document["components"]["securitySchemes"].keys()

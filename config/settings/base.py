@@ -146,7 +146,12 @@ if EMBEDDING_BASE_URL:
 else:
     EMBEDDER = {
         "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
-        "OPTIONS": {"cache_dir": MODEL_CACHE_DIR, "threads": env.int("EMBEDDING_THREADS", default=2)},
+        "OPTIONS": {
+            "cache_dir": MODEL_CACHE_DIR,
+            "threads": env.int("EMBEDDING_THREADS", default=2),
+            # Where the installed package has the weights, unless they lie elsewhere.
+            "model_dir": env.str("EMBEDDING_MODEL_DIR", default=""),
+        },
     }
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
 EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
@@ -201,6 +206,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "intake.schemas.add_chat"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 

@@ -95,7 +95,7 @@ def _search_result(messages: list[ModelMessage]) -> dict[str, Any] | None:
     last = messages[-1]
     for part in last.parts:
         if isinstance(part, ToolReturnPart):
-            return part.content if isinstance(part.content, dict) else {}
+            return dict(part.content) if isinstance(part.content, dict) else {}
     return None
 
 

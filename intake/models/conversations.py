@@ -101,9 +101,12 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         wanted = [Q(conversation_id=key, turn_number__in=those) for key, those in numbers.items()]
         return self.filter(reduce(or_, wanted)) if wanted else self.none()
 
-    def with_beginning(self, length: int) -> models.QuerySet["Turn"]:
-        """Each with `beginning`: so many characters of the person's message."""
-        return self.annotate(beginning=Left("user_message", length))
+    def beginnings(self, length: int) -> dict[tuple[UUID, int], str]:
+        """By (conversation, turn number): so many characters of the person's message."""
+        told = self.annotate(beginning=Left("user_message", length))
+        return {
+            (key, number): text for key, number, text in told.values_list("conversation_id", "turn_number", "beginning")
+        }
 
 
 class Turn(models.Model):

@@ -27,7 +27,7 @@ class UserManager(BaseUserManager["User"]):
         return self.create_user(email, password, **{**fields, "is_staff": True, "is_superuser": True})
 
 
-class User(AbstractBaseUser, PermissionsMixin):
+class User(AbstractBaseUser, PermissionsMixin):  # type: ignore[django-manager-missing]  # knox ships no types
     email = models.EmailField("email address", unique=True)
     time_zone = models.CharField(max_length=64, default="UTC")
     is_staff = models.BooleanField(

@@ -18,11 +18,11 @@ class EmbedderError(Exception):
     """No vector could be made. The message is for people: it never holds text of theirs, nor a key."""
 
 
-class EmbedderUnavailable(EmbedderError):  # noqa: N818 - says what to do, not that it is an error
+class EmbedderUnavailable(EmbedderError):
     """The model is away, too busy or too slow at the moment: try again."""
 
 
-class EmbedderMisconfigured(EmbedderError):  # noqa: N818 - as above
+class EmbedderMisconfigured(EmbedderError):
     """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
 
 

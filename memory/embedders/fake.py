@@ -22,7 +22,8 @@ class FakeEmbedder(Embedder):
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""
         words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
-        return normalised(sum((self._direction(word) for word in words), start=np.zeros(self.dimensions)))
+        # A text without words has a direction too: the distance to a zero vector is not a number.
+        return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See Embedder."""

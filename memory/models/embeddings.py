@@ -1,12 +1,12 @@
 """The index itself: one row per part of a text, pending until a worker has filled its vector."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import Min, Q, Subquery
+from django.db.models import Q, Subquery
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
@@ -74,17 +74,16 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
         """How many texts have a part without a vector."""
         return self.filter(vector=None).values("source_id", "chunk_index").distinct().count()
 
-    def nearest(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", dict[str, Any]]:
-        """The nearest sources, one row each however many parts they have: `{source_id, chunk_index, distance}`.
+    def nearest_parts(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
+        """The nearest rows as (source_id, chunk_index, distance), the nearest first.
 
-        An exact scan: with the user, the corpus and the model fixed it reads nothing but the covering index.
+        An exact scan: with the user, the corpus and the model fixed it reads nothing but the covering index. Grouping
+        a source's parts here would carry every vector through a sort; the few rows that leave are grouped by whoever
+        asks.
         """
-        return (
-            self.exclude(vector=None)
-            .values("source_id", "chunk_index")
-            .annotate(distance=Min(CosineDistance("vector", vector)))
-            .order_by("distance", "source_id", "chunk_index")[:limit]
-        )
+        ranked = self.exclude(vector=None).annotate(distance=CosineDistance("vector", vector))
+        nearest = ranked.order_by("distance", "source_id", "chunk_index")[:limit]
+        return cast("models.QuerySet[Embedding, Any]", nearest.values_list("source_id", "chunk_index", "distance"))
 
 
 class Embedding(models.Model):
@@ -133,6 +132,21 @@ class Embedding(models.Model):
                 fields=["user", "corpus", "source_id", "chunk_index"],
                 condition=Q(vector__isnull=True),
                 name="idx_embeddings_unfilled",
+            ),
+            # Staff's list, newest first; what they filter by is looked up in the index, without visiting the rows.
+            models.Index(fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"),
+            models.Index(
+                fields=["next_attempt_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=True) & ~Q(last_error=""),
+                name="idx_embeddings_failed",
+            ),
+            models.Index(
+                fields=["quarantined_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=False),
+                name="idx_embeddings_quarantined",
+            ),
+            models.Index(
+                fields=["embedded_at"], condition=Q(embedded_at__isnull=False), name="idx_embeddings_embedded"
             ),
         ]
 

@@ -1,10 +1,12 @@
 """`search_chat_history`: the person's own turns, nearest in meaning first, by exact scan."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 from intake.models import Turn, User
+from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding
@@ -45,22 +47,23 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
     except EmbedderError as error:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
-    nearest = list(mine.nearest(vector, limit=limit))
-    snippets = _snippets(user, [(row["source_id"], row["chunk_index"]) for row in nearest])
+    nearest = nearest_turns(mine.nearest_parts(vector, limit=limit * MAX_PARTS), limit=limit)
+    # A turn deleted meanwhile has no beginning, and so is no longer a match.
+    snippets = Turn.objects.for_user(user).with_keys(nearest).beginnings(SNIPPET_LENGTH)
     matches = [
-        ChatMatch(row["source_id"], row["chunk_index"], snippets[key], row["distance"])
-        for row in nearest
-        if (key := (row["source_id"], row["chunk_index"])) in snippets
+        ChatMatch(*key, snippet=snippets[key], score=distance) for key, distance in nearest.items() if key in snippets
     ]
     return ChatHistory(matches=matches, pending=mine.count_unfilled_sources())
 
 
-def _snippets(user: User, keys: list[tuple[UUID, int]]) -> dict[tuple[UUID, int], str]:
-    """The beginning of each person's message; a turn deleted meanwhile is missing, and so is no longer a match."""
-    turns = Turn.objects.for_user(user).with_keys(keys)
-    return {
-        (conversation_id, number): beginning
-        for conversation_id, number, beginning in turns.with_beginning(SNIPPET_LENGTH).values_list(
-            "conversation_id", "turn_number", "beginning"
-        )
-    }
+def nearest_turns(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:
+    """The first `limit` turns of an ascending ranking of parts, each with the distance of its nearest part.
+
+    A turn has at most `MAX_PARTS`, so `limit * MAX_PARTS` rows always hold that many turns, if there are that many.
+    """
+    turns: dict[tuple[UUID, int], float] = {}
+    for source_id, chunk_index, distance in parts:
+        turns.setdefault((source_id, chunk_index), distance)
+        if len(turns) == limit:
+            break
+    return turns

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from django.db import transaction
 from django.utils import timezone
+
 from intake import services
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
-
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.models import Embedding
@@ -185,6 +185,16 @@ def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
     end = later(settings.EMBEDDING_MAX_ATTEMPTS * (settings.EMBEDDING_LEASE_SECONDS + 1))
     assert indexing.claim(embedder=embedder, now=end) == []
     assert indexing.quarantine_exhausted(now=end) == 1
+
+
+def test_turns_that_nobody_queued_are_found_and_queued_once():
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    a_turn(alice, "And a dog")
+    Embedding.objects.filter(pk=Embedding.objects.order_by("pk")[0].pk).delete()
+    assert indexing.enqueue_missing(now=timezone.now()) == 1
+    assert indexing.enqueue_missing(now=timezone.now()) == 0
+    assert Embedding.objects.count() == 2
 
 
 def test_fixtures_loaded_raw_are_left_alone():

@@ -1,13 +1,14 @@
 """Searching one's own turns by meaning: the right order, one result a turn, nobody else's, and a plan that scales."""
 
 import re
+import time
 
 import numpy as np
 import pytest
 from django.db import connection
+
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
-
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
@@ -27,7 +28,7 @@ def test_the_nearest_turn_comes_first_with_its_snippet_and_distance():
     a_turn(alice, "The quarterly report is due on Friday")
     indexing.embed_pending()
     found = search(alice, "adopted a cat")
-    assert [match.snippet for match in found.matches][0] == "I adopted a cat named Miso"
+    assert found.matches[0].snippet == "I adopted a cat named Miso"
     assert found.matches[0].conversation_id == cat.conversation_id
     assert 0 <= found.matches[0].score < found.matches[1].score <= 2
 
@@ -45,6 +46,14 @@ def test_a_long_turn_is_one_result_by_its_nearest_part():
     indexing.embed_pending()
     assert Embedding.objects.count() > 1
     assert len(search(alice, "lighthouse keeper").matches) == 1
+
+
+def test_a_turn_of_many_near_parts_crowds_nobody_out():
+    alice = a_person()
+    a_turn(alice, "Tell me about foxes", "The fox sat by the fox and saw a fox. " * 400)
+    a_turn(alice, "A fox crossed our garden")
+    indexing.embed_pending()
+    assert len(search(alice, "fox", limit=2).matches) == 2
 
 
 def test_a_snippet_is_the_first_200_characters_of_what_the_person_said():
@@ -120,7 +129,7 @@ def test_the_order_is_that_of_a_brute_force_ranking():
     fill_with_vectors(bob, 500, seed=2)
     query = np.random.default_rng(3).normal(size=384).astype(np.float32)
     mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
-    found = [row["chunk_index"] - 1 for row in mine.nearest(query, limit=20)]
+    found = [chunk_index - 1 for _, chunk_index, _ in mine.nearest_parts(query, limit=20)]
     halves = vectors.astype(np.float16).astype(np.float64)
     distances = 1 - halves @ query / (np.linalg.norm(halves, axis=1) * np.linalg.norm(query))
     assert found == list(np.argsort(distances)[:20])
@@ -132,10 +141,19 @@ def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
         fill_with_vectors(a_person(f"person{number}@example.com"), 300, seed=number)
     alice = a_person()
     fill_with_vectors(alice, 300, seed=99)
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE embeddings")
     mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
-    plan = mine.nearest(np.ones(384, dtype=np.float32), limit=10).explain(analyze=True)
+    for _ in range(20):
+        # Another process's snapshot, such as autovacuum's, keeps pages from being marked visible for a moment.
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE embeddings")
+        plan = mine.nearest_parts(np.ones(384, dtype=np.float32), limit=10).explain(analyze=True)
+        if heap_fetches(plan) < 30:
+            break
+        time.sleep(0.1)
     assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
-    assert int(re.search(r"Heap Fetches: (\d+)", plan)[1]) < 30, plan
+    assert heap_fetches(plan) < 30, plan
+
+
+def heap_fetches(plan):
+    return int(re.search(r"Heap Fetches: (\d+)", plan)[1])

@@ -1,0 +1,42 @@
+"""The command that makes a token for a person's agent."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from agent_tools.models import AccessToken
+from intake.tests.factories import a_person
+
+pytestmark = pytest.mark.django_db
+
+
+def create_token(*arguments):
+    out = StringIO()
+    call_command("create_token", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_the_printed_token_works_and_only_its_digest_is_kept():
+    alice = a_person()
+    token = create_token("Alice@Example.com", "--name", "laptop")
+    assert Client(headers={"authorization": f"Token {token}"}).get("/api/v1/tools/").status_code == 200
+    kept = AccessToken.objects.get()
+    assert (kept.user, kept.name) == (alice, "laptop")
+    assert token not in (kept.digest, kept.token_key)
+
+
+def test_an_expired_token_and_a_deactivated_persons_are_refused():
+    alice = a_person()
+    client = Client(headers={"authorization": f"Token {create_token(alice.email)}"})
+    AccessToken.objects.update(expiry="2020-01-01T00:00:00Z")
+    assert client.get("/api/v1/tools/").status_code == 401
+    client = Client(headers={"authorization": f"Token {create_token(alice.email)}"})
+    type(alice).objects.update(is_active=False)
+    assert client.get("/api/v1/tools/").status_code == 401
+
+
+def test_nobodys_token_is_not_made():
+    with pytest.raises(CommandError, match="Nobody is registered as ghost"):
+        create_token("ghost@example.com")

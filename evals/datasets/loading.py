@@ -1,0 +1,64 @@
+"""Makes a data set's people real: users, conversations and turns by the services, vectors by the workers' code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from evals.datasets.reading import Dataset, DatasetError, TurnRow
+from intake.models import Conversation, User
+from intake.services import record_turn, title_from
+from memory.indexing import embed_pending
+from memory.models import Embedding
+
+Report = Callable[[str], None]
+REPORT_EVERY = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`users` by their name in the data set; `origins` leads from a stored turn back to its (conversation, turn)."""
+
+    users: dict[str, User]
+    origins: dict[tuple[UUID, int], tuple[str, int]]
+
+
+def load(dataset: Dataset, *, report: Report) -> Loaded:
+    """Save every turn, in the file's order, as said at its time. Nothing is embedded yet."""
+    users: dict[str, User] = {}
+    conversations: dict[tuple[str, str], Conversation] = {}
+    loaded = Loaded(users=users, origins={})
+    for row in dataset.turns:
+        if row.user not in users:
+            users[row.user] = User.objects.create_user(f"person-{len(users) + 1}@evals.invalid")
+        conversation = conversations.get((row.user, row.conversation))
+        if conversation is None:
+            conversation = _begin(row, users[row.user])
+            conversations[row.user, row.conversation] = conversation
+        turn = record_turn(
+            conversation=conversation,
+            user_message=row.user_message,
+            assistant_message=row.assistant_message,
+            said_at=row.at,
+        )
+        loaded.origins[conversation.pk, turn.turn_number] = (row.conversation, row.turn)
+    report(f"Saved {len(dataset.turns):,} turns of {len(users):,} people.")
+    return loaded
+
+
+def embed_all(*, report: Report) -> None:
+    """Fill every vector. Raises `DatasetError` if some cannot be made: figures without them would mislead."""
+    while embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
+        report(f"{Embedding.objects.exclude(vector=None).count():,} of {Embedding.objects.count():,} parts embedded.")
+    unfilled = Embedding.objects.filter(vector=None)
+    if count := unfilled.count():
+        last = unfilled.exclude(last_error="").values_list("last_error", flat=True).first()
+        raise DatasetError(f"{count:,} parts could not be embedded ({last or 'no reason was recorded'}).")
+
+
+def _begin(row: TurnRow, user: User) -> Conversation:
+    return Conversation.objects.create(
+        user=user, title=title_from(row.user_message), started_at=row.at, last_active_at=row.at
+    )

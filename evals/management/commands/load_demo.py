@@ -1,0 +1,23 @@
+"""`manage.py load_demo`: a person with half a year of history, to look at the product with."""
+
+from typing import Any
+
+from django.core.management import BaseCommand
+from django.utils import timezone
+
+from evals.demo import ensure_person, load_demo
+
+
+class Command(BaseCommand):
+    help = "Make a demo person with half a year of conversations; running it again changes nothing."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user, password = ensure_person()
+        saved = load_demo(user, now=timezone.now())
+        if saved:
+            self.stdout.write(f"Saved {saved} turns of {user.email}; a running worker is making them searchable.")
+        else:
+            self.stdout.write(f"{user.email} has its history already.")
+        if password:
+            self.stdout.write(f"Log in as {user.email} with the password {password}")
+            self.stdout.write("The password is shown this once and kept nowhere.")

@@ -1,0 +1,58 @@
+"""`manage.py run_evals`: a named suite (pass or fail), or the production search measured on a data set."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management import BaseCommand, CommandError
+
+from evals import retrieval
+from evals.datasets import DatasetError, embed_all, load, read_dataset
+from evals.scratch import scratch_database
+from evals.suites import SUITES
+from evals.tables import retrieval_table
+
+
+class Command(BaseCommand):
+    help = "Run a suite of evals, or measure retrieval on a data set, in a scratch database."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        what = parser.add_mutually_exclusive_group(required=True)
+        what.add_argument("--suite", choices=sorted(SUITES), help="the named evals; exit status 0 if all pass")
+        what.add_argument("--dataset", type=Path, metavar="DIR", help="a folder with turns.jsonl and queries.jsonl")
+        parser.add_argument("--mode", default=retrieval.ALL_MODES, help="lexical, semantic, hybrid or all (default)")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["suite"]:
+            self._run_suite(options["suite"])
+        else:
+            try:
+                self._measure(options["dataset"], options["mode"], options["json"])
+            except (DatasetError, retrieval.UnknownMode) as error:
+                raise CommandError(str(error)) from error
+
+    def _run_suite(self, name: str) -> None:
+        with scratch_database():
+            verdicts = SUITES[name]()
+        for verdict in verdicts:
+            self.stdout.write(str(verdict))
+        if failed := sum(verdict.failure is not None for verdict in verdicts):
+            raise CommandError(f"{failed} of {len(verdicts)} evals failed.")
+
+    def _measure(self, folder: Path, mode_name: str, target: Path | None) -> None:
+        modes = retrieval.modes_named(mode_name)
+        dataset = read_dataset(folder)
+        with scratch_database():
+            loaded = load(dataset, report=self._progress)
+            embed_all(report=self._progress)
+            by_mode = {mode: retrieval.answer(dataset, loaded, mode, report=self._progress) for mode in modes}
+        self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
+        for mode, answered in by_mode.items():
+            self.stdout.write("\n" + retrieval_table(mode, answered))
+        if target:
+            target.write_text(json.dumps(retrieval.as_data(dataset, by_mode), indent=2) + "\n")
+
+    def _progress(self, line: str) -> None:
+        self.stderr.write(line, self.style.NOTICE)

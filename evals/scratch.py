@@ -1,0 +1,148 @@
+"""A database to try things in: made beside the configured one, migrated, and dropped when the work is done.
+
+1. A lock held in the configured database's server says that the scratch database's maker is alive; makers that were
+   killed outright leave a database without one, and the next maker drops it.
+2. The scratch database stands in for the configured one by a connection of its own, outside the pool: the pool, the
+   configured database, and any transaction that is open in it are left as they are.
+3. Whatever ends the work, short of SIGKILL, the database is dropped.
+"""
+
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import CommandError, call_command
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from psycopg import sql
+
+from memory import nudging
+
+Server = psycopg.Connection[tuple[Any, ...]]
+
+
+@contextmanager
+def scratch_database() -> Iterator[str]:
+    """Within the block everything that asks Django for the database gets an empty, migrated one; gives its name.
+
+    One at a time in a process, any number of processes. Workers are not nudged: the running ones look elsewhere.
+    """
+    with _ending_by_exception(), _made() as name, _standing_in(name), _without_nudges():
+        call_command("migrate", verbosity=0, interactive=False)
+        yield name
+
+
+def database_url(name: str) -> str:
+    """What `DATABASE_URL` has to be for another process to use this database on the configured server."""
+    configured = connection.settings_dict
+    options = {key: value for key, value in configured["OPTIONS"].items() if key != "pool"}
+    # As options rather than in the address, where a socket's folder has no place.
+    options |= {key.lower(): configured[key] for key in ("HOST", "PORT") if configured[key]}
+    user, password = (quote(configured[key], safe="") for key in ("USER", "PASSWORD"))
+    return f"postgres://{user}:{password}@/{name}?{urlencode(options)}"
+
+
+@contextmanager
+def _made() -> Iterator[str]:
+    with _server() as server:
+        prefix = _prefix(server)
+        _drop_abandoned(server, prefix)
+        name = prefix + secrets.token_hex(6)
+        _lock(server, name)
+        _create(server, name)
+        try:
+            yield name
+        finally:
+            _drop(server, name)
+
+
+def _server() -> Server:
+    """A connection to the configured database for statements about databases; it reads and writes no row there."""
+    parameters = {**connection.get_connection_params(), "autocommit": True}
+    parameters.pop("cursor_factory", None)
+    return psycopg.connect(**parameters)
+
+
+def _prefix(server: Server) -> str:
+    """Another for each configured database, since the locks below are seen within one database only."""
+    row = server.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
+    assert row is not None  # noqa: S101
+    return f"recollect_scratch_{row[0]}_"
+
+
+def _lock(server: Server, name: str) -> bool:
+    """Whether this connection now holds the database's lock; it does so until it closes or dies."""
+    row = server.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name]).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _drop_abandoned(server: Server, prefix: str) -> None:
+    names = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [prefix]).fetchall()
+    for (name,) in names:
+        if _lock(server, name):
+            _drop(server, name)
+
+
+def _create(server: Server, name: str) -> None:
+    try:
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    except psycopg.errors.InsufficientPrivilege as error:
+        role = server.info.user
+        raise CommandError(
+            f"The role {role} may not create databases, and this needs one to try things in: ALTER ROLE {role} CREATEDB"
+        ) from error
+
+
+def _drop(server: Server, name: str) -> None:
+    # FORCE ends the connections of threads and child processes that are still about.
+    server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@contextmanager
+def _standing_in(name: str) -> Iterator[None]:
+    configured, kept = connections.settings[DEFAULT_DB_ALIAS], connections[DEFAULT_DB_ALIAS]
+    options = {key: value for key, value in configured["OPTIONS"].items() if key != "pool"}
+    # In the settings as well, so that a thread started meanwhile finds the same database.
+    connections.settings[DEFAULT_DB_ALIAS] = {**configured, "NAME": name, "OPTIONS": options}
+    connections[DEFAULT_DB_ALIAS] = connections.create_connection(DEFAULT_DB_ALIAS)
+    ContentType.objects.clear_cache()
+    try:
+        yield
+    finally:
+        connection.close()
+        connections.settings[DEFAULT_DB_ALIAS] = configured
+        connections[DEFAULT_DB_ALIAS] = kept
+        ContentType.objects.clear_cache()
+
+
+@contextmanager
+def _without_nudges() -> Iterator[None]:
+    kept = nudging.nudge
+    nudging.nudge = lambda: None
+    try:
+        yield
+    finally:
+        nudging.nudge = kept
+
+
+@contextmanager
+def _ending_by_exception() -> Iterator[None]:
+    """Have a termination signal unwind the program, as Ctrl-C does, instead of ending it on the spot."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

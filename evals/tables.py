@@ -1,0 +1,44 @@
+"""Figures as a person reads them in a terminal: percentages in columns, with how sure they are."""
+
+from collections.abc import Sequence
+
+from evals import metrics, retrieval
+from evals.retrieval import Answered
+from memory.search import SearchMode
+
+HEADINGS = {
+    **{f"recall@{k}": f"R@{k}" for k in metrics.RECALL_AT},
+    **{f"all@{k}": f"all@{k}" for k in metrics.ALL_AT},
+    "mrr": "MRR",
+    f"ndcg@{metrics.NDCG_AT}": f"nDCG@{metrics.NDCG_AT}",
+}
+WITH_INTERVALS = ("overall", "headline")
+
+
+def retrieval_table(mode: SearchMode, answered: list[Answered]) -> str:
+    """Percent, per group of queries; under the two totals, the range they would keep to with other people."""
+    rows = [[str(mode), "n", *(HEADINGS[name] for name in metrics.NAMES)]]
+    for group, members in retrieval.groups(answered).items():
+        if not members:
+            continue
+        means = retrieval.mean(members)
+        rows.append([group, str(len(members)), *(f"{100 * means[name]:.1f}" for name in metrics.NAMES)])
+        if group in WITH_INTERVALS:
+            spans = retrieval.intervals(members)
+            rows.append(["  95 % interval", "", *(_percent(*spans[name]) for name in metrics.NAMES)])
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, the others to the right, each as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(row, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])
+
+
+def _percent(low: float, high: float) -> str:
+    return f"{100 * low:.0f}-{100 * high:.0f}"

@@ -1,0 +1,58 @@
+"""What the evals' tests may use: the real embedding model, and data sets that they write themselves."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def real_embedder(settings):
+    """The built-in model, where the suite's fake would not do: meaning is what these tests are about."""
+    settings.EMBEDDER = {
+        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
+    }
+
+
+@pytest.fixture
+def write_dataset(tmp_path):
+    """Writes rows (or raw lines) as a data set and gives its folder."""
+
+    def write(turns, queries):
+        for name, rows in (("turns.jsonl", turns), ("queries.jsonl", queries)):
+            lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+            (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return tmp_path
+
+    return write
+
+
+@pytest.fixture
+def a_dataset(write_dataset):
+    """Two people who talk about different things, one question each."""
+    return write_dataset(
+        [
+            turn("alice", "travel", 1, "The ferry to the island leaves at noon"),
+            turn("alice", "travel", 2, "Remember my passport number"),
+            turn("bob", "travel", 1, "The ferry was late again"),
+        ],
+        [
+            query("alice", "When does the ferry leave?", ["travel", 1]),
+            query("bob", "Was the ferry late?", ["travel", 1]),
+        ],
+    )
+
+
+def turn(user, conversation, number, message, answer="Noted.", at="2026-01-05T09:30:00"):
+    return {
+        "user": user,
+        "conversation": conversation,
+        "turn": number,
+        "at": at,
+        "user_message": message,
+        "assistant_message": answer,
+    }
+
+
+def query(user, text, *gold, category="single-hop"):
+    return {"user": user, "id": text, "category": category, "text": text, "gold": list(gold)}

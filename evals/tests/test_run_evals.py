@@ -1,0 +1,102 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evals import metrics, vec02
+from evals.management.commands import run_evals
+from evals.tests.conftest import query, turn
+from intake.models import User
+from memory.search import SearchMode
+
+pytestmark = pytest.mark.django_db
+REAL_DATA = os.environ.get("RECOLLECT_EVAL_DATA")
+
+
+def run(folder, capsys, **options):
+    call_command("run_evals", dataset=folder, **options)
+    return capsys.readouterr()
+
+
+def test_figures_are_printed_and_written_in_the_contracts_shape(a_dataset, tmp_path, capsys):
+    target = tmp_path / "figures.json"
+
+    out, err = run(a_dataset, capsys, json=target)
+
+    figures = json.loads(target.read_text())
+    assert set(figures) == {"dataset", "turns", "queries", "modes"}
+    assert (figures["dataset"], figures["turns"], figures["queries"]) == (a_dataset.name, 3, 2)
+    assert set(figures["modes"]) == set(SearchMode)
+    for mode in figures["modes"].values():
+        assert set(mode) == {"overall", "headline", "categories"}
+        assert set(mode["categories"]) == {"single-hop"}
+        for scores in (mode["overall"], mode["headline"], mode["categories"]["single-hop"]):
+            assert list(scores) == list(metrics.NAMES)
+    assert figures["modes"]["semantic"]["overall"]["recall@5"] == 1
+    assert "nDCG@10" in out
+    assert "single-hop" in out
+    assert "3 of 3 parts embedded." in err
+
+
+def test_categories_that_ask_for_no_similar_text_are_left_out_of_the_headline(write_dataset, tmp_path, capsys):
+    turns = [turn("alice", "talk", number, f"Subject {number}") for number in range(1, 30)]
+    # What the summary asks for is found by nobody among 25 of 29 turns that say nothing of it.
+    found = query("alice", "Subject 3", ["talk", 3])
+    missed = query("alice", "unrelated", *(["talk", number] for number in range(1, 30)), category="summarization")
+    target = tmp_path / "figures.json"
+
+    run(write_dataset(turns, [found, missed]), capsys, json=target)
+
+    mode = json.loads(target.read_text())["modes"]["semantic"]
+    assert mode["headline"] == mode["categories"]["single-hop"]
+    assert mode["overall"]["recall@10"] < mode["headline"]["recall@10"] == 1
+
+
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(a_dataset, capsys):
+    with pytest.raises(CommandError, match=r"There is no mode 'telepathic'; there are: .*semantic.*, all"):
+        run(a_dataset, capsys, mode="telepathic")
+
+
+def test_one_mode_can_be_asked_for_alone(a_dataset, tmp_path, capsys):
+    run(a_dataset, capsys, mode="semantic", json=tmp_path / "figures.json")
+
+    assert set(json.loads((tmp_path / "figures.json").read_text())["modes"]) == {"semantic"}
+
+
+def test_a_broken_data_set_is_an_error_of_one_sentence_and_no_traceback(tmp_path, capsys):
+    with pytest.raises(CommandError, match=r"turns\.jsonl cannot be read"):
+        run(tmp_path, capsys)
+
+
+def test_nobody_of_the_data_set_is_left_in_the_configured_database(a_dataset, capsys):
+    run(a_dataset, capsys)
+
+    assert not User.objects.exists()
+
+
+def test_failed_evals_fail_the_command(monkeypatch, capsys):
+    verdict = vec02.Verdict("V2-02", "blocked", failure="leaked")
+    monkeypatch.setitem(run_evals.SUITES, "vec-02", lambda: [verdict])
+
+    with pytest.raises(CommandError, match="1 of 1 evals failed"):
+        call_command("run_evals", suite="vec-02")
+
+    assert "V2-02 FAIL  leaked" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not REAL_DATA, reason="RECOLLECT_EVAL_DATA names no folder with locomo-dev in it")
+def test_a_persons_share_of_a_public_data_set_is_found(real_embedder, tmp_path, write_dataset, capsys):
+    """One conversation of the public set, for the time's sake; the whole of it is for the command."""
+    folder = Path(REAL_DATA) / "locomo-dev"
+    person = '"user": "conv-30"'
+    rows = {
+        name: [line for line in (folder / name).read_text().splitlines() if person in line]
+        for name in ("turns.jsonl", "queries.jsonl")
+    }
+    target = tmp_path / "figures.json"
+
+    run(write_dataset(rows["turns.jsonl"], rows["queries.jsonl"]), capsys, mode="semantic", json=target)
+
+    assert json.loads(target.read_text())["modes"]["semantic"]["overall"]["recall@10"] > 0.55

@@ -1,0 +1,47 @@
+import pytest
+from django.core.management import call_command
+
+from evals import vec02
+from memory.models import EmbeddingQuerySet
+from memory.search import chat_history
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
+
+
+def failures():
+    return {verdict.id: verdict.failure for verdict in vec02.run() if verdict.failure}
+
+
+def test_the_suite_passes_a_line_for_each_eval(capsys):
+    call_command("run_evals", suite="vec-02")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["V2-01", "pass"], ["V2-02", "pass"], ["V2-03", "pass"]]
+
+
+def test_it_fails_when_no_query_is_bound_to_the_caller(monkeypatch):
+    """Both of them: vectors of everybody alone come to nothing, since the turns behind them are looked up as well."""
+    monkeypatch.setattr(EmbeddingQuerySet, "for_user", lambda self, user: self.all())
+    monkeypatch.setattr("intake.models.conversations.TurnQuerySet.for_user", lambda self, user: self.all())
+
+    failed = failures()
+
+    assert "turns of somebody else" in failed["V2-02"]
+    assert "Expected nothing" in failed["V2-03"]
+
+
+def test_it_fails_when_nothing_is_found(monkeypatch):
+    monkeypatch.setattr(chat_history, "_snippets", lambda user, keys: {})
+
+    assert "found nothing" in failures()["V2-01"]
+
+
+def test_an_error_is_a_failure_and_not_the_end_of_the_suite(monkeypatch):
+    def fail(**arguments):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("agent_tools.tools.chat_history.search", fail)
+
+    assert {id_: text.split(":")[0] for id_, text in failures().items()} == dict.fromkeys(
+        ("V2-01", "V2-02", "V2-03"), "RuntimeError"
+    )

@@ -1,0 +1,76 @@
+"""People, as staff see them: accounts and rights. What a person said is not registered here, and never will be."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+
+from intake.models import User
+
+
+class PersonCreationForm(AdminUserCreationForm):
+    class Meta:
+        model = User
+        fields = ("email",)
+
+
+class PersonChangeForm(UserChangeForm):  # type: ignore[type-arg]  # generic for the type checker only
+    class Meta:
+        model = User
+        fields: tuple[str, ...] = ("email", "time_zone", "is_active")
+
+
+@admin.register(User)
+class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
+    """Whoever sets a person's password or address can become that person, and whoever grants rights can grant all.
+
+    Both are therefore for superusers; other staff may add, activate and deactivate people who are not staff.
+    Nobody deletes from here: that would list, and take along, everything the person ever said.
+    """
+
+    form = PersonChangeForm
+    add_form = PersonCreationForm
+    list_display = ("email", "is_active", "is_staff", "is_superuser", "joined_at", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    list_per_page = 100
+    search_fields = ("email",)
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    ordering = ("-id",)
+    readonly_fields = ("joined_at", "last_login")
+    fieldsets = (
+        (None, {"fields": ("email", "time_zone", "password")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Times", {"fields": ("joined_at", "last_login")}),
+    )
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        if obj is not None and obj.is_staff and not _is_superuser(request):
+            return False
+        return super().has_change_permission(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
+        if obj is None or _is_superuser(request):
+            return self.readonly_fields
+        return (*self.readonly_fields, "email", "is_staff", "is_superuser", "groups", "user_permissions")
+
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        if obj is None or _is_superuser(request):
+            return super().get_fieldsets(request, obj)
+        return ((None, {"fields": ("email", "time_zone")}), *self.fieldsets[1:])
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        if not _is_superuser(request):
+            raise PermissionDenied
+        return super().user_change_password(request, id, form_url)
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return isinstance(request.user, User) and request.user.is_superuser

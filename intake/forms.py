@@ -1,0 +1,80 @@
+"""Registering and logging in: an email and a password, with what went wrong said beside the field."""
+
+import zoneinfo
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from intake.models import User
+from intake.models.users import UserManager
+
+EMAIL_TAKEN = "There is an account with this email already. Log in instead, or use another email."
+
+
+class LoginForm(AuthenticationForm):
+    error_messages = {
+        **AuthenticationForm.error_messages,
+        "invalid_login": "That email and password do not belong together. Passwords are case-sensitive.",
+    }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        self.fields["username"].widget = forms.EmailInput(
+            attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
+        )
+        self.fields["username"].label = "Email"
+
+
+class RegisterForm(forms.Form):
+    email = forms.EmailField(
+        max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True})
+    )
+    password = forms.CharField(
+        strip=False,
+        max_length=4096,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 8 characters; not a common password, not only digits.",
+    )
+    # The browser knows it; days are counted in it when history is searched by date.
+    time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+    def clean_email(self) -> str:
+        email = UserManager.normalize_email(self.cleaned_data["email"])
+        if User.objects.filter(email=email).exists():
+            raise ValidationError(EMAIL_TAKEN, code="email_taken")
+        return email
+
+    def clean_time_zone(self) -> str:
+        name: str = self.cleaned_data["time_zone"]
+        return name if name in zoneinfo.available_timezones() else "UTC"
+
+    def clean(self) -> None:
+        password = self.cleaned_data.get("password")
+        if password:
+            self._validate_password(password)
+
+    def save(self) -> User | None:
+        """The new person; None, with the error on the form, when somebody took the email a moment ago."""
+        try:
+            with transaction.atomic():
+                return User.objects.create_user(
+                    self.cleaned_data["email"],
+                    self.cleaned_data["password"],
+                    time_zone=self.cleaned_data["time_zone"],
+                )
+        except IntegrityError:
+            self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))
+            return None
+
+    def _validate_password(self, password: str) -> None:
+        try:
+            validate_password(password, User(email=self.cleaned_data.get("email", "")))
+        except ValidationError as error:
+            self.add_error("password", error)

@@ -1,0 +1,15 @@
+/** Registering and logging in: show or hide the password; tell the server which time zone "today" is in. */
+
+for (const button of document.querySelectorAll("[data-reveal]")) {
+  const input = document.getElementById(button.dataset.reveal);
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const isShown = input.type === "password";
+    input.type = isShown ? "text" : "password";
+    button.textContent = isShown ? "Hide" : "Show";
+    button.setAttribute("aria-pressed", String(isShown));
+  });
+}
+
+const timeZone = document.querySelector('input[name="time_zone"]');
+if (timeZone) timeZone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -1,0 +1,173 @@
+/** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
+import { ask, Failure } from "./ask.js";
+import { Composer } from "./composer.js";
+import { listenForCopying } from "./copying.js";
+import { Following } from "./following.js";
+import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfinished } from "./reading.js";
+import { listenToDrawer, Sidebar } from "./sidebar.js";
+import { keepTimesFresh } from "./times.js";
+import { Turn } from "./turn.js";
+
+const main = document.querySelector("[data-chat]");
+const thread = document.querySelector("[data-thread]");
+const sidebarElement = document.querySelector("[data-sidebar]");
+
+const sidebar = new Sidebar(sidebarElement);
+const following = new Following(thread, document.querySelector("[data-jump]"));
+const composer = new Composer(document.querySelector("[data-composer]"), {
+  onSend: (message) => answer(addTurn(message)),
+  onStop: () => request?.abort(),
+  draftKey: () => `draft:${main.dataset.conversation}`,
+});
+
+// What can be stopped; null while nothing is being answered.
+let request = null;
+
+function addTurn(message) {
+  document.querySelector("[data-welcome]")?.remove();
+  for (const earlier of thread.querySelectorAll(".turn")) new Turn(earlier).retire();
+  const turn = Turn.begin(message);
+  thread.append(turn.element);
+  return turn;
+}
+
+/** One try at an answer; a turn that failed may see several. */
+async function answer(turn) {
+  request = new AbortController();
+  composer.isAnswering = true;
+  turn.open({ announce, onRender: () => following.grown() });
+  following.jump();
+  if (!turn.isSaved) composer.unsent = turn.message;
+  try {
+    for await (const event of ask(questionFor(turn))) take(turn, event);
+  } catch (error) {
+    giveUp(turn, error);
+  } finally {
+    request = null;
+    composer.isAnswering = false;
+    following.grown();
+  }
+}
+
+function questionFor(turn) {
+  return {
+    endpoint: main.dataset.endpoint,
+    message: turn.message,
+    conversationId: main.dataset.conversation,
+    csrfToken: composer.csrfToken,
+    signal: request.signal,
+  };
+}
+
+function take(turn, { type, data }) {
+  if (type === "turn") begin(turn, data);
+  else if (type === "tool_call") turn.addStep(data);
+  else if (type === "tool_result") turn.finishStep(data);
+  else if (type === "delta") turn.write(data.text);
+  else if (type === "done") turn.complete(data.html);
+  else if (type === "error") giveUp(turn, new Failure(data));
+  following.grown();
+}
+
+function begin(turn, { conversationId, turnNumber }) {
+  const path = `/c/${conversationId}/`;
+  composer.unsent = "";
+  const isNew = main.dataset.conversation !== conversationId;
+  main.dataset.conversation = conversationId;
+  turn.identify({ path, turnNumber });
+  const title = sidebar.promote(path, turn.message);
+  if (!isNew) return;
+  history.pushState(null, "", path);
+  document.title = `${title} · Recollect`;
+  document.querySelector("[data-title]").textContent = title;
+}
+
+function giveUp(turn, error) {
+  if (error.name === "AbortError") {
+    if (turn.isSaved) turn.stop();
+    else edit(turn);
+    return;
+  }
+  turn.fail({ code: error.code, detail: error.message, canRetry: error.retryable ?? true });
+  announce(error.message);
+  // What cannot be sent as it is goes back to be changed.
+  if (error.retryable === false && !turn.isSaved && !composer.text) {
+    takeBack(turn);
+    turn.isDiscarded = true;
+  }
+}
+
+function retry(turn) {
+  // The server kept what had been written when the connection broke off: the next try is a turn of its own.
+  if (turn.isSaved && turn.code === "broken_off") {
+    turn.stop();
+    answer(addTurn(turn.message));
+  } else {
+    answer(turn);
+  }
+}
+
+function edit(turn) {
+  takeBack(turn);
+  turn.element.remove();
+  composer.focus();
+}
+
+function takeBack(turn) {
+  composer.unsent = "";
+  composer.text = [turn.message, composer.text].filter(Boolean).join("\n\n");
+}
+
+/** To those who listen rather than look: finished paragraphs and events, not single words. */
+function announce(words) {
+  const announcer = document.querySelector("[data-announcer]");
+  const line = document.createElement("p");
+  line.textContent = words;
+  announcer.append(line);
+  if (announcer.children.length > 20) announcer.firstElementChild.remove();
+}
+
+thread.addEventListener("click", (event) => {
+  const action = event.target.closest("[data-action]")?.dataset.action;
+  if (request || (action !== "retry" && action !== "edit")) return;
+  const turn = new Turn(event.target.closest(".turn"));
+  if (action === "retry") retry(turn);
+  else edit(turn);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.isComposing && !sidebarElement.classList.contains("open")) request?.abort();
+});
+
+document.querySelector("[data-welcome]")?.addEventListener("click", (event) => {
+  const example = event.target.closest("[data-example]");
+  if (!example) return;
+  composer.text = example.textContent;
+  composer.focus();
+});
+
+// A draft belongs to whoever wrote it, not to the next person at this screen.
+document.querySelector("[data-logout]")?.addEventListener("submit", () => sessionStorage.clear());
+
+addEventListener("popstate", () => {
+  const shown = main.dataset.conversation ? `/c/${main.dataset.conversation}/` : "/";
+  if (location.pathname !== shown) location.reload();
+  else goToNamedTurn();
+});
+
+listenToDrawer(sidebarElement);
+listenForCopying(main, announce);
+listenForEarlier(thread);
+followLinksWithin(thread);
+keepTimesFresh();
+prepare(thread);
+openAtTheRightPlace();
+watchUnfinished(thread);
+
+/** A named turn, or the latest; a page that is reloaded or come back to stays where it was. */
+function openAtTheRightPlace() {
+  const isArriving = performance.getEntriesByType("navigation")[0]?.type === "navigate";
+  if (!isArriving || goToNamedTurn() || location.search) return;
+  if (main.dataset.conversation) following.jump();
+  if (matchMedia("(hover: hover)").matches) composer.focus();
+}

@@ -1,0 +1,77 @@
+/** Finding one's place in a stored conversation: the turn an address names, earlier turns, an answer still being written. */
+import { addCopyButtons } from "./copying.js";
+import { fetchPage } from "./dom.js";
+import { showTime } from "./times.js";
+
+const FIRST_LOOK_MS = 1500;
+const LOOKS = 8;
+
+/** Goes to the turn that the address names, asking the server for it when it is not on this page. */
+export function goToNamedTurn() {
+  const number = /^#turn-(\d+)$/.exec(location.hash)?.[1];
+  if (!number) return false;
+  const turn = document.getElementById(`turn-${number}`);
+  if (turn) {
+    show(turn);
+  } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
+    location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
+  }
+  return Boolean(turn);
+}
+
+/** A link to a turn of this very conversation needs no new page, which would cut off an answer being written. */
+export function followLinksWithin(thread) {
+  thread.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (!link || event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const isHere = link.origin === location.origin && link.pathname === location.pathname;
+    if (!isHere || !document.querySelector(link.hash.match(/^#turn-\d+$/)?.[0] ?? "_")) return;
+    event.preventDefault();
+    history.pushState(null, "", link.hash);
+    goToNamedTurn();
+  });
+}
+
+/** Earlier turns are put above those that are there; the browser keeps what is being read in place. */
+export function listenForEarlier(thread) {
+  document.querySelector("[data-earlier]")?.addEventListener("click", async (event) => {
+    event.preventDefault();
+    const link = event.currentTarget;
+    const page = await fetchPage(link.href);
+    if (!page) return location.assign(link.href);
+    const turns = [...page.querySelectorAll(".turn")];
+    const height = document.documentElement.scrollHeight;
+    thread.prepend(...turns);
+    turns.forEach(prepare);
+    const next = page.querySelector("[data-earlier]");
+    if (next) link.href = next.getAttribute("href");
+    else link.remove();
+    window.scrollBy(0, document.documentElement.scrollHeight - height);
+    turns.at(-1)?.focus({ preventScroll: true });
+  });
+}
+
+/** A turn that another tab (or this one, before a reload) left being written: look again until it has ended. */
+export async function watchUnfinished(thread) {
+  for (let look = 0, wait = FIRST_LOOK_MS; look < LOOKS; look += 1, wait *= 1.6) {
+    const turn = thread.querySelector('.turn[id][data-status="streaming"]:not(.waiting)');
+    if (!turn) return;
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    const fresh = (await fetchPage(location.href))?.getElementById(turn.id);
+    if (!fresh || !turn.isConnected) continue;
+    turn.replaceWith(fresh);
+    prepare(fresh);
+  }
+}
+
+export function prepare(turn) {
+  addCopyButtons(turn);
+  turn.querySelectorAll("time[datetime]").forEach(showTime);
+}
+
+function show(turn) {
+  turn.scrollIntoView({ block: "start" });
+  turn.focus({ preventScroll: true });
+  turn.classList.remove("asked-for");
+  requestAnimationFrame(() => turn.classList.add("asked-for"));
+}

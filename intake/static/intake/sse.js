@@ -1,0 +1,44 @@
+/** Server-sent events out of text that arrives in pieces split anywhere (the "event stream" of the HTML standard). */
+export class EventParser {
+  #rest = "";
+  #type = "";
+  #data = [];
+
+  /** Takes the next piece of text; returns the events it completed, as {type, data}. */
+  push(text) {
+    this.#rest += text;
+    // A carriage return at the very end may be half of a CRLF: it waits for what follows.
+    const lines = this.#rest.split(/\r\n|\n|\r(?!$)/);
+    this.#rest = lines.pop();
+    return lines.map((line) => this.#line(line)).filter(Boolean);
+  }
+
+  #line(line) {
+    if (line === "") return this.#dispatch();
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    if (field === "event") this.#type = value;
+    if (field === "data") this.#data.push(value);
+    return null;
+  }
+
+  #dispatch() {
+    const event = { type: this.#type || "message", data: this.#data.join("\n") };
+    const isEmpty = this.#data.length === 0;
+    this.#type = "";
+    this.#data = [];
+    return isEmpty ? null : event;
+  }
+}
+
+/** The events of a response's body; the decoder keeps characters whole that were split between chunks. */
+export async function* eventsOf(body) {
+  const parser = new EventParser();
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    yield* parser.push(value);
+  }
+}

@@ -1,0 +1,157 @@
+/** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
+import { addCopyButtons } from "./copying.js";
+import { clone, parseHtml, part } from "./dom.js";
+import { inline } from "./markdown/inline.js";
+import { StreamRenderer } from "./markdown/stream.js";
+import { showTime } from "./times.js";
+
+const STATES = { streaming: "", complete: "", failed: "", interrupted: "Stopped" };
+
+export class Turn {
+  static begin(message) {
+    const turn = new Turn(clone("turn"));
+    part(turn.element, "said").textContent = message;
+    part(turn.element, "link").removeAttribute("href");
+    return turn;
+  }
+
+  constructor(element) {
+    this.element = element;
+    this.answer = part(element, "answer");
+  }
+
+  get message() {
+    return part(this.element, "said").textContent;
+  }
+
+  get number() {
+    return Number(this.element.dataset.number) || null;
+  }
+
+  /** Whether the server knows of this turn. */
+  get isSaved() {
+    return this.number !== null;
+  }
+
+  /** Why it failed, while the page is open. */
+  get code() {
+    return this.element.dataset.code;
+  }
+
+  /** What was said is back in the composer, so that this trace of it goes when something is sent. */
+  set isDiscarded(value) {
+    this.element.toggleAttribute("data-discarded", value);
+  }
+
+  /** Empties the answer, ready for the first or another try; `announce` is told of steps and finished blocks. */
+  open({ announce, onRender }) {
+    this.announce = announce;
+    part(this.element, "steps").replaceChildren();
+    this.answer.replaceChildren();
+    this.#setState("streaming");
+    this.#hideTrouble();
+    this.renderer = new StreamRenderer(this.answer, (finished) => {
+      if (finished) announce(finished);
+      onRender();
+    });
+    const time = this.element.querySelector("time");
+    time.dateTime = new Date().toISOString();
+    showTime(time);
+  }
+
+  identify({ path, turnNumber }) {
+    this.element.id = `turn-${turnNumber}`;
+    this.element.dataset.number = turnNumber;
+    part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
+  }
+
+  addStep({ id, name, input }) {
+    const step = clone("step");
+    step.dataset.call = id;
+    step.classList.add("running");
+    part(step, "what").textContent = doing(name, input);
+    part(this.element, "steps").append(step);
+    this.announce(doing(name, input));
+  }
+
+  finishStep({ id, summary }) {
+    const step = this.#step(id);
+    if (!step) return;
+    step.classList.remove("running");
+    const what = part(step, "what");
+    what.textContent = what.textContent.replace(/^Searching /, "Searched ").replace(/…$/, "");
+    part(step, "summary").replaceChildren(inline(summary ?? "", { localOnly: true }));
+    this.announce(part(step, "summary").textContent);
+  }
+
+  write(text) {
+    this.renderer.push(text);
+  }
+
+  complete(html) {
+    this.renderer.finish();
+    const rendered = parseHtml(html).body;
+    if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
+    this.#close("complete");
+  }
+
+  stop() {
+    this.renderer?.finish();
+    this.#hideTrouble();
+    this.#close("interrupted");
+  }
+
+  fail({ code, detail, canRetry }) {
+    this.renderer.finish();
+    this.#close("failed");
+    this.element.dataset.code = code;
+    part(this.element, "detail").textContent = detail;
+    part(this.element, "trouble").hidden = false;
+    this.#action("retry").hidden = !canRetry;
+    this.#action("edit").hidden = this.isSaved;
+  }
+
+  /** Something else is being sent: only the last turn can be tried again. */
+  retire() {
+    if (this.element.hasAttribute("data-discarded")) this.element.remove();
+    if (!this.isSaved) return;
+    this.#action("retry").hidden = true;
+    this.#action("edit").hidden = true;
+  }
+
+  #close(state) {
+    for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
+    this.#setState(state);
+    addCopyButtons(this.answer);
+    this.#action("copy").hidden = !this.answer.hasChildNodes();
+  }
+
+  #setState(state) {
+    this.element.dataset.status = state;
+    this.element.classList.toggle("waiting", state === "streaming");
+    this.answer.ariaBusy = String(state === "streaming");
+    const mark = part(this.element, "mark");
+    mark.textContent = STATES[state];
+    mark.hidden = !STATES[state];
+  }
+
+  #hideTrouble() {
+    part(this.element, "trouble").hidden = true;
+    this.#action("copy").hidden = true;
+  }
+
+  #step(id) {
+    return [...this.element.querySelectorAll(".step")].find((step) => step.dataset.call === id);
+  }
+
+  #action(name) {
+    return this.element.querySelector(`[data-action="${name}"]`);
+  }
+}
+
+/** What a tool call is doing, in words; `in_words` in templatetags/recollect.py says what a finished one did. */
+function doing(name, input) {
+  if (name.startsWith("search") && input?.query) return `Searching your history for “${input.query}”…`;
+  const words = name.replaceAll("_", " ");
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}…`;
+}

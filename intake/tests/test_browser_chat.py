@@ -1,0 +1,311 @@
+"""The chat in a real browser against the whole application: what a person sees, does, and never loses."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from intake.models import Conversation, Turn
+from intake.testing.model_server import CallTool, Hang, Refuse, Say
+from intake.tests.factories import a_turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ANSWER = "## Menu\n\n1. **Soup**\n2. Risotto\n\n```python\nprint('six')\n```\n\nEnjoy `it`."
+
+# What the answer looked like at each change: its words, its bold ones, whether it was said to be unfinished.
+RECORD_ANSWER = """() => {
+  window.seen = [];
+  const record = () => {
+    const answer = document.querySelector(".turn:last-child .prose");
+    if (answer?.textContent) seen.push([answer.textContent.trim(), answer.querySelector("strong")?.textContent, answer.ariaBusy]);
+  };
+  new MutationObserver(record).observe(document.querySelector("[data-thread]"), { childList: true, subtree: true });
+}"""
+
+
+def say(page: Page, message: str) -> None:
+    page.get_by_label("Message").fill(message)
+    page.keyboard.press("Enter")
+
+
+def last_turn(page: Page):
+    return page.locator(".turn").last
+
+
+def answered(page: Page) -> None:
+    expect(last_turn(page)).to_have_attribute("data-status", "complete", timeout=10_000)
+
+
+def pieces_of(text: str, size: int = 7) -> tuple[str, ...]:
+    return tuple(text[at : at + size] for at in range(0, len(text), size))
+
+
+def test_registering_and_chatting_with_an_answer_that_appears_as_it_is_written(open_page, language_model):
+    language_model(Say(("Let us ", "begin **with", " soup**", " and see."), seconds_apart=0.4))
+    page = open_page("/register/")
+    page.get_by_label("Email").fill("ana@example.com")
+    page.get_by_label("Password", exact=True).fill("correct horse battery")
+    page.get_by_role("button", name="Register").click()
+    expect(page.get_by_label("Message")).to_be_focused()
+    page.evaluate(RECORD_ANSWER)
+    say(page, "Plan a dinner for six")
+    answered(page)
+    seen = page.evaluate("seen")
+    texts = [text for text, _, _ in seen]
+    assert texts[-1] == "Let us begin with soup and see."
+    assert "Let us begin with" in texts
+    # Bold from its first word on, though its end had not been written yet; and said to be unfinished.
+    assert ["Let us begin with", "with", "true"] in seen
+    conversation = Conversation.objects.get()
+    assert page.url.endswith(f"/c/{conversation.pk}/")
+    assert page.title() == "Plan a dinner for six · Recollect"
+    expect(page.locator("[data-conversations] [aria-current]")).to_have_text("Plan a dinner for six")
+    assert conversation.user.email == "ana@example.com"
+
+
+def test_a_reload_shows_what_was_there(open_page, person, language_model):
+    language_model(CallTool("search_chat_history", {"query": "dinner"}), Say(pieces_of(ANSWER)))
+    page = open_page(user=person)
+    say(page, "Plan a dinner\nfor six")
+    answered(page)
+    turn = last_turn(page)
+    before = [turn.locator(part).inner_html() for part in (".said", ".prose", ".step-what", ".step-summary")]
+    page.reload()
+    turn = last_turn(page)
+    expect(turn.locator(".code-bar")).to_be_visible()
+    assert [turn.locator(part).inner_html() for part in (".said", ".prose", ".step-what", ".step-summary")] == before
+
+
+def test_a_search_is_shown_while_it_runs_and_then_what_it_found(open_page, person, language_model):
+    language_model(CallTool("search_chat_history", {"query": "our dinner"}), Say(("Nothing.",)))
+    page = open_page(user=person)
+    say(page, "What did we say about dinner?")
+    answered(page)
+    expect(last_turn(page).locator(".step-what")).to_have_text("Searched your history for “our dinner”")
+    expect(last_turn(page).locator(".step-summary")).not_to_be_empty()
+
+
+def test_a_second_message_goes_on_with_the_conversation(open_page, person, language_model):
+    language_model(Say(("One.",)), Say(("Two.",)))
+    page = open_page(user=person)
+    say(page, "First")
+    answered(page)
+    say(page, "Second")
+    expect(page.locator(".turn")).to_have_count(2)
+    answered(page)
+    assert list(Turn.objects.order_by("pk").values_list("turn_number", flat=True)) == [1, 2]
+    assert Conversation.objects.count() == 1
+    page.go_back()
+    expect(page.locator("[data-welcome]")).to_be_visible()
+
+
+@pytest.mark.parametrize("how", ["button", "Escape"])
+def test_stopping_keeps_what_was_written(open_page, person, language_model, how):
+    language_model(Say(("Half of ", "it, ", *["and more "] * 50), seconds_apart=0.3))
+    page = open_page(user=person)
+    say(page, "Tell me all")
+    expect(last_turn(page).locator(".prose")).to_contain_text("Half of it")
+    if how == "button":
+        page.get_by_role("button", name="Stop").click()
+    else:
+        page.keyboard.press("Escape")
+    expect(last_turn(page).locator(".mark")).to_have_text("Stopped")
+    expect(last_turn(page).locator(".prose")).to_contain_text("Half of it")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    expect_status("interrupted", page)
+    page.reload()
+    expect(last_turn(page).locator(".mark")).to_have_text("Stopped")
+
+
+def expect_status(status: str, page: Page) -> None:
+    for _ in range(100):
+        if Turn.objects.latest("pk").status == status:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"the turn is {Turn.objects.latest('pk').status}")
+
+
+def test_a_failed_answer_says_why_and_a_retry_takes_its_place(open_page, person, language_model):
+    language_model(Refuse(500), Refuse(500), Say(("Better now.",)))
+    page = open_page(user=person)
+    say(page, "Hello?")
+    trouble = last_turn(page).locator(".trouble")
+    expect(trouble).to_contain_text("Try again")
+    trouble.get_by_role("button", name="Retry").click()
+    answered(page)
+    expect(page.locator(".turn")).to_have_count(1)
+    expect(trouble).to_be_hidden()
+    expect(last_turn(page).locator(".prose")).to_have_text("Better now.")
+    assert Turn.objects.count() == 1
+
+
+def test_a_failed_answer_can_be_tried_again_after_a_reload(open_page, person, language_model):
+    language_model(Refuse(500), Refuse(500), Say(("Better now.",)))
+    page = open_page(user=person)
+    say(page, "Two lines\nof it")
+    expect(last_turn(page).locator(".trouble")).to_be_visible()
+    page.reload()
+    page.get_by_role("button", name="Retry").click()
+    answered(page)
+    assert Turn.objects.count() == 1
+
+
+def test_without_a_connection_nothing_is_lost(open_page, person, language_model):
+    language_model(Say(("Hello.",)))
+    page = open_page(user=person)
+    page.context.set_offline(True)
+    say(page, "Are you there?")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("cannot be reached")
+    page.context.set_offline(False)
+    page.reload()
+    expect(page.get_by_label("Message")).to_have_value("Are you there?")
+    page.get_by_label("Message").press("Enter")
+    answered(page)
+    assert Turn.objects.get().user_message == "Are you there?"
+
+
+def test_a_connection_that_breaks_off_leaves_what_came_and_a_retry_is_a_turn_of_its_own(
+    open_page, person, language_model
+):
+    language_model(Say(("Whole.",)))
+    turn = a_turn(person, "Earlier")
+    page = open_page(f"/c/{turn.conversation_id}/", user=person)
+    start = f'event: turn\ndata: {{"conversationId": "{turn.conversation_id}", "turnNumber": 2}}\n\n'
+    body = start + 'event: delta\ndata: {"text": "Half"}\n\n'
+    page.route("**/intake/chat", lambda route: route.fulfill(body=body, content_type="text/event-stream"), times=1)
+    say(page, "Go on")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("broke off")
+    expect(last_turn(page).locator(".prose")).to_have_text("Half")
+    page.get_by_role("button", name="Retry").click()
+    answered(page)
+    expect(page.locator(".turn")).to_have_count(3)
+    expect(page.locator(".turn").nth(1).locator(".prose")).to_have_text("Half")
+
+
+def test_a_refused_message_returns_to_where_it_was_written(open_page, person):
+    page = open_page(user=person)
+    page.context.clear_cookies(name="csrftoken")
+    say(page, "Keep me")
+    expect(last_turn(page).locator(".trouble")).to_be_visible()
+    expect(page.get_by_label("Message")).to_have_value("Keep me")
+    assert not Turn.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "is_retryable"),
+    [
+        (400, "validation_error", False),
+        (413, "too_large", False),
+        (429, "rate_limited", True),
+        (503, "unavailable", True),
+    ],
+)
+def test_every_refusal_is_told_in_the_servers_words(open_page, person, status, code, is_retryable):
+    page = open_page(user=person)
+    problem = {"code": code, "detail": "So it is.", "retryable": is_retryable, "errors": {"message": ["Because."]}}
+    page.route(
+        "**/intake/chat",
+        lambda route: route.fulfill(status=status, json=problem, content_type="application/problem+json"),
+    )
+    say(page, "Keep me")
+    trouble = last_turn(page).locator(".trouble")
+    expect(trouble).to_contain_text("So it is. Because.")
+    expect(trouble.get_by_role("button", name="Retry")).to_be_visible(visible=is_retryable)
+    trouble.get_by_role("button", name="Edit").click()
+    expect(page.get_by_label("Message")).to_have_value(re.compile("Keep me"))
+
+
+def test_a_proxys_error_page_is_told_by_its_status(open_page, person):
+    page = open_page(user=person)
+    page.route("**/intake/chat", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    say(page, "Hello")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("502")
+
+
+def test_a_reload_while_it_is_being_written_shows_the_rest_by_itself(open_page, person, language_model):
+    language_model(Say(("The beginning", " and more"), seconds_apart=0.4), Hang())
+    page = open_page(user=person)
+    say(page, "Tell me")
+    expect(last_turn(page).locator(".prose")).to_contain_text("The beginning")
+    page.reload()
+    expect(last_turn(page).locator(".mark")).to_have_text("Stopped", timeout=10_000)
+
+
+def test_the_thread_follows_the_answer_until_the_reader_scrolls_up(open_page, person, language_model):
+    language_model(Say(tuple(f"Paragraph {number}.\n\n" for number in range(120)), seconds_apart=0.02))
+    page = open_page(user=person)
+    say(page, "At length")
+    expect(last_turn(page).locator(".prose")).to_contain_text("Paragraph 40.")
+    assert distance_to_bottom(page) < 100
+    page.mouse.move(600, 300)
+    page.mouse.wheel(0, -500)
+    jump = page.get_by_role("button", name="Jump to latest")
+    expect(jump).to_be_visible()
+    top = page.evaluate("scrollY")
+    answered(page)
+    assert page.evaluate("scrollY") == top
+    jump.click()
+    assert distance_to_bottom(page) < 100
+    expect(jump).to_be_hidden()
+
+
+def distance_to_bottom(page: Page) -> int:
+    return page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
+
+
+def test_those_who_listen_hear_whole_paragraphs(open_page, person, language_model):
+    language_model(Say(pieces_of("The first paragraph is long.\n\nThe second is not.", 3), seconds_apart=0.02))
+    page = open_page(user=person)
+    say(page, "Read to me")
+    answered(page)
+    heard = page.locator("[data-announcer] p").all_text_contents()
+    assert heard == ["The first paragraph is long.", "The second is not."]
+
+
+def test_what_was_not_sent_survives_a_reload(open_page, person):
+    page = open_page(user=person)
+    page.get_by_label("Message").fill("Half a thought\nand another")
+    page.reload()
+    expect(page.get_by_label("Message")).to_have_value("Half a thought\nand another")
+
+
+def test_the_composer_counts_near_its_limit_and_refuses_beyond_it(open_page, person):
+    page = open_page(user=person)
+    message = page.get_by_label("Message")
+    message.fill("🙂" * 31_990)
+    expect(page.locator("[data-counter]")).to_have_text("10 left")
+    message.fill("🙂" * 32_001)
+    expect(page.locator("[data-counter]")).to_have_text("1 too many")
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    message.press("Enter")
+    expect(page.locator(".turn")).to_have_count(0)
+
+
+def test_enter_that_ends_a_composition_sends_nothing(open_page, person):
+    page = open_page(user=person)
+    message = page.get_by_label("Message")
+    message.fill("にほん")
+    message.evaluate(
+        "e => e.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true}))"
+    )
+    expect(message).to_have_value("にほん")
+    expect(page.locator(".turn")).to_have_count(0)
+
+
+def test_an_example_is_offered_to_be_changed_first(open_page):
+    page = open_page()
+    page.get_by_role("button", name="What did we say about the dinner?").click()
+    expect(page.get_by_label("Message")).to_be_focused()
+    expect(page.get_by_label("Message")).to_have_value("What did we say about the dinner?")
+
+
+def test_code_and_answers_can_be_copied(open_page, person):
+    turn = a_turn(person, "Code?", "Run **this**:\n\n```sh\necho hi\n```")
+    page = open_page(f"/c/{turn.conversation_id}/", user=person, permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "echo hi\n"
+    page.get_by_role("button", name="Copy this answer").click()
+    expect(page.locator("[data-said]")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()").split() == ["Run", "this:", "echo", "hi"]

@@ -1,0 +1,254 @@
+"""Finding one's way in a real browser: links to turns, long lists, small screens, the keyboard, both lights, hostile text."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from intake.links import conversation_path
+from intake.models import Conversation, Turn
+from intake.testing.model_server import Say
+from intake.tests.factories import a_turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
+WIDE_ANSWER = (
+    "```python\n"
+    + "x = "
+    + "'long' + " * 60
+    + "''\n```\n\n| "
+    + " | ".join(["a wide column"] * 12)
+    + " |\n|"
+    + "---|" * 12
+    + "\n| "
+    + " | ".join(["content"] * 12)
+    + " |\n\nhttps://example.com/"
+    + "path/" * 60
+    + " `"
+    + "code" * 60
+    + "`"
+)
+HOSTILE = (
+    "<script>alert(1)</script><img src=https://evil.example/a.png onerror=alert(2)> ![x](https://evil.example/b.png) "
+    "[go](javascript:alert(3)) <a href='javascript:alert(4)'>x</a> [[x](javascript:alert(5))](//evil.example) "
+    "<svg onload=alert(6)> <iframe src=https://evil.example/></iframe> <javascript:alert(7)> "
+    "[x](https://evil.example/ \"onmouseover=alert(8)\") <style>@import 'https://evil.example/c.css'</style>"
+)
+
+
+def conversation_of(user, turns: int) -> Conversation:
+    conversation = a_turn(user, "Message 1", "Answer 1").conversation
+    for number in range(2, turns + 1):
+        a_turn(user, f"Message {number}", f"Answer {number}", conversation=conversation)
+    return conversation
+
+
+def is_on_screen(page: Page, selector: str) -> bool:
+    box = page.locator(selector).bounding_box()
+    return box is not None and 0 <= box["y"] < page.viewport_size["height"]
+
+
+def overflow(page: Page) -> int:
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("form", ["?turn=3#turn-3", "#turn-3"])
+def test_a_link_to_a_turn_goes_there_however_long_ago_it_was(open_page, person, form):
+    conversation = conversation_of(person, 70)
+    page = open_page(conversation_path(conversation.pk) + form, user=person)
+    expect(page.locator("#turn-3")).to_have_class(re.compile("asked-for"))
+    assert is_on_screen(page, "#turn-3")
+    expect(page.locator("#turn-3")).to_be_focused()
+    page.get_by_role("link", name="Go to the latest turns").click()
+    expect(page.locator("#turn-70")).to_be_in_viewport()
+
+
+def test_a_conversation_opens_at_its_latest_turn(open_page, person):
+    page = open_page(conversation_path(conversation_of(person, 30).pk), user=person)
+    expect(page.locator("#turn-30")).to_be_in_viewport()
+    expect(page.get_by_label("Message")).to_be_focused()
+
+
+def test_earlier_turns_come_above_without_moving_what_is_read(open_page, person):
+    page = open_page(conversation_path(conversation_of(person, 60).pk), user=person)
+    page.evaluate("scrollTo(0, 0)")
+    before = page.locator("#turn-11").bounding_box()["y"]
+    page.get_by_role("link", name="Earlier turns").click()
+    expect(page.locator("#turn-1")).to_be_attached()
+    expect(page.get_by_role("link", name="Earlier turns")).to_have_count(0)
+    assert page.locator(".turn").count() == 60
+    assert abs(page.locator("#turn-11").bounding_box()["y"] - before) < 60
+
+
+def test_a_link_within_the_conversation_loads_no_page(open_page, person):
+    conversation = conversation_of(person, 12)
+    link = conversation_path(conversation.pk, turn_number=2)
+    a_turn(person, "Where was it?", f"See [there]({link}).", conversation=conversation)
+    page = open_page(conversation_path(conversation.pk), user=person)
+    page.evaluate("window.stillHere = true")
+    page.get_by_role("link", name="there").click()
+    expect(page.locator("#turn-2")).to_be_in_viewport()
+    assert page.evaluate("window.stillHere") is True
+
+
+def test_older_chats_are_added_on_request(open_page, person):
+    for number in range(35):
+        a_turn(person, f"Chat number {number}")
+    page = open_page(user=person)
+    chats = page.locator("[data-conversations] a")
+    expect(chats).to_have_count(30)
+    page.get_by_role("link", name="Older chats").click()
+    expect(chats).to_have_count(35)
+    expect(page.get_by_role("link", name="Older chats")).to_have_count(0)
+    expect(page.locator("[data-conversations] .day").first).to_be_visible()
+
+
+def test_times_are_told_in_words(open_page, person):
+    turn = a_turn(person, "Just now")
+    Turn.objects.filter(pk=turn.pk).update(said_at=turn.created_at)
+    page = open_page(conversation_path(turn.conversation_id), user=person)
+    expect(page.locator("#turn-1 time")).to_have_text("just now")
+
+
+def test_a_phone_needs_no_sideways_scrolling(open_page, person):
+    turn = a_turn(person, "unbroken" * 80, WIDE_ANSWER)
+    for path in ["/", conversation_path(turn.conversation_id), "/conversations/"]:
+        assert overflow(open_page(path, user=person, **PHONE)) == 0
+    for path in ["/login/", "/register/", "/c/nothing/"]:
+        assert overflow(open_page(path, **PHONE)) == 0
+
+
+def test_on_a_phone_the_chats_are_a_drawer(open_page, person):
+    turn = a_turn(person, "An older chat")
+    page = open_page(user=person, **PHONE)
+    chat = page.get_by_role("link", name="An older chat")
+    expect(chat).to_be_hidden()
+    page.get_by_role("button", name="Your chats").click()
+    expect(chat).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Close")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(chat).to_be_hidden()
+    expect(page.get_by_role("button", name="Your chats")).to_be_focused()
+    page.keyboard.press("Enter")
+    chat.click()
+    page.wait_for_url(f"**{conversation_path(turn.conversation_id)}")
+
+
+def test_everything_can_be_done_with_the_keyboard(open_page, language_model):
+    language_model(Say(("Hello.",)))
+    page = open_page("/register/")
+    expect(page.get_by_label("Email")).to_be_focused()
+    page.keyboard.type("ana@example.com")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Show")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("correct horse battery")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Message")).to_be_focused()
+    page.keyboard.type("One line")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("and another")
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete")
+    expect(page.locator(".said")).to_have_text("One line\nand another")
+    page.keyboard.press("Shift+Tab")
+    expect(page.get_by_role("button", name="Copy this answer")).to_be_focused()
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_the_skip_link_is_seen_when_it_is_reached_and_leads_to_the_message(open_page):
+    page = open_page()
+    skip = page.get_by_role("link", name="Skip to writing a message")
+    expect(skip).not_to_be_in_viewport()
+    skip.focus()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Message")).to_be_focused()
+
+
+def test_a_password_can_be_shown_while_it_is_written(open_page):
+    page = open_page("/register/")
+    password = page.get_by_label("Password", exact=True)
+    password.fill("correct horse")
+    page.get_by_role("button", name="Show").click()
+    expect(password).to_have_attribute("type", "text")
+    page.get_by_role("button", name="Hide").click()
+    expect(password).to_have_attribute("type", "password")
+
+
+def test_registering_tells_the_time_zone(open_page):
+    page = open_page("/register/", timezone_id="Asia/Tokyo")
+    assert page.locator('[name="time_zone"]').input_value() == "Asia/Tokyo"
+
+
+def test_hostile_text_runs_and_loads_nothing_streamed_or_stored(open_page, person, language_model):
+    """What is requested, run or asked is watched by `open_page`; here the page is also searched for what could."""
+    language_model(Say(tuple(HOSTILE[at : at + 11] for at in range(0, len(HOSTILE), 11))))
+    page = open_page(user=person)
+    page.get_by_label("Message").fill(HOSTILE)
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn")).to_have_attribute("data-status", "complete")
+    assert dangers(page) == []
+    page.reload()
+    assert dangers(page) == []
+    expect(page.locator(".said")).to_have_text(HOSTILE)
+
+
+def dangers(page: Page) -> list[str]:
+    return page.locator(":is(.turn, .sidebar-list, .topbar)").evaluate_all(
+        """parts => parts.flatMap(part => [...part.querySelectorAll("*")]).filter(element =>
+            ["script", "img", "iframe", "style", "form", "object", "embed"].includes(element.localName)
+            || [...element.attributes].some(({name}) => name.startsWith("on") || name === "style")
+            || /^(javascript|data|vbscript):/i.test(element.getAttribute("href") ?? "")
+        ).map(element => element.outerHTML)"""
+    )
+
+
+def test_a_streamed_answer_is_as_safe_as_the_stored_one(open_page, person, language_model):
+    """The same answer, stopped before the server's own rendering could replace what the page made of it."""
+    language_model(Say((HOSTILE, *["."] * 200), seconds_apart=0.2))
+    page = open_page(user=person)
+    page.get_by_label("Message").fill("Be hostile")
+    page.keyboard.press("Enter")
+    expect(page.locator(".prose")).to_contain_text("c.css")
+    assert dangers(page) == []
+    page.keyboard.press("Escape")
+    expect(page.locator(".mark")).to_have_text("Stopped")
+
+
+PAIRS = [
+    ("ink", "paper"), ("ink", "surface"), ("ink", "sunken"), ("ink", "said"), ("ink", "highlight"),
+    ("ink-soft", "paper"), ("ink-soft", "surface"), ("ink-soft", "sunken"),
+    ("accent", "paper"), ("accent", "surface"), ("accent-ink", "accent"),
+    ("danger", "danger-wash"), ("danger-wash", "danger"), ("danger", "surface"), ("warm", "paper"), ("warm", "surface"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("light", ["light", "dark"])
+def test_words_stand_out_in_both_lights(open_page, light):
+    """WCAG 2.2, success criterion 1.4.3: a contrast of 4.5 to 1."""
+    page = open_page("/", color_scheme=light)
+    names = sorted({name for pair in PAIRS for name in pair})
+    values = page.evaluate(
+        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name))", names
+    )
+    luminance = {name: relative_luminance(value.strip()) for name, value in zip(names, values, strict=True)}
+    for pair in PAIRS:
+        dark, bright = sorted(luminance[name] for name in pair)
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, pair
+    assert (luminance["paper"] > 0.5) == (light == "light")
+
+
+def relative_luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_nothing_moves_for_those_who_want_nothing_to_move(open_page, person):
+    turn = a_turn(person, "Hello")
+    path = conversation_path(turn.conversation_id, turn_number=1)
+    page = open_page(path, user=person, reduced_motion="reduce")
+    assert page.locator("#turn-1").evaluate("turn => getComputedStyle(turn).animationDuration") == "0.001s"

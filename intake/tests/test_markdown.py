@@ -1,0 +1,126 @@
+"""What a page may show of what a model wrote: Markdown's shapes, and nothing that runs, loads or leads astray."""
+
+import re
+
+import pytest
+
+from intake.markdown import render, render_summary
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '<img src="https://evil.example/x.png" onerror="alert(1)">',
+    "![x](https://evil.example/x.png)",
+    "![x](data:image/svg+xml;base64,PHN2Zz4=)",
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt&#58;alert(1))",
+    "[x](java\tscript:alert(1))",
+    "<javascript:alert(1)>",
+    "[x](vbscript:msgbox(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    '<a href="https://evil.example" style="position:fixed">x</a>',
+    '<iframe srcdoc="<script>alert(1)</script>"></iframe>',
+    '<form action="https://evil.example"><input name="password"></form>',
+    '<svg><style><img src="x" onerror="alert(1)"></style></svg>',
+    '[x](https://evil.example "\\" onmouseover=\\"alert(1)")',
+    "```html onload=alert(1)\n<script>alert(1)</script>\n```",
+    "[![x](javascript:alert(1))](javascript:alert(2))",
+    "<style>@import 'https://evil.example/x.css'</style>",
+    '| a |\n|---|\n| <img src=x onerror="alert(1)"> |',
+    '<https://evil.example/" onclick=alert(1)>',
+]
+
+
+def tags_in(html: str) -> set[str]:
+    return set(re.findall(r"<([a-z0-9]+)", html))
+
+
+def attributes_in(html: str) -> set[str]:
+    return {name for tag in re.findall(r"<[a-z][^>]*>", html) for name in re.findall(r'\s([\w-]+)="', tag)}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("renderer", [render, render_summary])
+def test_nothing_in_an_answer_runs_or_loads(renderer, hostile):
+    html = renderer(hostile)
+    assert tags_in(html) <= {"p", "a", "pre", "code", "div", "table", "thead", "tbody", "tr", "th", "td"}
+    assert attributes_in(html) <= {"href", "rel", "target", "title", "class"}
+    for address in re.findall(r'href="([^"]*)"', html):
+        assert address.startswith("https://evil.example")
+
+
+def test_a_picture_becomes_a_link_that_loads_nothing():
+    html = render("![a chart](https://example.com/x.png)")
+    assert "<img" not in html
+    assert '<a href="https://example.com/x.png"' in html
+    assert ">a chart</a>" in html
+
+
+def test_a_picture_in_a_link_leaves_its_words_in_the_link():
+    html = render("[![a chart](https://example.com/x.png)](https://example.com/)")
+    assert html.count("<a ") == 1
+    assert ">a chart</a>" in html
+
+
+def test_links_tell_the_other_site_nothing_and_open_beside_the_chat():
+    html = render("[there](https://example.com/)")
+    assert 'rel="noopener noreferrer nofollow"' in html
+    assert 'target="_blank"' in html
+
+
+def test_links_to_this_site_open_in_place():
+    html = render("[Dinner](/c/0190/?turn=2#turn-2)")
+    assert 'href="/c/0190/?turn=2#turn-2"' in html
+    assert "target" not in html
+
+
+def test_the_usual_shapes_of_an_answer_are_there():
+    html = render(
+        "# One\n\n- a\n  1. b\n\n> said\n\n`x` **y** *z* ~~w~~\n\n```python\nprint(1 < 2)\n```\n\n|a|b|\n|-|-:|\n|1|2|"
+    )
+    for shape in [
+        "<h3>One</h3>",
+        "<li>b</li>",
+        "<blockquote>",
+        "<code>x</code>",
+        "<strong>y</strong>",
+        "<em>z</em>",
+        "<s>w</s>",
+        '<code class="language-python">print(1 &lt; 2)',
+        '<div class="table-scroll"><table>',
+        '<td class="align-right">2</td>',
+    ]:
+        assert shape in html
+
+
+def test_headings_stay_below_those_of_the_page():
+    assert [render("#" * level + " x").split(">")[0] for level in range(1, 7)] == [
+        "<h3",
+        "<h4",
+        "<h5",
+        "<h6",
+        "<h6",
+        "<h6",
+    ]
+
+
+def test_a_summary_links_to_pages_of_this_site():
+    html = render_summary("Found 2 turns: [Dinner](/c/0190/?turn=2#turn-2), [Trip](/c/0191/#turn-1)")
+    assert html.count("<a href=") == 2
+    assert 'href="/c/0190/?turn=2#turn-2"' in html
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example/", "mailto:a@b.c", "c/1/"]
+)
+def test_a_summary_links_nowhere_else(elsewhere):
+    html = render_summary(f"[x]({elsewhere})")
+    address = re.search(r'href="([^"]*)"', html)
+    assert address is None or address[1].startswith("/%5C")
+
+
+def test_a_summary_is_one_line_without_blocks():
+    assert tags_in(render_summary("# Big\n\n- item\n\n```\ncode\n```")) <= {"code", "br"}
+
+
+def test_plain_words_are_left_alone():
+    assert render("2 < 3 & 4 > 1, she said “no”") == "<p>2 &lt; 3 &amp; 4 &gt; 1, she said “no”</p>\n"

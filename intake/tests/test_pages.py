@@ -1,0 +1,244 @@
+"""The pages as the server makes them: what they show, what they bound, and what they tell nobody else."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from intake.identity import VISITOR_KEY
+from intake.links import conversation_path
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_person, a_turn
+
+pytestmark = pytest.mark.django_db
+
+HOME = reverse("intake:home")
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice@example.com")
+
+
+@pytest.fixture
+def client(alice) -> Client:
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+def a_conversation(user, turns: int = 1) -> Conversation:
+    conversation = a_turn(user, "Message 1", "Answer 1").conversation
+    for number in range(2, turns + 1):
+        a_turn(user, f"Message {number}", f"Answer {number}", conversation=conversation)
+    return conversation
+
+
+def ended(turn: Turn, status: str, **fields) -> Turn:
+    Turn.objects.filter(pk=turn.pk).update(status=status, **fields)
+    turn.refresh_from_db()
+    return turn
+
+
+def page_of(client: Client, conversation: Conversation, **query) -> str:
+    response = client.get(conversation_path(conversation.pk), query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def turns_on(page: str) -> list[int]:
+    return [number for number in range(1, 200) if f'id="turn-{number}"' in page]
+
+
+def test_a_visitor_is_welcomed_with_examples_and_told_what_is_kept():
+    page = Client().get(HOME).content.decode()
+    assert page.count("data-example") == 4
+    assert "What you say is kept in this browser." in page
+    assert reverse("intake:register") in page
+
+
+def test_opening_the_page_begins_no_session():
+    client = Client()
+    client.get(HOME)
+    assert "sessionid" not in client.cookies
+
+
+def test_a_person_sees_their_email_and_the_way_out(client):
+    page = client.get(HOME).content.decode()
+    assert "alice@example.com" in page
+    assert reverse("intake:logout") in page
+
+
+def test_a_conversation_is_shown_from_the_database(client, alice):
+    a_turn(alice, "Plan a dinner\nfor six", "Gladly: **risotto**.")
+    page = page_of(client, Conversation.objects.get())
+    assert ">Plan a dinner\nfor six</p>" in page
+    assert "<strong>risotto</strong>" in page
+    assert turns_on(page) == [1]
+    assert "<title>Plan a dinner · Recollect</title>" in page
+    assert 'datetime="2026-03-01T12:00:00+00:00"' in page
+
+
+def test_a_visitor_sees_their_own_conversation():
+    client = Client()
+    session = client.session
+    session[VISITOR_KEY] = "k"
+    session.save()
+    mine = Conversation.objects.create(session_key="k", title="Mine alone")
+    assert "Mine alone" in client.get(conversation_path(mine.pk)).content.decode()
+    assert Client().get(conversation_path(mine.pk)).status_code == 404
+
+
+def test_a_visitor_without_a_key_sees_no_conversation_that_has_none():
+    orphan = Conversation.objects.create(session_key="", title="Nobody's")
+    assert Client().get(conversation_path(orphan.pk)).status_code == 404
+
+
+def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_bytes(client):
+    theirs = a_conversation(a_person("bob@example.com"))
+    paths = [
+        conversation_path(theirs.pk),
+        conversation_path(uuid4()),
+        conversation_path("nonsense"),
+        conversation_path(theirs.pk) + "?turn=1",
+        reverse("intake:conversations") + "?after=nonsense",
+        "/c/a/b/c/",
+        "/nowhere",
+    ]
+    answers = [client.get(path) for path in paths] + [Client().get(paths[0])]
+    assert {answer.status_code for answer in answers} == {404}
+    assert len({answer.content for answer in answers}) == 1
+    assert b"There is nothing here" in answers[0].content
+
+
+def test_no_cache_keeps_a_personal_page(client, alice):
+    paths = [HOME, conversation_path(a_conversation(alice).pk), reverse("intake:conversations")]
+    for path in paths:
+        assert "no-store" in client.get(path)["Cache-Control"]
+
+
+def test_pages_are_for_reading(client):
+    assert client.post(HOME).status_code == 405
+
+
+def test_nothing_runs_from_outside_the_page(client, alice):
+    policy = client.get(HOME)["Content-Security-Policy"]
+    assert "script-src 'self'" in policy
+    page = page_of(client, a_conversation(alice))
+    assert "<script>" not in page
+    assert " style=" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_what_people_and_models_write_stays_text(client, alice):
+    turn = a_turn(alice, HOSTILE, HOSTILE)
+    call = {"id": "1", "name": HOSTILE, "input": {"query": HOSTILE}, "summary": HOSTILE}
+    ended(turn, "failed", tool_calls=[call], error={"code": "x", "detail": HOSTILE, "retryable": True})
+    page = page_of(client, turn.conversation)
+    assert "<script>alert" not in page
+    assert "<img src=x" not in page
+
+
+def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
+    conversation = a_conversation(alice, 60)
+    page = page_of(client, conversation)
+    assert turns_on(page) == list(range(11, 61))
+    assert "?before=11" in page
+    assert turns_on(page_of(client, conversation, before=11)) == list(range(1, 11))
+
+
+def test_a_turn_that_is_named_is_shown_however_long_ago_it_was(client, alice):
+    conversation = a_conversation(alice, 120)
+    assert turns_on(page_of(client, conversation, turn=3)) == list(range(1, 51))
+    assert turns_on(page_of(client, conversation, turn=40)) == list(range(30, 80))
+    assert turns_on(page_of(client, conversation, turn=110)) == list(range(71, 121))
+
+
+def test_an_earlier_part_leads_to_the_latest_rather_than_taking_messages(client, alice):
+    page = page_of(client, a_conversation(alice, 60), turn=1)
+    assert "Go to the latest turns" in page
+    assert '<div class="dock" hidden>' in page
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "", "99999999999999999999", "61", "³"])
+@pytest.mark.parametrize("name", ["turn", "before"])
+def test_a_number_that_makes_no_sense_shows_the_latest(client, alice, name, number):
+    page = page_of(client, a_conversation(alice, 60), **{name: number})
+    assert turns_on(page)[-1] == 60
+
+
+def test_the_list_is_bounded_and_goes_on(client, alice):
+    for number in range(35):
+        conversation = Conversation.objects.create(user=alice, title=f"Chat {number:02}")
+        # In threes at the same moment, so that a page ends between equals.
+        Conversation.objects.filter(pk=conversation.pk).update(last_active_at=NOW + timedelta(hours=number // 3))
+    first = client.get(HOME)
+    titles = [item.title for item in first.context["page"].conversations]
+    after = str(first.context["page"].more)
+    rest = client.get(reverse("intake:conversations"), {"after": after})
+    titles += [item.title for item in rest.context["page"].conversations]
+    assert titles == [f"Chat {number:02}" for number in reversed(range(35))]
+    assert rest.context["page"].more is None
+
+
+def test_the_list_holds_nobody_elses(client):
+    a_turn(a_person("bob@example.com"), "A secret of Bob's")
+    assert "A secret of Bob" not in client.get(HOME).content.decode()
+    assert "A secret of Bob" not in client.get(reverse("intake:conversations")).content.decode()
+
+
+def test_the_open_conversation_is_marked_in_the_list(client, alice):
+    a_turn(alice, "Another")
+    page = page_of(client, a_turn(alice, "This one").conversation)
+    assert page.count('aria-current="page"') == 1
+
+
+def test_tool_calls_are_shown_again_with_their_links(client, alice):
+    turn = a_turn(alice, "Where did we eat?")
+    summary = "Found 1 turn: [Dinner](/c/0190/?turn=2#turn-2)"
+    call = {"id": "1", "name": "search_chat_history", "input": {"query": "dinner"}, "summary": summary}
+    ended(turn, "complete", tool_calls=[call])
+    page = page_of(client, turn.conversation)
+    assert "Searched your history for “dinner”" in page
+    assert '<a href="/c/0190/?turn=2#turn-2"' in page
+
+
+def shown_retries(page: str) -> int:
+    return page.count('data-action="retry">')
+
+
+def test_a_failed_turn_says_why_and_the_last_can_be_tried_again(client, alice):
+    first = a_turn(alice, "One")
+    last = a_turn(alice, "Two", conversation=first.conversation)
+    error = {"code": "unavailable", "detail": "The model is away.", "retryable": True}
+    ended(first, "failed", error=error)
+    ended(last, "failed", error=error)
+    page = page_of(client, first.conversation)
+    assert page.count("The model is away.") == 2
+    assert shown_retries(page) == 1
+
+
+def test_a_failure_that_trying_again_cannot_mend_offers_no_retry(client, alice):
+    turn = a_turn(alice, "One")
+    ended(turn, "failed", error={"code": "too_large", "detail": "Too long.", "retryable": False})
+    assert shown_retries(page_of(client, turn.conversation)) == 0
+
+
+@pytest.mark.parametrize(("status", "mark"), [("interrupted", "Stopped"), ("streaming", "Still being written")])
+def test_how_a_turn_ended_is_marked(client, alice, status, mark):
+    turn = ended(a_turn(alice, "One", "Half an ans"), status)
+    page = page_of(client, turn.conversation)
+    assert "Half an ans" in page
+    assert f">{mark}</span>" in page
+
+
+def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice, django_assert_max_num_queries):
+    conversation = a_conversation(alice, 60)
+    for number in range(40):
+        a_turn(alice, f"Chat {number}")
+    with django_assert_max_num_queries(5):
+        page_of(client, conversation)

@@ -1,0 +1,46 @@
+"""Registering, logging in and out; what a visitor said comes along by signal (`intake.receivers`), not from here."""
+
+from typing import Any
+
+from django.contrib.auth import login
+from django.contrib.auth import views as auth_views
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.generic import FormView
+
+from intake.forms import LoginForm, RegisterForm
+
+
+class LoginView(auth_views.LoginView):
+    template_name = "intake/login.html"
+    authentication_form = LoginForm
+    redirect_authenticated_user = True
+
+
+class LogoutView(auth_views.LogoutView):
+    """Takes POST only: a link on another site must not be able to log anybody out."""
+
+
+@method_decorator([sensitive_post_parameters("password"), never_cache], name="dispatch")
+class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-arg]
+    template_name = "intake/register.html"
+    form_class = RegisterForm
+    next_page = "intake:home"
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.user.is_authenticated:
+            return HttpResponseRedirect(self.get_success_url())
+        return super().dispatch(request, *args, **kwargs)
+
+    def form_valid(self, form: RegisterForm) -> HttpResponse:
+        user = form.save()
+        if user is None:
+            return self.form_invalid(form)
+        login(self.request, user, backend="django.contrib.auth.backends.ModelBackend")
+        return super().form_valid(form)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(next=self.get_redirect_url(), **kwargs)

@@ -1,0 +1,13 @@
+"""What staff see: the index's rows, their health and the people they belong to, never anything that anybody said."""
+
+from django.contrib import admin
+
+from memory.admin.embedding_models import EmbeddingModelAdmin
+from memory.admin.embeddings import EmbeddingAdmin
+
+__all__ = ["EmbeddingAdmin", "EmbeddingModelAdmin"]
+
+admin.site.site_header = admin.site.site_title = "Recollect"
+admin.site.index_title = "For staff"
+# Django's own index, and a way to the index's health.
+admin.site.index_template = "admin/memory/index.html"

@@ -1,0 +1,82 @@
+"""The list of embeddings at any size: an order that an index serves, a bounded count, no vector fetched."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from uuid import UUID
+
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Expression, FloatField, Func, IntegerField, QuerySet
+from django.http import HttpRequest
+
+from memory.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
+from memory.models import Embedding
+
+NEWEST_FIRST = ("-created_at", "-id")
+AS_TRIED = ("next_attempt_at", "id")
+NEWEST_QUARANTINED_FIRST = ("-quarantined_at", "-id")
+BY_SOURCE = ("-user_id", "-corpus", "-source_id", "-chunk_index", "-part", "-model_id")
+
+
+class EmbeddingChangeList(ChangeList):
+    """Each way of narrowing the list has its order, that of the index which finds the rows.
+
+    Ordered otherwise, the planner would hope to meet a page of rare rows soon on its way through the whole table.
+    """
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> list[Expression | str]:
+        if self.query.strip():
+            return list(BY_SOURCE)
+        by_state = {"waiting": AS_TRIED, "failed": AS_TRIED, "quarantined": NEWEST_QUARANTINED_FIRST}
+        return list(by_state.get(self.params.get("state", ""), NEWEST_FIRST))
+
+    def get_results(self, request: HttpRequest) -> None:
+        """First the page's ids, then its rows: what is computed of a vector is computed for those rows only."""
+        super().get_results(request)
+        # The number stands at the foot of the list, with its bound; beside the search box it would pass for exact.
+        self.full_result_count = self.result_count
+        ids = self.result_list.values_list("pk", flat=True)[: self.list_per_page]
+        self.result_list = measured(list(ids))
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Pages through the first 10,000 rows; further ones are reached by narrowing the list."""
+
+    object_list: QuerySet[Embedding]
+
+    @cached_property
+    def _counted(self) -> Quantity:
+        return count_up_to_cap(self.object_list)
+
+    @cached_property
+    def count(self) -> int:
+        return self._counted.value
+
+    @cached_property
+    def beyond(self) -> Quantity | None:
+        """About how many there are in all, when not all can be paged through."""
+        if self._counted.precision is Precision.EXACT:
+            return None
+        return Quantity(max(estimated_count(self.object_list), CAP), Precision.ABOUT)
+
+
+def measured(ids: Sequence[int]) -> list[Embedding]:
+    """These rows in this order, each with the `dimensions` and the `norm` of its vector, without the vector."""
+    rows = (
+        Embedding.objects.filter(pk__in=ids)
+        .select_related("user", "model")
+        .defer("vector", "content_hash", "user__password")
+        .annotate(
+            dimensions=Func("vector", function="vector_dims", output_field=IntegerField()),
+            norm=Func("vector", function="l2_norm", output_field=FloatField()),
+        )
+    )
+    by_id = {row.pk: row for row in rows}
+    return [by_id[pk] for pk in ids if pk in by_id]
+
+
+def as_source_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

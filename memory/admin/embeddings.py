@@ -1,0 +1,163 @@
+"""The rows of the index: where each came from, how far it has got, what its vector looks like from outside."""
+
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.text import Truncator
+
+from intake.models import User
+from memory.admin.change_list import BoundedPaginator, EmbeddingChangeList, as_source_id, measured
+from memory.admin.filters import AttemptsFilter, CreatedFilter, StateFilter
+from memory.admin.neighbours import nearest_neighbours
+from memory.admin.read_only import ReadOnlyAdmin
+from memory.admin.requeue import LIMIT as REQUEUE_LIMIT
+from memory.admin.requeue import requeue
+from memory.health import CAP, index_health
+from memory.models import Embedding, EmbeddingQuerySet
+
+
+@admin.register(Embedding)
+class EmbeddingAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id",
+        "corpus",
+        "source",
+        "chunk_index",
+        "part",
+        "person",
+        "dimensions",
+        "norm",
+        "model",
+        "state",
+        "attempts",
+        "error",
+        "said_at",
+        "created_at",
+        "embedded_at",
+        "next_attempt_at",
+    )
+    list_filter = (StateFilter, "corpus", "model", AttemptsFilter, CreatedFilter)
+    list_per_page = list_max_show_all = 50
+    list_select_related = ()
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    # Only the orders that an index serves; see EmbeddingChangeList.
+    sortable_by = ()
+    paginator = BoundedPaginator
+    search_fields = ("user__email", "source_id")
+    search_help_text = "A person's whole email address, or a whole source id."
+    actions = ("embed_again",)
+    fieldsets = (
+        ("Where it came from", {"fields": ("person", "corpus", "source_id", "chunk_index", "part", "visibility")}),
+        ("The text, from outside", {"fields": ("length", "said_at", "created_at")}),
+        ("The vector", {"fields": ("model", "dimensions", "norm", "embedded_at")}),
+        ("Getting there", {"fields": ("state", "attempts", "last_error", "next_attempt_at", "quarantined_at")}),
+    )
+
+    @admin.display(description="person")
+    def person(self, embedding: Embedding) -> str:
+        url = reverse("admin:memory_embedding_changelist", query={"q": embedding.user.email})
+        return format_html('<a href="{}">{}</a>', url, embedding.user.email)
+
+    @admin.display(description="source id")
+    def source(self, embedding: Embedding) -> str:
+        return format_html('<span class="nowrap">{}</span>', embedding.source_id)
+
+    @admin.display(description="dimensions", empty_value="-")
+    def dimensions(self, embedding: Any) -> int | None:
+        return cast(int | None, embedding.dimensions)
+
+    @admin.display(description="norm", empty_value="-")
+    def norm(self, embedding: Any) -> str | None:
+        """A model's vectors are normalised: a norm that is not 1, give or take half precision, is worth a look."""
+        return None if embedding.norm is None else f"{embedding.norm:.4f}"
+
+    @admin.display(description="state")
+    def state(self, embedding: Embedding) -> str:
+        has_failed = embedding.state == "waiting" and embedding.last_error
+        return "waiting, failed before" if has_failed else embedding.state
+
+    @admin.display(description="last error")
+    def error(self, embedding: Embedding) -> str:
+        return Truncator(embedding.last_error).chars(60)
+
+    def get_queryset(self, request: HttpRequest) -> EmbeddingQuerySet:
+        return Embedding.objects.defer("vector", "content_hash")
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return EmbeddingChangeList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Embedding | None:
+        found = super().get_object(request, object_id, from_field)
+        return found and next(iter(measured([found.pk])), None)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """What the sidebar offers and nothing else: any other lookup may read the whole table."""
+        return lookup in ("corpus__exact", "model__id__exact", "state", "attempts", "created")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Embedding], search_term: str
+    ) -> tuple[QuerySet[Embedding], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        if source_id := as_source_id(term):
+            return queryset.filter(source_id=source_id), False
+        person = User.objects.filter(email=User.objects.normalize_email(term)).only("pk").first()
+        return (queryset.filter(user=person) if person else queryset.none()), False
+
+    def has_embed_again_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("memory.change_embedding")
+
+    @admin.action(permissions=["embed_again"], description="Embed again (searches miss them until that is done)")
+    def embed_again(self, request: HttpRequest, queryset: EmbeddingQuerySet) -> None:
+        """Up to 10,000 rows at a time; repeated, it goes on with those that do not wait yet."""
+        count = requeue(queryset, now=timezone.now())
+        LogEntry.objects.create(
+            user_id=cast(User, request.user).pk,
+            content_type=ContentType.objects.get_for_model(Embedding),
+            object_repr=f"{count:,} embeddings",
+            action_flag=CHANGE,
+            change_message="Embedded again.",
+        )
+        more = " Run it again for the rest." if count == REQUEUE_LIMIT else ""
+        self.message_user(request, f"{count:,} embeddings wait for new vectors.{more}", messages.SUCCESS)
+
+    def get_urls(self) -> list[URLPattern]:
+        health = path("health/", self.admin_site.admin_view(self.health_view), name="memory_embedding_health")
+        return [health, *super().get_urls()]
+
+    def health_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        now = timezone.now()
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": "Health of the index",
+            "health": index_health(now=now),
+            "now": now,
+            "cap": f"{CAP:,}",
+        }
+        return TemplateResponse(request, "admin/memory/embedding/health.html", context)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {**(extra_context or {}), "title": "Embeddings"})
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        embedding = context["original"]
+        return super().render_change_form(
+            request, {**context, "neighbours": nearest_neighbours(embedding)}, *args, **kwargs
+        )

@@ -1,0 +1,31 @@
+"""Sending rows back to the queue, so that the workers make their vectors anew."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from memory import nudging
+from memory.models import Embedding, EmbeddingQuerySet
+
+LIMIT = 10_000
+BATCH = 1_000
+
+
+def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
+    """Make up to `LIMIT` of these rows wait as if they were new; returns how many that were.
+
+    Their vectors are gone at once: a row either waits or has one. Rows that already wait untried are passed over, so
+    that repeating this gets through any number. Each batch commits by itself and so holds its locks only briefly.
+    """
+    untried = {"vector": None, "quarantined_at": None, "attempts": 0}
+    ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])
+    requeued = sum(_requeue_batch(ids[start : start + BATCH], now) for start in range(0, len(ids), BATCH))
+    if requeued:
+        transaction.on_commit(nudging.nudge, robust=True)
+    return requeued
+
+
+def _requeue_batch(ids: list[int], now: datetime) -> int:
+    return Embedding.objects.filter(pk__in=ids).update(
+        vector=None, embedded_at=None, attempts=0, last_error="", quarantined_at=None, next_attempt_at=now
+    )

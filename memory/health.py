@@ -1,0 +1,224 @@
+"""How the index is doing, in figures that cost the same at a thousand rows and at a million.
+
+Nothing here counts without a bound: a set is read up to `CAP` rows along an index, and what is larger is said to be
+so ("10,000+") or estimated by the query planner ("about 970,000").
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+from django.db.models import Count, QuerySet
+
+from memory.models import Corpus, Embedding, EmbeddingModel
+
+T = TypeVar("T")
+
+CAP = 10_000
+ERRORS_SHOWN = 10
+
+
+class Precision(StrEnum):
+    EXACT = "exact"
+    AT_LEAST = "at least"
+    ABOUT = "about"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number of rows, and how exactly it is known."""
+
+    value: int
+    precision: Precision = Precision.EXACT
+
+    @classmethod
+    def up_to_cap(cls, seen: int) -> "Quantity":
+        """For a count that stopped looking after `CAP + 1`."""
+        return cls(CAP, Precision.AT_LEAST) if seen > CAP else cls(seen)
+
+    def __str__(self) -> str:
+        if self.precision is Precision.ABOUT:
+            # Three digits are more than an estimate is worth.
+            return f"about {round(self.value, 3 - len(str(self.value))):,}"
+        return f"{self.value:,}+" if self.precision is Precision.AT_LEAST else f"{self.value:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many vectors were made in the `seconds` before now."""
+
+    vectors: int
+    seconds: float
+
+    @property
+    def per_minute(self) -> float:
+        return self.vectors * 60 / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One model's or one corpus's part of the index; `failed` is contained in `waiting`."""
+
+    name: str
+    embedded: Quantity
+    waiting: Quantity
+    failed: Quantity
+    quarantined: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCount:
+    """An error as the workers describe it (never a person's words) and how many rows it stopped last."""
+
+    error: str
+    rows: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """The whole index. `due_since` is when the row at the head of the queue became due, None when none is due."""
+
+    waiting: Quantity
+    failed: Quantity
+    quarantined: Quantity
+    due_since: datetime | None
+    last_minute: Rate
+    last_hour: Rate
+    by_model: tuple[Share, ...]
+    by_corpus: tuple[Share, ...]
+    errors: tuple[ErrorCount, ...]
+
+
+class Group(NamedTuple):
+    """Rows that have everything here in common, and how many they are."""
+
+    model_id: int
+    corpus: str
+    last_error: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfilled:
+    """What has no vector, each kind along the index that holds nothing else and no further than `CAP + 1` rows."""
+
+    waiting: Sequence[Group]
+    failed: Sequence[Group]
+    quarantined: Sequence[Group]
+
+
+def index_health(*, now: datetime) -> IndexHealth:
+    """The index as it stands, in a few queries for each model and corpus, none of which reads more than a little."""
+    unfilled = _unfilled()
+    return IndexHealth(
+        waiting=Quantity.up_to_cap(_total(unfilled.waiting)),
+        failed=Quantity.up_to_cap(_total(unfilled.failed)),
+        quarantined=Quantity.up_to_cap(_total(unfilled.quarantined)),
+        due_since=_due_since(now),
+        last_minute=_rate(now=now, window=timedelta(minutes=1)),
+        last_hour=_rate(now=now, window=timedelta(hours=1)),
+        by_model=_by_model(unfilled),
+        by_corpus=_by_corpus(unfilled),
+        errors=_errors(unfilled),
+    )
+
+
+def count_up_to_cap(rows: QuerySet[Any, Any]) -> Quantity:
+    """An exact count that gives up beyond `CAP`."""
+    return Quantity.up_to_cap(rows.order_by()[: CAP + 1].count())
+
+
+def estimated_count(rows: QuerySet[Any, Any]) -> int:
+    """What the query planner expects the query to give, from the statistics that `ANALYZE` keeps: no row is read."""
+    (plan,) = json.loads(rows.order_by().explain(format="json"))
+    return int(plan["Plan"]["Plan Rows"])
+
+
+def count_or_estimate(rows: QuerySet[Any, Any]) -> Quantity:
+    """Exact while there are few, estimated beyond."""
+    estimate = estimated_count(rows)
+    if estimate <= 2 * CAP:
+        counted = count_up_to_cap(rows)
+        if counted.precision is Precision.EXACT:
+            return counted
+    return Quantity(estimate, Precision.ABOUT)
+
+
+def _unfilled() -> Unfilled:
+    queue = Embedding.objects.waiting().order_by("next_attempt_at", "id")
+    quarantined = Embedding.objects.quarantined().order_by("-quarantined_at", "-id")
+    return Unfilled(
+        waiting=_grouped(queue), failed=_grouped(queue.exclude(last_error="")), quarantined=_grouped(quarantined)
+    )
+
+
+def _grouped(embeddings: QuerySet[Embedding]) -> list[Group]:
+    first = Embedding.objects.filter(pk__in=embeddings.values("pk")[: CAP + 1]).order_by()
+    return [Group(*row) for row in first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk"))]
+
+
+def _total(groups: Iterable[Group]) -> int:
+    return sum(group.rows for group in groups)
+
+
+def _due_since(now: datetime) -> datetime | None:
+    queue = Embedding.objects.waiting().filter(next_attempt_at__lte=now).order_by("next_attempt_at", "id")
+    return queue.values_list("next_attempt_at", flat=True).first()
+
+
+def _rate(*, now: datetime, window: timedelta) -> Rate:
+    """Over the window, or over the time that the latest `CAP` vectors took when those do not fill it."""
+    recent = Embedding.objects.filter(embedded_at__gt=now - window, embedded_at__lte=now).order_by("-embedded_at")
+    vectors = recent[:CAP].count()
+    (oldest,) = recent.values_list("embedded_at", flat=True)[CAP - 1 : CAP] or (None,)
+    span = window if oldest is None else now - oldest
+    return Rate(vectors=vectors, seconds=max(span.total_seconds(), 1.0))
+
+
+def _by_model(unfilled: Unfilled) -> tuple[Share, ...]:
+    tallies = _tallies(unfilled, "model_id")
+    return tuple(
+        _share(model.name, model.pk, Embedding.objects.filter(model=model), tallies)
+        for model in EmbeddingModel.objects.order_by("-pk")
+    )
+
+
+def _by_corpus(unfilled: Unfilled) -> tuple[Share, ...]:
+    tallies = _tallies(unfilled, "corpus")
+    return tuple(_share(corpus.label, corpus.value, Embedding.objects.in_corpus(corpus), tallies) for corpus in Corpus)
+
+
+def _tallies(unfilled: Unfilled, field: str) -> list["Counter[object]"]:
+    """Rows by model or by corpus: of what waits, failed, is quarantined."""
+    kinds = (unfilled.waiting, unfilled.failed, unfilled.quarantined)
+    return [_tally((getattr(group, field), group.rows) for group in groups) for groups in kinds]
+
+
+def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
+    tally: Counter[T] = Counter()
+    for key, rows in pairs:
+        tally[key] += rows
+    return tally
+
+
+def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable[Counter[object]]") -> Share:
+    """A tally that stopped at the cap knows only a least number of each key."""
+    waiting, failed, quarantined = (
+        Quantity(min(tally[key], CAP), Precision.AT_LEAST if tally.total() > CAP else Precision.EXACT)
+        for tally in tallies
+    )
+    embedded = count_or_estimate(rows.exclude(vector=None))
+    return Share(name=name, embedded=embedded, waiting=waiting, failed=failed, quarantined=quarantined)
+
+
+def _errors(unfilled: Unfilled) -> tuple[ErrorCount, ...]:
+    is_cut_short = max(_total(unfilled.failed), _total(unfilled.quarantined)) > CAP
+    precision = Precision.AT_LEAST if is_cut_short else Precision.EXACT
+    # A row without an error is one whose worker died each time before it could say anything.
+    stopped = (*unfilled.failed, *unfilled.quarantined)
+    tally = _tally((group.last_error or "The worker died", group.rows) for group in stopped)
+    return tuple(ErrorCount(error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))

@@ -1,0 +1,43 @@
+"""Rows of the index for tests, written as the workers leave them."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from intake.ids import uuid7
+from intake.models import User
+from memory.models import Embedding, EmbeddingModel
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def model_named(name: str = "tiny") -> EmbeddingModel:
+    return EmbeddingModel.objects.get_or_create(name=name, defaults={"dimensions": 3})[0]
+
+
+def add_row(user: User, *, vector=None, source_id: UUID | None = None, created_at=NOW, embedded_at=NOW, **fields):
+    """A row with this vector, or one that waits when there is none."""
+    fields["model"] = fields.get("model") or model_named()
+    fields.setdefault("next_attempt_at", created_at)
+    row = Embedding.objects.create(
+        user=user,
+        corpus="chat",
+        source_id=source_id or uuid7(),
+        chunk_index=fields.pop("chunk_index", 1),
+        vector=vector,
+        embedded_at=embedded_at if vector is not None else None,
+        attempts=fields.pop("attempts", 1 if vector is not None else 0),
+        length=100,
+        content_hash=b"\0" * 16,
+        said_at=created_at,
+        **fields,
+    )
+    Embedding.objects.filter(pk=row.pk).update(created_at=created_at)
+    return row
+
+
+def add_failed(user: User, error: str = "The model is away.", **fields):
+    return add_row(user, attempts=2, last_error=error, next_attempt_at=NOW + timedelta(minutes=5), **fields)
+
+
+def add_quarantined(user: User, error: str = "ValueError", **fields):
+    return add_row(user, attempts=5, last_error=error, quarantined_at=NOW, **fields)

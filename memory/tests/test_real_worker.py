@@ -1,0 +1,120 @@
+"""A real Celery worker on a real broker: what is said becomes searchable; without its model it refuses to start."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from knox.models import get_token_model
+
+from intake.testing.model_server import Say
+from memory import nudging
+from memory.models import Embedding
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def worker_environment(**extra):
+    """The worker's settings: those of `make up`, on the test database and the test broker."""
+    database = connection.settings_dict
+    address = os.environ["DATABASE_URL"]
+    head, _, _ = address.rpartition("/")
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "config.settings.local",
+        "SECRET_KEY": "for tests only",
+        "DATABASE_URL": f"{head}/{database['NAME']}",
+        **extra,
+    }
+
+
+def start_worker(log, **extra):
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "config",
+        "worker",
+        "--concurrency=1",
+        "--without-gossip",
+        "-n",
+        "test",
+    ]
+    return subprocess.Popen(
+        command, cwd=django_settings.BASE_DIR, env=worker_environment(**extra), stdout=log, stderr=subprocess.STDOUT
+    )
+
+
+@pytest.fixture
+def worker(tmp_path):
+    with (tmp_path / "worker.log").open("w") as log:
+        process = start_worker(log)
+        yield process
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_in, language_model, worker, tmp_path):
+    settings.EMBEDDER = {
+        "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+        "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
+    }
+    language_model(Say(("What a lovely name.",)))
+    client = log_in(person)
+    client.events("We adopted a kitten and called her Miso")
+    _, token = get_token_model().objects.create(person)
+    deadline = time.monotonic() + 60
+    while True:
+        answer = client.post(
+            "/api/v1/tools/search_chat_history/",
+            json={"query": "what is the name of our cat?"},
+            headers={"Authorization": f"Token {token}"},
+        ).json()
+        if answer["results"]:
+            break
+        assert answer["pending"] == 1
+        assert time.monotonic() < deadline, (tmp_path / "worker.log").read_text()
+        time.sleep(0.1)
+    assert answer["results"][0]["snippet"] == "We adopted a kitten and called her Miso"
+    assert answer["results"][0]["score"] < 0.6
+    assert "Miso" not in (tmp_path / "worker.log").read_text(), "no words in the log"
+
+
+@pytest.mark.parametrize(("content", "complaint"), [(None, "model.safetensors"), (b"tampered", "model.safetensors")])
+def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path, content, complaint):
+    from memory.embedders.model_files import find_model_dir
+
+    for name in ("tokenizer.json",):
+        (tmp_path / name).symlink_to(find_model_dir() / name)
+    if content is not None:
+        (tmp_path / complaint).write_bytes(content)
+    with (tmp_path / "worker.log").open("w") as log:
+        process = start_worker(log, EMBEDDING_MODEL_DIR=str(tmp_path))
+        assert process.wait(60) != 0
+    said = (tmp_path / "worker.log").read_text()
+    assert str(tmp_path / complaint) in said
+    assert "Traceback" not in said
+
+
+def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
+    import socket
+
+    from celery import current_app
+
+    from intake.tests.factories import a_turn
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        for broker in (f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "redis://127.0.0.1:1/0"):
+            monkeypatch.setattr(current_app.conf, "broker_url", broker)
+            monkeypatch.setattr(nudging, "nudge", nudging.Nudger().nudge)
+            started = time.monotonic()
+            a_turn(person, "Kept")
+            assert time.monotonic() - started < 2
+    assert Embedding.objects.waiting().count() == 2
