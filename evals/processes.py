@@ -13,7 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psutil
@@ -52,7 +52,7 @@ def own_broker() -> Iterator[str]:
     for number in BROKER_DATABASES:
         url = _in_database(settings.CELERY_BROKER_URL, number)
         with Connection(url) as broker:
-            client = broker.default_channel.client
+            client = cast(Any, broker.default_channel).client
             if not _claim(client):
                 continue
             try:

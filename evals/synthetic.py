@@ -96,5 +96,6 @@ def _vocabulary() -> NDArray[np.str_]:
 
 @lru_cache(maxsize=1)
 def _probabilities() -> NDArray[np.float64]:
-    weights = 1 / (np.arange(1, VOCABULARY_SIZE + 1) + RANK_SHIFT)
-    return weights / weights.sum()
+    weights: NDArray[np.float64] = 1 / (np.arange(1, VOCABULARY_SIZE + 1) + RANK_SHIFT)
+    probabilities: NDArray[np.float64] = weights / weights.sum()
+    return probabilities
