@@ -26,14 +26,14 @@ help: ## Show this list.
 		printf '  make %-8s %s\n' "$$target" "$$text"; done
 
 up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
-	@$(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
+	@exec $(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
 
 down: ## Stop what `make up` started.
 	@if [ -x .venv/bin/python ]; then $(IN_VENV) config.stack down; else echo "Nothing is running."; fi
 
 test: LOCK := dev
 test: install ## Run the whole test suite.
-	@$(IN_VENV) pytest $(ARGS)
+	@exec $(IN_VENV) pytest $(ARGS)
 
 check: LOCK := dev
 check: install ## Format, lint, types, the house's arrows, deployment settings, missing migrations.

@@ -55,6 +55,7 @@ def down() -> None:
     if was_running:
         _end_holder(lock)
     left_behind = _end_earlier_run(places)
+    places.address.unlink(missing_ok=True)
     say("Stopped." if was_running or left_behind else "Nothing is running.")
 
 

@@ -1,0 +1,217 @@
+"""`make up` and `make down` from outside: what is in the way comes as one sentence, and nothing is left running."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from urllib.request import urlopen
+
+import psycopg
+import pytest
+
+from config.stack.errors import StackError
+from config.stack.given import check_broker, check_database, check_port
+from config.stack.places import BASE_DIR, servers_dir
+from config.stack.processes import MARK, find_marked, find_servers
+from config.stack.services import LogReader, Program, Watch
+
+STACK = [sys.executable, "-m", "config.stack"]
+
+
+@pytest.fixture
+def var(tmp_path):
+    folder = tmp_path / "var"
+    yield folder
+    shutil.rmtree(servers_dir(folder), ignore_errors=True)
+
+
+@pytest.fixture
+def taken_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def environment(var, **others):
+    inherited = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    models = {"MODEL_CACHE_DIR": str(BASE_DIR / "var" / "models"), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
+    return inherited | models | {"RECOLLECT_VAR": str(var)} | others
+
+
+def stack(*arguments, var, **others):
+    command = [*STACK, *arguments]
+    settings = environment(var, **others)
+    return subprocess.run(command, cwd=BASE_DIR, env=settings, capture_output=True, text=True, check=False, timeout=200)
+
+
+def assert_one_sentence(result, text):
+    assert result.returncode == 1
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_taken_port_is_named(var, taken_port):
+    result = stack("up", "--port", str(taken_port), var=var)
+    assert_one_sentence(result, f"Port {taken_port} is taken: stop what uses it, or choose another")
+
+
+@pytest.mark.parametrize("port", ["http", "0", "65536", "-1x"])
+def test_a_port_that_is_none_is_refused(var, port):
+    assert_one_sentence(stack("up", f"--port={port}", var=var), f"{port} is not a port")
+
+
+def test_a_host_of_another_machine_is_refused():
+    with pytest.raises(StackError, match="is not an address of this machine"):
+        check_port("192.0.2.1", 8000)
+
+
+def test_a_folder_that_cannot_be_made_is_named():
+    assert_one_sentence(stack("up", var="/dev/null/var"), "/dev/null/var/run cannot be made")
+
+
+def test_a_database_that_does_not_answer_is_named(var):
+    url = f"postgres://someone:secret@127.0.0.1:{free_port()}/none"
+    result = stack("up", "--port", str(free_port()), var=var, DATABASE_URL=url)
+    assert_one_sentence(result, "The database in DATABASE_URL does not answer")
+    assert "secret" not in result.stderr
+
+
+def test_another_kind_of_database_is_refused():
+    with pytest.raises(StackError, match="does not name a PostgreSQL database"):
+        check_database("mysql://someone@localhost/none")
+
+
+def test_a_database_without_pgvector_is_named():
+    url = os.environ["DATABASE_URL"]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE bare TEMPLATE template0")
+    try:
+        with pytest.raises(StackError, match="has no pgvector: install it"):
+            check_database(url.replace("/recollect?", "/bare?"))
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DROP DATABASE bare")
+
+
+def test_a_database_with_pgvector_passes():
+    check_database(os.environ["DATABASE_URL"])
+
+
+def test_a_broker_that_does_not_answer_is_named():
+    with pytest.raises(StackError, match="The broker in REDIS_URL does not answer"):
+        check_broker(f"redis://127.0.0.1:{free_port()}/0")
+
+
+def test_stopping_what_does_not_run_says_so(var):
+    result = stack("down", var=var)
+    assert (result.returncode, result.stdout) == (0, "Nothing is running.\n")
+
+
+def test_a_marked_process_is_found_and_no_other(var):
+    command = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {MARK: str(var)}) as ours,
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {MARK: f"{var}-other"}) as other,
+    ):
+        assert [process.pid for process in find_marked(var)] == [ours.pid]
+        for process in (ours, other):
+            process.kill()
+
+
+def test_a_program_that_ends_is_started_again_and_later_each_time(tmp_path):
+    program = Program("brief", ["timeit", "-n1", "-r1", "pass"], environment=dict(os.environ), log=tmp_path / "log")
+    watch = Watch(program)
+    watch.start()
+    program._process.wait()
+    assert watch.tend() == "brief ended and is started again."
+    assert watch.tend() == ""
+    program._process.wait()
+    assert watch.tend() == "brief ended and is started again in 1 s."
+    program.stop()
+
+
+def test_errors_in_a_log_are_shown_once(tmp_path):
+    reader = LogReader(tmp_path / "log")
+    assert reader.new_errors() == []
+    lines = "2026-01-01 00:00:00,0 INFO web: fine\n" + "2026-01-01 00:00:0{},0 ERROR web: away\n" * 2
+    (tmp_path / "log").write_text(lines.format(1, 2) + "2026-01-01 00:00:03,0 ERROR web: half a li")
+    assert reader.new_errors() == ["ERROR web: away"]
+    assert reader.new_errors() == []
+
+
+def test_everything_starts_once_and_nothing_is_left_even_by_a_kill(var, tmp_path):
+    port = free_port()
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        first = subprocess.Popen(
+            [*STACK, "up", "--port", str(port)], cwd=BASE_DIR, env=environment(var), stdout=file, stderr=file
+        )
+    try:
+        while not (var / "run" / "lock").exists() or not (var / "run" / "lock").read_text():
+            time.sleep(0.05)
+        second = stack("up", "--port", str(free_port()), var=var)
+        assert f"already running at http://127.0.0.1:{port}" in second.stdout, output.read_text()
+        assert second.returncode == 0
+        assert urlopen(f"http://127.0.0.1:{port}/healthz").status == 200
+        assert (var / "env").stat().st_mode & 0o777 == 0o600
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        assert find_marked(var)
+        assert stack("down", var=var).stdout == "Stopped.\n"
+    finally:
+        first.kill()
+        first.wait()
+        stack("down", var=var)
+    assert find_marked(var) == []
+    assert find_servers("postgres", servers_dir(var) / "data") == []
+    assert find_servers("valkey-server", servers_dir(var) / "broker") == []
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("install", BASE_DIR / "requirements" / "install.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    venv = tmp_path / ".venv"
+    names = {"VENV": venv, "PYTHON": venv / "bin/python", "UNFINISHED": venv / "unfinished", "STAMP": venv / "stamp"}
+    for name, path in names.items():
+        monkeypatch.setattr(module, name, path)
+    return module
+
+
+def test_an_interrupted_installation_is_noticed(install):
+    assert install.find_fault(False) == ""
+    install.VENV.mkdir()
+    install.UNFINISHED.touch()
+    assert install.find_fault(False) == "its installation was interrupted"
+
+
+def test_an_environment_without_python_is_noticed(install):
+    install.VENV.mkdir()
+    assert install.find_fault(False) == "it has no Python"
+
+
+def test_an_environment_of_another_python_is_noticed(install):
+    install.PYTHON.parent.mkdir(parents=True)
+    install.PYTHON.write_text("#!/bin/sh\necho 3 9\n")
+    install.PYTHON.chmod(0o755)
+    assert install.find_fault(False) == "it was made with Python 3.9"
+    install.PYTHON.write_text("#!/bin/sh\necho 3 99\n")
+    assert install.find_fault(False) == ""
+    assert install.find_fault(True) == "it was made with Python 3.99"
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_a_python_that_is_too_old_is_named():
+    command = ["make", "install", "PYTHON=/bin/false"]
+    result = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True, check=False)
+    assert "Python 3.11 or newer is needed and /bin/false is not: install it, or name it" in result.stderr
+    assert "Traceback" not in result.stderr
