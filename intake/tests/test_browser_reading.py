@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from intake.links import conversation_path
-from intake.models import Conversation, Turn
+from intake.models import Turn
 from intake.testing.model_server import Say
-from intake.tests.factories import a_turn
+from intake.tests.factories import a_long_conversation, a_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,13 +23,6 @@ HOSTILE = (
 )
 
 
-def conversation_of(user, turns: int) -> Conversation:
-    conversation = a_turn(user, "Message 1", "Answer 1").conversation
-    for number in range(2, turns + 1):
-        a_turn(user, f"Message {number}", f"Answer {number}", conversation=conversation)
-    return conversation
-
-
 def is_on_screen(page: Page, selector: str) -> bool:
     box = page.locator(selector).bounding_box()
     return box is not None and 0 <= box["y"] < page.viewport_size["height"]
@@ -41,7 +34,7 @@ def overflow(page: Page) -> int:
 
 @pytest.mark.parametrize("form", ["?turn=3#turn-3", "#turn-3"])
 def test_a_link_to_a_turn_goes_there_however_long_ago_it_was(open_page, person, form):
-    conversation = conversation_of(person, 70)
+    conversation = a_long_conversation(person, 70)
     page = open_page(conversation_path(conversation.pk) + form, user=person)
     expect(page.locator("#turn-3")).to_have_class(re.compile("asked-for"))
     assert is_on_screen(page, "#turn-3")
@@ -51,13 +44,13 @@ def test_a_link_to_a_turn_goes_there_however_long_ago_it_was(open_page, person, 
 
 
 def test_a_conversation_opens_at_its_latest_turn(open_page, person):
-    page = open_page(conversation_path(conversation_of(person, 30).pk), user=person)
+    page = open_page(conversation_path(a_long_conversation(person, 30).pk), user=person)
     expect(page.locator("#turn-30")).to_be_in_viewport()
     expect(page.get_by_label("Message")).to_be_focused()
 
 
 def test_earlier_turns_come_above_without_moving_what_is_read(open_page, person):
-    page = open_page(conversation_path(conversation_of(person, 60).pk), user=person)
+    page = open_page(conversation_path(a_long_conversation(person, 60).pk), user=person)
     page.evaluate("scrollTo(0, 0)")
     before = page.locator("#turn-11").bounding_box()["y"]
     page.get_by_role("link", name="Earlier turns").click()
@@ -68,7 +61,7 @@ def test_earlier_turns_come_above_without_moving_what_is_read(open_page, person)
 
 
 def test_a_link_within_the_conversation_loads_no_page(open_page, person):
-    conversation = conversation_of(person, 12)
+    conversation = a_long_conversation(person, 12)
     link = conversation_path(conversation.pk, turn_number=2)
     a_turn(person, "Where was it?", f"See [there]({link}).", conversation=conversation)
     page = open_page(conversation_path(conversation.pk), user=person)

@@ -10,7 +10,7 @@ from django.urls import reverse
 from intake.identity import VISITOR_KEY
 from intake.links import conversation_path
 from intake.models import Conversation, Turn
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -28,13 +28,6 @@ def client(alice) -> Client:
     client = Client()
     client.force_login(alice)
     return client
-
-
-def a_conversation(user, turns: int = 1) -> Conversation:
-    conversation = a_turn(user, "Message 1", "Answer 1").conversation
-    for number in range(2, turns + 1):
-        a_turn(user, f"Message {number}", f"Answer {number}", conversation=conversation)
-    return conversation
 
 
 def ended(turn: Turn, status: str, **fields) -> Turn:
@@ -98,7 +91,7 @@ def test_a_visitor_without_a_key_sees_no_conversation_that_has_none():
 
 
 def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_bytes(client):
-    theirs = a_conversation(a_person("bob@example.com"))
+    theirs = a_long_conversation(a_person("bob@example.com"), 1)
     paths = [
         conversation_path(theirs.pk),
         conversation_path(uuid4()),
@@ -115,7 +108,7 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
 
 
 def test_no_cache_keeps_a_personal_page(client, alice):
-    paths = [HOME, conversation_path(a_conversation(alice).pk), reverse("intake:conversations")]
+    paths = [HOME, conversation_path(a_long_conversation(alice, 1).pk), reverse("intake:conversations")]
     for path in paths:
         assert "no-store" in client.get(path)["Cache-Control"]
 
@@ -127,7 +120,7 @@ def test_pages_are_for_reading(client):
 def test_nothing_runs_from_outside_the_page(client, alice):
     policy = client.get(HOME)["Content-Security-Policy"]
     assert "script-src 'self'" in policy
-    page = page_of(client, a_conversation(alice))
+    page = page_of(client, a_long_conversation(alice, 1))
     assert "<script>" not in page
     assert " style=" not in page
     assert "http://" not in page
@@ -144,7 +137,7 @@ def test_what_people_and_models_write_stays_text(client, alice):
 
 
 def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
-    conversation = a_conversation(alice, 60)
+    conversation = a_long_conversation(alice, 60)
     page = page_of(client, conversation)
     assert turns_on(page) == list(range(11, 61))
     assert "?before=11" in page
@@ -152,14 +145,14 @@ def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
 
 
 def test_a_turn_that_is_named_is_shown_however_long_ago_it_was(client, alice):
-    conversation = a_conversation(alice, 120)
+    conversation = a_long_conversation(alice, 120)
     assert turns_on(page_of(client, conversation, turn=3)) == list(range(1, 51))
     assert turns_on(page_of(client, conversation, turn=40)) == list(range(30, 80))
     assert turns_on(page_of(client, conversation, turn=110)) == list(range(71, 121))
 
 
 def test_an_earlier_part_leads_to_the_latest_rather_than_taking_messages(client, alice):
-    page = page_of(client, a_conversation(alice, 60), turn=1)
+    page = page_of(client, a_long_conversation(alice, 60), turn=1)
     assert "Go to the latest turns" in page
     assert '<div class="dock" hidden>' in page
 
@@ -167,7 +160,7 @@ def test_an_earlier_part_leads_to_the_latest_rather_than_taking_messages(client,
 @pytest.mark.parametrize("number", ["0", "-1", "x", "", "99999999999999999999", "61", "³"])
 @pytest.mark.parametrize("name", ["turn", "before"])
 def test_a_number_that_makes_no_sense_shows_the_latest(client, alice, name, number):
-    page = page_of(client, a_conversation(alice, 60), **{name: number})
+    page = page_of(client, a_long_conversation(alice, 60), **{name: number})
     assert turns_on(page)[-1] == 60
 
 
@@ -237,7 +230,7 @@ def test_how_a_turn_ended_is_marked(client, alice, status, mark):
 
 
 def test_a_page_costs_the_same_few_queries_however_much_there_is(client, alice, django_assert_max_num_queries):
-    conversation = a_conversation(alice, 60)
+    conversation = a_long_conversation(alice, 60)
     for number in range(40):
         a_turn(alice, f"Chat {number}")
     with django_assert_max_num_queries(5):
