@@ -3,7 +3,7 @@
 import pytest
 from django.core.management import call_command
 
-pytest_plugins = ["intake.testing.fixtures"]
+pytest_plugins = ["intake.testing.fixtures", "intake.testing.browser"]
 
 
 @pytest.fixture(scope="session", autouse=True)

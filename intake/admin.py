@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from intake.models import User
 
 
-class PersonCreationForm(AdminUserCreationForm):
+class PersonCreationForm(AdminUserCreationForm):  # type: ignore[type-arg]  # generic in its stubs only
     class Meta:
         model = User
         fields = ("email",)

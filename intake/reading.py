@@ -54,7 +54,10 @@ class ConversationList:
 
 @dataclass(frozen=True, slots=True)
 class TurnWindow:
-    """Consecutive turns of a conversation; `earlier` and `later` number the turns where its neighbours begin."""
+    """Consecutive turns of a conversation.
+
+    `earlier`: the first one's number, if there are turns before it; `later`: the number after the last one's, likewise.
+    """
 
     turns: list[Turn]
     earlier: int | None

@@ -1,10 +1,11 @@
 """Decides which stretches of a turn get a vector of their own; indexing embeds them, search takes the nearest one.
 
-A model reads some 250 tokens and an answer is often longer, so a long turn becomes several parts. Every part of the
-answer repeats the beginning of what the person asked: a stretch of an answer seldom says by itself what it is about.
+A model reads some 250 tokens and an answer is often longer. So a long turn becomes several parts: what the person said,
+alone, for most searches are for that; then the answer, stretch by stretch, each behind the beginning of the question,
+for a stretch of an answer seldom says by itself what it is about. A short turn is one part.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 Span = tuple[int, int]
@@ -16,10 +17,10 @@ ASSISTANT_LABEL = "Assistant: "
 QUESTION_SHARE = 4
 # Consecutive stretches share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
 OVERLAP_TOKENS = 16
-# Bounds for one turn's work. 32 parts hold a message of 32,000 characters of prose; words find what lies beyond.
-MAX_MESSAGE_PARTS = 32
-MAX_ANSWER_PARTS = 16
-MAX_PARTS = MAX_MESSAGE_PARTS + MAX_ANSWER_PARTS
+# Bounds one turn's work: 64 stretches hold 32,000 characters of English or code. Words still find what lies beyond.
+MAX_STRETCHES = 64
+# The most parts a turn can have: both of its sides cut up.
+MAX_PARTS = 2 * MAX_STRETCHES
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
@@ -36,7 +37,9 @@ class _Tokens:
         return len(self.spans)
 
     def slice(self, start: int, end: int) -> str:
-        """The text of the tokens from `start` up to `end`."""
+        """The text of the tokens from `start` up to `end`; none if there are none."""
+        if start == end:
+            return ""
         return self.text[self.spans[start][0] : self.spans[end - 1][1]]
 
     def break_before(self, index: int) -> int:
@@ -65,27 +68,21 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     if len(message) + len(answer) + labels <= max_tokens:
         return [whole] if whole else []
     room = max_tokens - labels
+    parts = [turn_text(stretch, "") for stretch in _stretches(message, room)]
     question_size = min(len(message), room // QUESTION_SHARE)
-    parts = []
-    if len(message) > question_size:
-        stretches = _stretches(message, room)
-        parts += [turn_text(stretch, "") for stretch, _ in zip(stretches, range(MAX_MESSAGE_PARTS), strict=False)]
-    if len(answer):
-        question = message.slice(0, question_size) if question_size else ""
-        stretches = _stretches(answer, room - question_size)
-        parts += [turn_text(question, stretch) for stretch, _ in zip(stretches, range(MAX_ANSWER_PARTS), strict=False)]
-    return parts
+    question = message.slice(0, question_size)
+    return parts + [turn_text(question, stretch) for stretch in _stretches(answer, room - question_size)]
 
 
-def _stretches(tokens: _Tokens, size: int) -> Iterator[str]:
+def _stretches(tokens: _Tokens, size: int) -> list[str]:
     """Cut into overlapping stretches of at most `size` tokens, at good places."""
-    start = 0
-    while True:
+    found: list[str] = []
+    start = end = 0
+    while end < len(tokens) and len(found) < MAX_STRETCHES:
         end = _cut(tokens, start, start + size)
-        yield tokens.slice(start, end)
-        if end == len(tokens):
-            return
+        found.append(tokens.slice(start, end))
         start = _next_start(tokens, start, end)
+    return found
 
 
 def _cut(tokens: _Tokens, start: int, limit: int) -> int:

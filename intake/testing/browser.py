@@ -5,14 +5,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, Page, Playwright, Request, sync_playwright
 
 from intake.models import User
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -33,27 +35,33 @@ class Trespasses:
     home: str
     seen: list[str] = field(default_factory=list)
 
-    def watch(self, page: Page) -> None:
+    def watch(self, page: "Page") -> None:
         page.on("request", self._on_request)
         page.on("pageerror", lambda error: self.seen.append(f"script error: {error}"))
-        page.on("dialog", lambda dialog: (self.seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._on_dialog)
         page.on("console", self._on_console)
 
-    def _on_request(self, request: Request) -> None:
+    def _on_request(self, request: "Request") -> None:
         if not request.url.startswith((self.home, "data:", "blob:")):
             self.seen.append(f"request to {request.url}")
 
-    def _on_console(self, message: Any) -> None:
+    def _on_dialog(self, dialog: "Dialog") -> None:
+        self.seen.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _on_console(self, message: "ConsoleMessage") -> None:
         if "Content Security Policy" in message.text:
             self.seen.append(message.text)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator["Browser"]:
     """One Chromium for a module's tests.
 
-    Not for the session: Playwright keeps an event loop running in this thread, which other modules' tests need for theirs.
+    Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
     """
+    from playwright.sync_api import sync_playwright
+
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         # That loop is nobody's who asks the database here, yet Django sees it and would refuse.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
@@ -63,12 +71,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser, server: str) -> Iterator[Callable[..., Page]]:
+def open_page(browser: "Browser", server: str) -> Iterator[Callable[..., "Page"]]:
     """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved."""
     contexts = []
     trespasses = Trespasses(home=server)
 
-    def open_page(path: str = "/", *, user: User | None = None, **options: Any) -> Page:
+    def open_page(path: str = "/", *, user: User | None = None, **options: Any) -> "Page":
         context = browser.new_context(base_url=server, **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
@@ -92,7 +100,7 @@ def _session_cookie(user: User, server: str) -> Any:
     return {"name": name, "value": client.cookies[name].value, "url": server}
 
 
-def _executable(playwright: Playwright) -> str:
+def _executable(playwright: "Playwright") -> str:
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     bundled = playwright.chromium.executable_path
     if found or Path(bundled).exists():

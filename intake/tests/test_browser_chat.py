@@ -18,7 +18,8 @@ RECORD_ANSWER = """() => {
   window.seen = [];
   const record = () => {
     const answer = document.querySelector(".turn:last-child .prose");
-    if (answer?.textContent) seen.push([answer.textContent.trim(), answer.querySelector("strong")?.textContent, answer.ariaBusy]);
+    const bold = answer?.querySelector("strong")?.textContent;
+    if (answer?.textContent) seen.push([answer.textContent.trim(), bold, answer.ariaBusy]);
   };
   new MutationObserver(record).observe(document.querySelector("[data-thread]"), { childList: true, subtree: true });
 }"""
@@ -287,7 +288,9 @@ def test_enter_that_ends_a_composition_sends_nothing(open_page, person):
     message = page.get_by_label("Message")
     message.fill("にほん")
     message.evaluate(
-        "e => e.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true, cancelable: true}))"
+        """input => input.dispatchEvent(
+            new KeyboardEvent("keydown", { key: "Enter", isComposing: true, bubbles: true, cancelable: true })
+        )"""
     )
     expect(message).to_have_value("にほん")
     expect(page.locator(".turn")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""Finding one's way in a real browser: links to turns, long lists, small screens, the keyboard, both lights, hostile text."""
+"""Finding one's way in a real browser: links to turns, long lists, small screens, the keyboard, hostile text."""
 
 import re
 
@@ -13,22 +13,8 @@ from intake.tests.factories import a_turn
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PHONE = {"viewport": {"width": 360, "height": 700}, "has_touch": True}
-WIDE_ANSWER = (
-    "```python\n"
-    + "x = "
-    + "'long' + " * 60
-    + "''\n```\n\n| "
-    + " | ".join(["a wide column"] * 12)
-    + " |\n|"
-    + "---|" * 12
-    + "\n| "
-    + " | ".join(["content"] * 12)
-    + " |\n\nhttps://example.com/"
-    + "path/" * 60
-    + " `"
-    + "code" * 60
-    + "`"
-)
+WIDE_TABLE = "\n".join(["| column " * 12 + "|", "|---" * 12 + "|", "| content " * 12 + "|"])
+WIDE_ANSWER = f"```python\nx = {'long' * 90}\n```\n\n{WIDE_TABLE}\n\nhttps://example.com/{'path' * 90} `{'code' * 90}`"
 HOSTILE = (
     "<script>alert(1)</script><img src=https://evil.example/a.png onerror=alert(2)> ![x](https://evil.example/b.png) "
     "[go](javascript:alert(3)) <a href='javascript:alert(4)'>x</a> [[x](javascript:alert(5))](//evil.example) "

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import Expression, FloatField, Func, IntegerField, QuerySet
+from django.db.models import FloatField, Func, IntegerField, QuerySet
 from django.http import HttpRequest
 
 from memory.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
@@ -24,7 +25,7 @@ class EmbeddingChangeList(ChangeList):
     Ordered otherwise, the planner would hope to meet a page of rare rows soon on its way through the whole table.
     """
 
-    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> list[Expression | str]:
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> list[Any]:
         if self.query.strip():
             return list(BY_SOURCE)
         by_state = {"waiting": AS_TRIED, "failed": AS_TRIED, "quarantined": NEWEST_QUARANTINED_FIRST}

@@ -21,8 +21,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class MiniLMEmbedder(Embedder):
     """Loads its parts when they are first needed: saving a turn needs the tokenizer only.
 
-    `cache_dir` keeps the graph made from the weights. `threads` is how many texts are embedded at once, each on one
-    core: small matrices gain less from being shared out.
+    `cache_dir` keeps the graph made from the weights. `threads` is how many cores share a query, which somebody waits
+    for, and how many documents are embedded at once, each on one core, which gets more of them done.
     """
 
     name = "all-MiniLM-L6-v2/int8"
@@ -35,21 +35,23 @@ class MiniLMEmbedder(Embedder):
         self._threads = threads
         self._lock = threading.Lock()
         self._loaded_tokenizer: Tokenizer | None = None
-        self._loaded_session: onnxruntime.InferenceSession | None = None
+        self._sessions: dict[int, onnxruntime.InferenceSession] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder; a text beyond `max_tokens` is read up to there."""
-        return self._embed(self._ids(text))
+        return _embed(self._session(self._threads), self._ids(text))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """See Embedder; a text beyond `max_tokens` is read up to there."""
+        if not texts:
+            return np.empty((0, self.dimensions), np.float32)
+        session = self._session(1)
         token_ids = [self._ids(text) for text in texts]
         # The longest first, so that no core is left alone with a long text at the end.
         order = sorted(range(len(texts)), key=lambda index: -len(token_ids[index]))
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        for index, vector in zip(order, self._pool.map(self._embed, [token_ids[i] for i in order]), strict=True):
-            vectors[index] = vector
+        vectors[order] = list(self._pool.map(lambda index: _embed(session, token_ids[index]), order))
         return vectors
 
     def token_offsets(self, text: str) -> list[Span]:
@@ -60,12 +62,6 @@ class MiniLMEmbedder(Embedder):
     def warm_up(self) -> None:
         """See Embedder."""
         self.embed_query("warm")
-
-    def _embed(self, token_ids: list[int]) -> Vector:
-        # One text at a time: see bert_graph. onnxruntime lets go of the GIL while it computes.
-        framed = np.array([[START_TOKEN, *token_ids, END_TOKEN]], np.int64)
-        vector: Vector = self._session().run(None, {"input_ids": framed})[0][0]
-        return vector
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._encode(text).ids
@@ -81,12 +77,12 @@ class MiniLMEmbedder(Embedder):
                     self._loaded_tokenizer = self._load_tokenizer()
         return self._loaded_tokenizer
 
-    def _session(self) -> onnxruntime.InferenceSession:
-        if self._loaded_session is None:
+    def _session(self, threads: int) -> onnxruntime.InferenceSession:
+        if threads not in self._sessions:
             with self._lock:
-                if self._loaded_session is None:
-                    self._loaded_session = self._load_session()
-        return self._loaded_session
+                if threads not in self._sessions:
+                    self._sessions[threads] = self._load_session(threads)
+        return self._sessions[threads]
 
     def _load_tokenizer(self) -> Tokenizer:
         path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
@@ -96,18 +92,25 @@ class MiniLMEmbedder(Embedder):
         tokenizer.no_padding()
         return tokenizer
 
-    def _load_session(self) -> onnxruntime.InferenceSession:
+    def _load_session(self, threads: int) -> onnxruntime.InferenceSession:
         weights = check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
-        return start_session(load_graph(weights, self._cache_dir))
+        return start_session(load_graph(weights, self._cache_dir), threads=threads)
 
     def _find(self, file_name: str) -> Path:
         return (self._model_dir or find_model_dir()) / file_name
 
 
-def start_session(graph: bytes) -> onnxruntime.InferenceSession:
-    """Return a session of one thread. Raise EmbedderMisconfigured when this onnxruntime cannot run the graph."""
+def _embed(session: onnxruntime.InferenceSession, token_ids: list[int]) -> Vector:
+    # One text at a time: see bert_graph. onnxruntime lets go of the GIL while it computes.
+    framed = np.array([[START_TOKEN, *token_ids, END_TOKEN]], np.int64)
+    vector: Vector = session.run(None, {"input_ids": framed})[0][0]
+    return vector
+
+
+def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSession:
+    """Return a session. Raise EmbedderMisconfigured when this onnxruntime cannot run the graph."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     # The arena keeps the largest request's memory for ever, and one pattern per text length.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False

@@ -8,8 +8,9 @@ from uuid import UUID
 from intake.models import Turn, User
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
+from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding
+from memory.models import Corpus, Embedding, EmbeddingQuerySet
 
 SNIPPET_LENGTH = 200
 
@@ -47,7 +48,7 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
     except EmbedderError as error:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
-    nearest = nearest_turns(mine.nearest_parts(vector, limit=limit * MAX_PARTS), limit=limit)
+    nearest = _nearest_turns(mine, vector, limit=limit)
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
     snippets = Turn.objects.for_user(user).with_keys(nearest).beginnings(SNIPPET_LENGTH)
     matches = [
@@ -56,14 +57,25 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
     return ChatHistory(matches=matches, pending=mine.count_unfilled_sources())
 
 
-def nearest_turns(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` turns of an ascending ranking of parts, each with the distance of its nearest part.
+def _nearest_turns(mine: EmbeddingQuerySet, vector: Vector, *, limit: int) -> dict[tuple[UUID, int], float]:
+    """The first `limit` turns, each with the distance of its nearest part.
 
-    A turn has at most `MAX_PARTS`, so `limit * MAX_PARTS` rows always hold that many turns, if there are that many.
+    A few parts a turn are fetched, since few turns crowd a ranking with theirs. Where they do, `MAX_PARTS` a turn are
+    enough whatever they are.
     """
+    for parts_a_turn in (4, MAX_PARTS):
+        rows = list(mine.nearest_parts(vector, limit=limit * parts_a_turn))
+        turns = fold(rows, limit=limit)
+        if len(turns) == limit or len(rows) < limit * parts_a_turn:
+            break
+    return turns
+
+
+def fold(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:
+    """The first `limit` turns of an ascending ranking of parts, each with its first part's distance."""
     turns: dict[tuple[UUID, int], float] = {}
     for source_id, chunk_index, distance in parts:
-        turns.setdefault((source_id, chunk_index), distance)
         if len(turns) == limit:
             break
+        turns.setdefault((source_id, chunk_index), distance)
     return turns

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from memory.chunking import MAX_ANSWER_PARTS, MAX_MESSAGE_PARTS, turn_parts, turn_text
+from memory.chunking import MAX_STRETCHES, turn_parts, turn_text
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -41,21 +41,24 @@ def test_blank_turn_has_no_parts():
     assert parts(" \n", "\t") == []
 
 
-def test_every_part_of_a_long_answer_repeats_the_question():
-    found = parts("How do I repot an orchid?", prose(40))
+def test_long_answer_is_cut_and_every_stretch_follows_the_question():
+    question, *answers = parts("How do I repot an orchid?", prose(40))
 
-    assert len(found) > 3
-    assert all(part.startswith("User: How do I repot an orchid?\nAssistant: ") for part in found)
+    assert question == "User: How do I repot an orchid?"
+    assert len(answers) > 3
+    assert all(part.startswith("User: How do I repot an orchid?\nAssistant: ") for part in answers)
 
 
-def test_long_question_is_repeated_by_its_beginning_and_whole_in_its_own_parts():
+def test_long_question_is_whole_in_its_own_parts_and_repeated_by_its_beginning():
     question = prose(20)
     found = parts(question, prose(20, seed=2))
     answers = [part for part in found if "\nAssistant: " in part]
-    messages = [part for part in found if "\nAssistant: " not in part]
+    messages = [part.removeprefix("User: ") for part in found if part not in answers]
 
+    assert answers
     assert all(part.startswith("User: " + question[:20]) for part in answers)
-    assert set(question.split()) == set(" ".join(messages).removeprefix("User: ").replace("User: ", "").split())
+    assert set(question.split()) == set(" ".join(messages).split())
+    assert messages[-1].endswith(question[-20:])
 
 
 def test_nothing_of_a_long_answer_is_lost():
@@ -68,29 +71,28 @@ def test_nothing_of_a_long_answer_is_lost():
 @pytest.mark.parametrize("seed", range(20))
 def test_no_part_is_longer_than_the_window(seed):
     pick = random.Random(seed)
-    found = parts(
-        prose(pick.randint(0, 30), seed), prose(pick.randint(0, 60), seed + 1), max_tokens=pick.randint(16, 80)
-    )
+    window = pick.randint(16, 80)
+    found = parts(prose(pick.randint(1, 30), seed), prose(pick.randint(0, 60), seed + 1), max_tokens=window)
 
-    assert found == [] or max(len(offsets(part)) for part in found) <= 80
+    assert max(len(offsets(part)) for part in found) <= window
 
 
 def test_parts_end_at_sentences_where_they_can():
-    found = parts("Why?", prose(60))
+    _, *found = parts("Why?", prose(60))
 
     assert all(part.endswith(".") for part in found)
 
 
 def test_parts_prefer_the_end_of_a_line_to_that_of_a_sentence():
     lines = [f"Point {number}. It has words enough to fill a line of its own" for number in range(12)]
-    found = parts("Why?", "\n".join(lines), max_tokens=48)
+    _, *found = parts("Why?", "\n".join(lines), max_tokens=48)
 
     assert all(part.endswith("of its own") for part in found)
 
 
 def test_chinese_breaks_after_its_own_full_stop():
     sentence = "\u6211\u4eec\u660e\u5929\u53bb\u5317\u4eac\u3002"
-    found = turn_parts(
+    _, *found = turn_parts(
         "?", sentence * 30, token_offsets=lambda text: [(i, i + 1) for i in range(len(text))], max_tokens=80
     )
 
@@ -103,7 +105,7 @@ def test_chinese_breaks_after_its_own_full_stop():
 def test_longest_message_makes_a_bounded_number_of_parts(text):
     found = parts(text, text)
 
-    assert 1 <= len(found) <= MAX_MESSAGE_PARTS + MAX_ANSWER_PARTS
+    assert 1 <= len(found) <= 2 * MAX_STRETCHES
 
 
 def test_parts_are_the_same_every_time():

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from memory.chunking import turn_parts
 from memory.embedders import EmbedderMisconfigured, model_files
 from memory.embedders.bert_graph import build_model, quantise_columns, read_safetensors
 from memory.embedders.minilm import MiniLMEmbedder, start_session
@@ -107,6 +108,24 @@ def test_token_offsets_count_characters(embedder):
     assert "".join(tokens) == "😀Straße,naïve漢字"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Plain words, and antidisestablishmentarianism. " * 300,
+        "漢字とかな。" * 800,
+        "d41d8cd98f00b204e9800998ecf8427e-" * 400,
+        "😀 zażółć gęślą jaźń\n" * 400,
+        "x" * 32_000,
+        "\x00" * 32_000,
+    ],
+)
+def test_parts_of_a_long_turn_fit_the_window(embedder, text):
+    parts = turn_parts(text, text, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+
+    assert parts
+    assert max(len(embedder.token_offsets(part)) for part in parts) <= embedder.max_tokens
+
+
 def test_threads_get_the_vectors_of_one(embedder):
     texts = [f"sentence number {number}" for number in range(24)]
     expected = embedder.embed_documents(texts)
@@ -124,9 +143,17 @@ def test_threads_get_the_vectors_of_one(embedder):
     assert np.array_equal(np.array([results[index] for index in range(len(texts))]), expected)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda path: path.write_bytes(path.read_bytes()[:1000]), lambda path: path.unlink()]
-)
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def flip_a_bit(path):
+    graph = bytearray(path.read_bytes())
+    graph[len(graph) // 2] ^= 1
+    path.write_bytes(graph)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink])
 def test_damaged_cache_is_made_anew(embedder, cache_dir, tmp_path, damage):
     embedder.warm_up()
     shutil.copytree(cache_dir, tmp_path / "models")

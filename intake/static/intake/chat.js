@@ -80,6 +80,12 @@ function begin(turn, { conversationId, turnNumber }) {
   history.pushState(null, "", path);
   document.title = `${title} · Recollect`;
   document.querySelector("[data-title]").textContent = title;
+  returnTo(path);
+}
+
+/** A visitor who registers or logs in from here comes back to here. */
+function returnTo(path) {
+  for (const link of document.querySelectorAll("[data-returns]")) link.search = new URLSearchParams({ next: path });
 }
 
 function giveUp(turn, error) {

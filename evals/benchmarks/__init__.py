@@ -1,0 +1,8 @@
+"""The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
+
+from evals.benchmarks import embedding, indexing, memory
+from evals.benchmarks.base import Benchmark
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark for benchmark in (indexing.BENCHMARK, embedding.BENCHMARK, memory.BENCHMARK)
+}

@@ -1,0 +1,106 @@
+"""`benchmark indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
+
+1. Turns are saved while the worker is not told of them; then it is, and the time until no part waits is taken.
+2. A fresh process embeds the same parts in the same batches with nothing around it. 1 and 2 take turns, so that both
+   see the same machine.
+3. Turns are saved one by one, as the chat does, and each is searched for until it is found.
+"""
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from celery import Celery
+from django.conf import settings
+from django.utils import timezone
+
+from evals import synthetic
+from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
+from evals.processes import Environment, environment, own_broker, run_module, worker
+from evals.scratch import scratch_database
+from intake.models import Conversation, Turn, User
+from intake.services import record_turn
+from memory import sources
+from memory.embedders import get_embedder
+from memory.models import Embedding
+
+ROUNDS = 3
+PEOPLE = 5
+WARM_UP_TURNS = 20
+LOOK_SECONDS = 0.01
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=600, help="how many the worker works off (default 600)")
+    parser.add_argument("--samples", type=int, default=60, help="how many are timed one by one (default 60)")
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    with scratch_database() as database, own_broker() as broker:
+        given = environment(database=database, broker=broker)
+        with worker(given):
+            throughput = _throughput(options["turns"], given, report)
+            report(f"Timing {options['samples']} turns one by one.")
+            waits = run_module("evals.children.searchable", given, data={"samples": options["samples"], "seed": 99})
+    return throughput | percentiles(waits, "searchable")
+
+
+def _throughput(count: int, given: Environment, report: Report) -> Figures:
+    save_turns(WARM_UP_TURNS, seed=0)
+    work_off(given)
+    pipeline_seconds = model_seconds = 0.0
+    for round_number in range(1, ROUNDS + 1):
+        turns = save_turns(count // ROUNDS, seed=round_number)
+        pipeline_seconds += work_off(given)
+        model_seconds += run_module("evals.children.bare_model", given, data=_batches(turns))["seconds"]
+        report(f"Round {round_number} of {ROUNDS}: pipeline {pipeline_seconds:.1f} s, model {model_seconds:.1f} s.")
+    worked_off = count // ROUNDS * ROUNDS
+    return {
+        "pipeline_turns_per_s": round(worked_off / pipeline_seconds, 2),
+        "model_turns_per_s": round(worked_off / model_seconds, 2),
+    }
+
+
+def save_turns(count: int, *, seed: int) -> list[Turn]:
+    """So many synthetic turns of some new people, by the real service; they wait for a worker."""
+    conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
+    return [
+        record_turn(
+            conversation=conversations[number % PEOPLE],
+            user_message=said.user_message,
+            assistant_message=said.assistant_message,
+            said_at=timezone.now(),
+        )
+        for number, said in enumerate(synthetic.turns(count, seed=seed))
+    ]
+
+
+def work_off(given: Environment) -> float:
+    """Tell the worker that something waits; returns the seconds until nothing does."""
+    begun = time.perf_counter()
+    with Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False) as sender:
+        sender.send_task("memory.embed_pending", ignore_result=True)
+    while Embedding.objects.waiting().exists():
+        time.sleep(LOOK_SECONDS)
+    return time.perf_counter() - begun
+
+
+def _batches(turns: list[Turn]) -> list[list[str]]:
+    """The parts in the order in which the worker takes them, as many at a time."""
+    embedder = get_embedder()
+    parts = [part for turn in turns for part in sources.from_turn(turn, embedder).parts]
+    size = settings.EMBEDDING_BATCH_SIZE
+    return [parts[start : start + size] for start in range(0, len(parts), size)]
+
+
+def _begin_conversation(name: str) -> Conversation:
+    user = User.objects.create_user(f"person-{name}@evals.invalid")
+    return Conversation.objects.create(user=user, title=name)
+
+
+BENCHMARK = Benchmark(
+    name="indexing",
+    help="a worker's throughput beside the bare model's, and the time from a save to being found",
+    add_arguments=add_arguments,
+    run=run,
+)

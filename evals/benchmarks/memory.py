@@ -1,0 +1,54 @@
+"""`benchmark memory`: how much a worker holds after its work, and a web process after a search (resident, MB)."""
+
+import json
+import urllib.request
+from argparse import ArgumentParser
+from typing import Any
+
+from knox.models import get_token_model
+
+from evals.benchmarks.base import Benchmark, Figures, Report
+from evals.benchmarks.indexing import save_turns, work_off
+from evals.processes import environment, own_broker, resident_megabytes, web, worker
+from evals.scratch import scratch_database
+from intake.models import User
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=200, help="how many the worker has worked off (default 200)")
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    with scratch_database() as database, own_broker() as broker:
+        given = environment(database=database, broker=broker)
+        with worker(given) as process:
+            save_turns(options["turns"], seed=0)
+            work_off(given)
+            figures = {"worker_mb": round(resident_megabytes(process), 1)}
+        report("The worker is measured; now the web process.")
+        with web(given) as (address, process):
+            _search(address)
+            figures["web_mb"] = round(resident_megabytes(process), 1)
+    return figures
+
+
+def _search(address: str) -> None:
+    """As an agent does, with a token, over everything that one person said."""
+    searcher = User.objects.earliest("pk")
+    _, token = get_token_model().objects.create(searcher)
+    request = urllib.request.Request(  # noqa: S310
+        f"{address}/api/v1/tools/search_chat_history/",
+        data=json.dumps({"query": "What did I say about the garden?"}).encode(),
+        headers={"Authorization": f"Token {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+        if not json.load(response)["results"]:
+            raise RuntimeError("The search found nothing, so what it holds says nothing.")
+
+
+BENCHMARK = Benchmark(
+    name="memory",
+    help="resident memory of a worker and a web process at work",
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,31 @@
+"""`manage.py benchmark NAME`: the figures in the documentation, measured on this machine."""
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management import BaseCommand
+
+from evals.benchmarks import BENCHMARKS
+from evals.tables import columns
+
+
+class Command(BaseCommand):
+    help = "Measure how fast and how large the product is, in scratch databases and processes of its own."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
+        for benchmark in BENCHMARKS.values():
+            options = names.add_parser(benchmark.name, help=benchmark.help)
+            benchmark.add_arguments(options)
+            options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        figures = BENCHMARKS[options["name"]].run(options, self._progress)
+        self.stdout.write(columns([[name, f"{value:,}"] for name, value in figures.items()]))
+        if options["json"]:
+            options["json"].write_text(json.dumps(figures, indent=2) + "\n")
+
+    def _progress(self, line: str) -> None:
+        self.stderr.write(line, self.style.NOTICE)

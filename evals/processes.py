@@ -1,0 +1,175 @@
+"""Real processes for benchmarks: this project's worker and web server, on a scratch database and a broker of their own.
+
+They are told where to work by their environment, as in production, and are ended by the process that started them.
+"""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import psutil
+from celery import Celery
+from django.conf import settings
+from django.core.management import CommandError
+from kombu import Connection
+from redis import ResponseError
+
+from evals.scratch import database_url
+
+START_SECONDS = 180
+STOP_SECONDS = 20
+# Redis has 16 databases unless it is told otherwise; the first is the one that a product uses.
+BROKER_DATABASES = range(15, 0, -1)
+CLAIM = "recollect-benchmark"
+CLAIM_SECONDS = 3600
+# As `make up` starts it.
+WORKER = (
+    "celery",
+    "--quiet",
+    "-A",
+    "config.celery",
+    "worker",
+    "--concurrency=1",
+    "--without-gossip",
+    "--without-mingle",
+)
+
+Environment = dict[str, str]
+
+
+@contextmanager
+def own_broker() -> Iterator[str]:
+    """The URL of an empty database on the configured Redis, emptied again at the end: nobody else's workers listen."""
+    for number in BROKER_DATABASES:
+        url = _in_database(settings.CELERY_BROKER_URL, number)
+        with Connection(url) as broker:
+            client = cast(Any, broker.default_channel).client
+            if not _claim(client):
+                continue
+            try:
+                yield url
+            finally:
+                client.flushdb()
+            return
+    raise CommandError(f"All of the broker's databases {min(BROKER_DATABASES)} to {max(BROKER_DATABASES)} are in use.")
+
+
+def environment(*, database: str, broker: str) -> Environment:
+    """For a process that shall work on these two and otherwise be configured as this one."""
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
+        "DATABASE_URL": database_url(database),
+        "CELERY_BROKER_URL": broker,
+        "LOG_LEVEL": "WARNING",
+    }
+
+
+@contextmanager
+def worker(given: Environment) -> Iterator[psutil.Process]:
+    """A Celery worker that answers."""
+    command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
+    with _running(command, given) as process:
+        control = Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False).control
+        _wait(process, "The worker", lambda: bool(control.ping(timeout=0.5)))
+        yield process
+
+
+@contextmanager
+def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
+    """The address of a web process that answers, and the process."""
+    port = _free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = ["uvicorn", "config.asgi:application", f"--port={port}", "--no-access-log", "--log-level=warning"]
+    with _running(command, given) as process:
+        _wait(process, "The web process", lambda: _answers(f"{address}/healthz"))
+        yield address, process
+
+
+def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
+    """Run a module in a fresh process: JSON goes in through its standard input, JSON comes out of its output."""
+    command = [sys.executable, "-m", module]
+    done = subprocess.run(  # noqa: S603
+        command,
+        cwd=settings.BASE_DIR,
+        env=given,
+        input=json.dumps(data),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise CommandError(f"{module} ended with status {done.returncode}; the lines above say why.")
+    return json.loads(done.stdout)
+
+
+def resident_megabytes(process: psutil.Process) -> float:
+    """Resident memory of a process and its children, in MB (10^6 bytes); what they share is counted in each."""
+    family = [process, *process.children(recursive=True)]
+    return float(sum(member.memory_info().rss for member in family)) / 1e6
+
+
+@contextmanager
+def _running(module: Sequence[str], given: Environment) -> Iterator[psutil.Process]:
+    # What they complain of is shown; standard output is for figures.
+    process = psutil.Popen([sys.executable, "-m", *module], cwd=settings.BASE_DIR, env=given, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        family = [*process.children(recursive=True), process]
+        process.terminate()
+        _, stubborn = psutil.wait_procs(family, timeout=STOP_SECONDS)
+        for member in stubborn:
+            member.kill()
+        process.wait()
+
+
+def _wait(process: psutil.Process, name: str, is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            raise CommandError(f"{name} ended before it was ready; the lines above say why.")
+        if is_ready():
+            return
+        time.sleep(0.1)
+    raise CommandError(f"{name} was not ready within {START_SECONDS} s.")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
+            return bool(response.status == 200)  # noqa: PLR2004
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _in_database(url: str, number: int) -> str:
+    """The same Redis, another of its databases, in the form that Celery takes."""
+    parts = urlsplit(url)
+    if parts.scheme.startswith("redis+socket"):
+        query = {**dict(parse_qsl(parts.query)), "virtual_host": str(number)}
+        return parts._replace(query=urlencode(query)).geturl()
+    return parts._replace(path=f"/{number}").geturl()
+
+
+def _claim(client: Any) -> bool:
+    """Whether the database exists, was empty, and is now this process's; a killed run's claim expires."""
+    try:
+        return client.dbsize() == 0 and bool(client.set(CLAIM, os.getpid(), nx=True, ex=CLAIM_SECONDS))
+    except ResponseError:
+        return False
