@@ -50,16 +50,21 @@ def find_fault(insist: bool) -> str:
         return "its installation was interrupted"
     if read_stamp().get("project", str(PROJECT)) != str(PROJECT):
         return "the project has moved"
-    try:
-        probe = subprocess.run([PYTHON, "-S", "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True)
-    except OSError:
-        return "it has no Python"
-    if probe.returncode:
+    version = venv_version()
+    if version is None:
         return "its Python does not run"
-    version = tuple(map(int, probe.stdout.split()))
     if version < OLDEST or (insist and version != sys.version_info[:2]):
         return f"it was made with Python {version[0]}.{version[1]}"
     return ""
+
+
+def venv_version() -> tuple[int, ...] | None:
+    """Return the (major, minor) version of the Python in .venv, or None when there is none that runs."""
+    try:
+        answer = subprocess.check_output([PYTHON, "-S", "-c", "import sys; print(*sys.version_info[:2])"])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return tuple(map(int, answer.split()))
 
 
 def make_venv(fault: str) -> None:
@@ -80,7 +85,15 @@ def install(lock: str) -> None:
     requirements = lock_file(lock)
     total = sum("==" in line for line in requirements.read_text().splitlines())
     say(f"Installing {total} packages; the first time this takes a minute or two.")
-    command = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+    command: list[str | Path] = [
+        PYTHON,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--progress-bar=off",
+    ]
     # Byte code is written on first import: compiling what is never imported would take a third of the time.
     command += ["--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r", requirements]
     if run_with_progress(command, total):

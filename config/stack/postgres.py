@@ -132,7 +132,13 @@ class EmbeddedPostgres:
         shutil.rmtree(partial, ignore_errors=True)
         self._write_passwords()
         write_secret(password_file, self._passwords()[SUPERUSER], self._account)
-        command = [self._program("initdb"), "--pgdata", partial, f"--username={SUPERUSER}", f"--pwfile={password_file}"]
+        command: list[str | Path] = [
+            self._program("initdb"),
+            "--pgdata",
+            partial,
+            f"--username={SUPERUSER}",
+            f"--pwfile={password_file}",
+        ]
         # The builtin provider sorts and folds alike on every machine; the text-search parser still asks the C library.
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         command += ["--locale=C", f"--lc-ctype={_character_locale()}", *([] if self.durable else ["--no-sync"])]

@@ -196,7 +196,7 @@ def test_an_interrupted_installation_is_noticed(install):
 
 def test_an_environment_without_python_is_noticed(install):
     install.VENV.mkdir()
-    assert install.find_fault(False) == "it has no Python"
+    assert install.find_fault(False) == "its Python does not run"
 
 
 def test_an_environment_of_another_python_is_noticed(install):

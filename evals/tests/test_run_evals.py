@@ -1,5 +1,6 @@
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,18 @@ pytestmark = pytest.mark.django_db
 REAL_DATA = os.environ.get("RECOLLECT_EVAL_DATA")
 
 
+@pytest.fixture
+def in_place(monkeypatch):
+    """Stays in the tests' own database, which is empty too, where a scratch one would only take time."""
+    monkeypatch.setattr(run_evals, "scratch_database", nullcontext)
+
+
 def run(folder, capsys, **options):
     call_command("run_evals", dataset=folder, **options)
     return capsys.readouterr()
 
 
-def test_figures_are_printed_and_written_in_the_contracts_shape(a_dataset, tmp_path, capsys):
+def test_figures_are_printed_and_written_in_the_contracts_shape_and_nothing_else_is_left(a_dataset, tmp_path, capsys):
     target = tmp_path / "figures.json"
 
     out, err = run(a_dataset, capsys, json=target)
@@ -38,9 +45,12 @@ def test_figures_are_printed_and_written_in_the_contracts_shape(a_dataset, tmp_p
     assert "nDCG@10" in out
     assert "single-hop" in out
     assert "3 of 3 parts embedded." in err
+    assert not User.objects.exists(), "somebody of the data set was left in the configured database"
 
 
-def test_categories_that_ask_for_no_similar_text_are_left_out_of_the_headline(write_dataset, tmp_path, capsys):
+def test_categories_that_ask_for_no_similar_text_are_left_out_of_the_headline(
+    in_place, write_dataset, tmp_path, capsys
+):
     turns = [turn("alice", "talk", number, f"Subject {number}") for number in range(1, 30)]
     # What the summary asks for is found by nobody among 25 of 29 turns that say nothing of it.
     found = query("alice", "Subject 3", ["talk", 3])
@@ -59,7 +69,7 @@ def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(a_dataset, cap
         run(a_dataset, capsys, mode="telepathic")
 
 
-def test_one_mode_can_be_asked_for_alone(a_dataset, tmp_path, capsys):
+def test_one_mode_can_be_asked_for_alone(in_place, a_dataset, tmp_path, capsys):
     run(a_dataset, capsys, mode="semantic", json=tmp_path / "figures.json")
 
     assert set(json.loads((tmp_path / "figures.json").read_text())["modes"]) == {"semantic"}
@@ -70,13 +80,7 @@ def test_a_broken_data_set_is_an_error_of_one_sentence_and_no_traceback(tmp_path
         run(tmp_path, capsys)
 
 
-def test_nobody_of_the_data_set_is_left_in_the_configured_database(a_dataset, capsys):
-    run(a_dataset, capsys)
-
-    assert not User.objects.exists()
-
-
-def test_failed_evals_fail_the_command(monkeypatch, capsys):
+def test_failed_evals_fail_the_command(in_place, monkeypatch, capsys):
     verdict = vec02.Verdict("V2-02", "blocked", failure="leaked")
     monkeypatch.setitem(run_evals.SUITES, "vec-02", lambda: [verdict])
 
@@ -87,7 +91,7 @@ def test_failed_evals_fail_the_command(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not REAL_DATA, reason="RECOLLECT_EVAL_DATA names no folder with locomo-dev in it")
-def test_a_persons_share_of_a_public_data_set_is_found(real_embedder, tmp_path, write_dataset, capsys):
+def test_a_persons_share_of_a_public_data_set_is_found(in_place, real_embedder, tmp_path, write_dataset, capsys):
     """One conversation of the public set, for the time's sake; the whole of it is for the command."""
     folder = Path(REAL_DATA) / "locomo-dev"
     person = '"user": "conv-30"'

@@ -3,7 +3,6 @@ from django.core.management import call_command
 
 from evals import vec02
 from memory.models import EmbeddingQuerySet
-from memory.search import chat_history
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
@@ -31,7 +30,7 @@ def test_it_fails_when_no_query_is_bound_to_the_caller(monkeypatch):
 
 
 def test_it_fails_when_nothing_is_found(monkeypatch):
-    monkeypatch.setattr(chat_history, "_snippets", lambda user, keys: {})
+    monkeypatch.setattr("intake.models.conversations.TurnQuerySet.beginnings", lambda self, length: {})
 
     assert "found nothing" in failures()["V2-01"]
 

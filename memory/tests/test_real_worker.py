@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings as django_settings
@@ -21,13 +22,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def worker_environment(**extra):
     """The worker's settings: those of `make up`, on the test database and the test broker."""
     database = connection.settings_dict
-    address = os.environ["DATABASE_URL"]
-    head, _, _ = address.rpartition("/")
+    # The name alone: the embedded server's address goes on after it.
+    address = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database['NAME']}")
     return {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "config.settings.local",
         "SECRET_KEY": "for tests only",
-        "DATABASE_URL": f"{head}/{database['NAME']}",
+        "DATABASE_URL": address.geturl(),
         **extra,
     }
 

@@ -1,0 +1,25 @@
+# One image for web, worker and beat; docker-compose.yml says which of them a container is.
+FROM python:3.11-slim
+
+ENV PYTHONUNBUFFERED=1 \
+    DJANGO_SETTINGS_MODULE=config.settings.production \
+    RECOLLECT_VAR=/var/lib/recollect
+
+RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --shell /usr/sbin/nologin recollect
+WORKDIR /app
+
+# Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled.
+COPY requirements/base.txt requirements/base.txt
+RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/base.txt
+
+COPY . .
+# The static files belong to the image, the embedding model to the volume at RECOLLECT_VAR.
+RUN SECRET_KEY=only-for-the-build ALLOWED_HOSTS=localhost STATIC_ROOT=/app/static \
+    python manage.py collectstatic --no-input --verbosity 0
+ENV STATIC_ROOT=/app/static
+
+USER recollect
+VOLUME /var/lib/recollect
+EXPOSE 8000
+CMD ["uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--no-access-log", \
+     "--timeout-graceful-shutdown", "10"]

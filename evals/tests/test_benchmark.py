@@ -1,0 +1,82 @@
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import psutil
+import pytest
+from django.core.management import CommandError, call_command
+from kombu import Connection
+
+from evals import processes
+from evals.benchmarks import BENCHMARKS, indexing
+from evals.tests.test_scratch import database_names
+
+pytestmark = pytest.mark.django_db
+
+
+def test_indexing_is_measured_with_a_real_worker_that_is_gone_afterwards(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(indexing, "ROUNDS", 1)
+    before = database_names()
+    target = tmp_path / "figures.json"
+
+    call_command("benchmark", "indexing", "--turns=12", "--samples=3", f"--json={target}")
+
+    figures = json.loads(target.read_text())
+    assert list(figures) == [
+        "pipeline_turns_per_s",
+        "model_turns_per_s",
+        "searchable_p50_ms",
+        "searchable_p95_ms",
+    ]
+    assert all(value > 0 for value in figures.values())
+    assert "searchable_p50_ms" in capsys.readouterr().out
+    assert database_names() == before
+    assert not [child for child in psutil.Process().children() if "celery" in " ".join(child.cmdline())]
+
+
+def test_query_embedding_is_measured(capsys):
+    call_command("benchmark", "embedding", "--samples=5")
+
+    assert "query_p50_ms" in capsys.readouterr().out
+
+
+def test_every_benchmark_goes_by_its_own_name():
+    assert {name: benchmark.name for name, benchmark in BENCHMARKS.items()} == {
+        "indexing": "indexing",
+        "embedding": "embedding",
+        "memory": "memory",
+    }
+
+
+def test_two_benchmarks_never_share_a_broker_database_and_leave_theirs_empty():
+    with processes.own_broker() as first, processes.own_broker() as second:
+        assert first != second
+
+    for url in (first, second):
+        with Connection(url) as broker:
+            assert broker.default_channel.client.dbsize() == 0
+
+
+def test_a_broker_without_an_empty_database_is_an_error_in_words(monkeypatch):
+    monkeypatch.setattr(processes, "BROKER_DATABASES", range(15, 14, -1))
+    with (
+        processes.own_broker(),
+        pytest.raises(CommandError, match="databases 15 to 15 are in use"),
+        processes.own_broker(),
+    ):
+        pass
+
+
+def test_another_broker_database_is_named_as_celery_wants_it():
+    assert processes._in_database("redis://:p%40@host:6379/0", 7) == "redis://:p%40@host:6379/7"
+    assert processes._in_database("rediss://host", 7) == "rediss://host/7"
+
+    socket = processes._in_database("redis+socket://:pw@/run/redis.sock?virtual_host=0", 7)
+    assert urlsplit(socket).path == "/run/redis.sock"
+    assert parse_qs(urlsplit(socket).query) == {"virtual_host": ["7"]}
+
+
+def test_a_process_that_ends_before_it_is_ready_is_an_error_in_words(capfd):
+    broken = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
+
+    with pytest.raises(CommandError, match="ended with status 1"):
+        processes.run_module("evals.children.no_such_child", broken)
