@@ -112,10 +112,15 @@ def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
     return json.loads(done.stdout)
 
 
-def resident_megabytes(process: psutil.Process) -> float:
-    """Resident memory of a process and its children, in MB (10^6 bytes); what they share is counted in each."""
+def memory_megabytes(process: psutil.Process) -> tuple[float, float]:
+    """What a process and its children hold, in MB (10^6 bytes): resident, and with shared pages counted once.
+
+    The second needs Linux; elsewhere it is the first again.
+    """
     family = [process, *process.children(recursive=True)]
-    return float(sum(member.memory_info().rss for member in family)) / 1e6
+    resident = sum(member.memory_info().rss for member in family)
+    proportional = sum(getattr(member.memory_full_info(), "pss", member.memory_info().rss) for member in family)
+    return round(resident / 1e6, 1), round(proportional / 1e6, 1)
 
 
 @contextmanager

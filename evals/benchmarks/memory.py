@@ -1,4 +1,4 @@
-"""`benchmark memory`: how much a worker holds after its work, and a web process after a search (resident, MB)."""
+"""`benchmark memory`: how much a worker holds after its work, and a web process after a search, in MB."""
 
 import json
 import urllib.request
@@ -9,7 +9,7 @@ from knox.models import get_token_model
 
 from evals.benchmarks.base import Benchmark, Figures, Report
 from evals.benchmarks.indexing import save_turns, work_off
-from evals.processes import environment, own_broker, resident_megabytes, web, worker
+from evals.processes import environment, memory_megabytes, own_broker, web, worker
 from evals.scratch import scratch_database
 from intake.models import User
 
@@ -24,12 +24,16 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         with worker(given) as process:
             save_turns(options["turns"], seed=0)
             work_off(given)
-            figures = {"worker_mb": round(resident_megabytes(process), 1)}
+            worker_mb = memory_megabytes(process)
         report("The worker is measured; now the web process.")
         with web(given) as (address, process):
             _search(address)
-            figures["web_mb"] = round(resident_megabytes(process), 1)
-    return figures
+            web_mb = memory_megabytes(process)
+    return {**_named("worker", worker_mb), **_named("web", web_mb)}
+
+
+def _named(name: str, megabytes: tuple[float, float]) -> Figures:
+    return {f"{name}_rss_mb": megabytes[0], f"{name}_pss_mb": megabytes[1]}
 
 
 def _search(address: str) -> None:
