@@ -24,7 +24,8 @@ from memory import sources
 from memory.embedders import get_embedder
 from memory.models import Embedding
 
-ROUNDS = 3
+# Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
+ROUNDS = 6
 PEOPLE = 5
 WARM_UP_TURNS = 20
 LOOK_SECONDS = 0.01

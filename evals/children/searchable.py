@@ -19,7 +19,8 @@ from intake.models.conversations import Caller  # noqa: E402
 from intake.services import Answer, begin_turn, finish_turn  # noqa: E402
 from memory.search import search_chat_history  # noqa: E402
 
-LOOK_SECONDS = 0.005
+# Each look embeds the message and so takes time from the worker.
+LOOK_SECONDS = 0.02
 LONGEST_SECONDS = 60
 
 
