@@ -8,8 +8,14 @@ import sys
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError, connection
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except OperationalError as error:
+        if connection.connection is not None:
+            raise
+        sys.exit(f"The database does not answer ({error}): start it with `make up`, or name one in DATABASE_URL.")
 
 
 if __name__ == "__main__":

@@ -4,30 +4,33 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 from django.core.asgi import get_asgi_application
 
 django_application: Any = get_asgi_application()
 
-from asgiref.sync import sync_to_async  # noqa: E402
 from django.conf import settings  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount  # noqa: E402
 from starlette.staticfiles import StaticFiles  # noqa: E402
 
-from intake.agent.models import close_connections  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
-    await sync_to_async(get_embedder().warm_up, thread_sensitive=False)()
+    await asyncio.to_thread(get_embedder().warm_up)
+    # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
+    loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
     yield
-    await close_connections()
+    await loading
+    await import_module("intake.agent.models").close_connections()
 
 
 application = Starlette(

@@ -6,25 +6,24 @@ from typing import Any
 
 from celery.signals import worker_init, worker_process_init
 
-from memory.embedders import EmbedderError, get_embedder, reset_embedder
+from memory.embedders import EmbedderError, get_embedder
 
 logger = logging.getLogger(__name__)
 
 
 @worker_init.connect
 def refuse_without_a_model(**_: Any) -> None:
-    """In the parent, which then forgets the model again: its children load their own."""
+    """In the parent, which loads nothing itself: its children do."""
     try:
-        get_embedder().warm_up()
+        get_embedder().check()
     except EmbedderError as error:
         sys.exit(f"The worker cannot start: {error}")
-    reset_embedder()
 
 
 @worker_process_init.connect
 def load_the_model(**_: Any) -> None:
     """In each child, so that the first turn does not wait for it."""
     try:
-        get_embedder().warm_up()
+        get_embedder().warm_up(for_documents=True)
     except EmbedderError:
         logger.exception("The embedding model cannot be loaded; what waits will be tried again")

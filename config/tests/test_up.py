@@ -215,3 +215,13 @@ def test_a_python_that_is_too_old_is_named():
     result = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True, check=False)
     assert "Python 3.11 or newer is needed and /bin/false is not: install it, or name it" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_command_without_a_running_database_ends_in_a_sentence(var):
+    command = [sys.executable, "manage.py", "migrate"]
+    nowhere = f"postgres://someone@127.0.0.1:{free_port()}/none"
+    settings = environment(var, DATABASE_URL=nowhere, DATABASE_POOL_TIMEOUT="1", SECRET_KEY="x")
+    result = subprocess.run(command, cwd=BASE_DIR, env=settings, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("The database does not answer")
+    assert "Traceback" not in result.stderr

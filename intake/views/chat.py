@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from intake import services
-from intake.chat import stream_answer
 from intake.errors import AuthenticationRequired, NotFound
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
@@ -44,6 +43,9 @@ class ChatView(View):
             turn, caller = await sync_to_async(_begin)(request)
         except Exception as error:
             return _refusal(error)
+        # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
+        from intake.chat import stream_answer
+
         response = StreamingHttpResponse(stream_answer(turn=turn, caller=caller), content_type="text/event-stream")
         response["Cache-Control"] = "no-store"
         # Some proxies gather a response before they pass it on; this one is asked not to.

@@ -50,8 +50,11 @@ class Embedder(ABC):
     def token_offsets(self, text: str) -> list[Span]:
         """Return where the text's tokens lie, in order; needs no model, for a request waits for it."""
 
-    def warm_up(self) -> None:  # noqa: B027 - a model behind an endpoint has nothing to load
-        """Load what the first call would otherwise wait for. Raise EmbedderMisconfigured."""
+    def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
+        """Make sure, loading nothing, that what the model needs is there. Raise EmbedderMisconfigured."""
+
+    def warm_up(self, *, for_documents: bool = False) -> None:  # noqa: B027
+        """Load what the first query, or the first document, would otherwise wait for. Raise EmbedderMisconfigured."""
 
 
 def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:

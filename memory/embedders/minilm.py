@@ -59,9 +59,17 @@ class MiniLMEmbedder(Embedder):
         offsets: list[Span] = self._encode(text).offsets
         return offsets
 
-    def warm_up(self) -> None:
+    def check(self) -> None:
         """See Embedder."""
-        self.embed_query("warm")
+        check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
+        check_file(self._find("model.safetensors"), WEIGHTS_SHA256)
+
+    def warm_up(self, *, for_documents: bool = False) -> None:
+        """See Embedder."""
+        if for_documents:
+            self.embed_documents(["warm"])
+        else:
+            self.embed_query("warm")
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._encode(text).ids
