@@ -9,26 +9,29 @@
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import numpy as np
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
-from numpy.typing import NDArray
 from pgvector import HalfVector
 
 from intake.models import Turn
 from memory import nudging, sources
 from memory.embedders import Embedder, EmbedderError, get_embedder
+from memory.embedders.base import Matrix
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.sources import Source, SourceKey, content_hash
 
 logger = logging.getLogger(__name__)
 
 BACKOFF_LIMIT = timedelta(minutes=10)
+
+# Claimed rows, each with the text of its part.
+Batch = dict[Embedding, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,22 @@ def _unknown_turns(embedder: Embedder) -> QuerySet[Turn]:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Fill what waits, until nothing does or the time is up."""
+    """Fill what waits, until nothing does or the time is up.
+
+    The model computes in a thread beside this one, which reads and prepares the next batch meanwhile, so that the cores
+    never wait for the database.
+    """
     embedder = get_embedder()
     total = Filled()
-    while until is None or timezone.now() < until:
-        batch = claim(embedder=embedder, now=timezone.now())
-        if not batch:
-            break
-        total += fill(batch, embedder=embedder)
+    with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
+        batch = _next_batch(embedder)
+        while batch:
+            made = beside.submit(_embed, batch, embedder)
+            is_time_up = until is not None and timezone.now() >= until
+            upcoming = {} if is_time_up else _next_batch(embedder)
+            total += _settle(batch, made.result())
+            # What just failed may be due again already.
+            batch = upcoming if upcoming or is_time_up else _next_batch(embedder)
     return total
 
 
@@ -134,21 +145,8 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
 
 def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
     """Make the vectors of claimed rows and store them."""
-    texts = _texts_of(rows, embedder)
-    ready = [row for row in rows if row.pk in texts]
-    if not ready:
-        return Filled()
-    try:
-        vectors = embedder.embed_documents([texts[row.pk] for row in ready])
-    except EmbedderError as error:
-        _postpone(ready, error, now=timezone.now())
-        return Filled(failed=len(ready))
-    except Exception as error:  # a text the model cannot take must not stop the others
-        logger.exception("Embedding failed for rows %s", [row.pk for row in ready])
-        _count_failure(ready, error, now=timezone.now())
-        return Filled(failed=len(ready))
-    _store(ready, vectors, now=timezone.now())
-    return Filled(embedded=len(ready))
+    batch = _with_texts(rows, embedder)
+    return _settle(batch, _embed(batch, embedder))
 
 
 def quarantine_exhausted(*, now: datetime) -> int:
@@ -159,23 +157,53 @@ def quarantine_exhausted(*, now: datetime) -> int:
     return exhausted.update(quarantined_at=now)
 
 
-def _texts_of(rows: Sequence[Embedding], embedder: Embedder) -> dict[int, str]:
-    """The text of each row's part. Rows of what is gone are dropped; rows of another text are made anew."""
+def _next_batch(embedder: Embedder) -> Batch:
+    """Claimed rows with their texts; empty when nothing is due."""
+    while rows := claim(embedder=embedder, now=timezone.now()):
+        if batch := _with_texts(rows, embedder):
+            return batch
+    return {}
+
+
+def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
+    """In a thread without a database: the vectors in the batch's order, or what went wrong."""
+    try:
+        return embedder.embed_documents(list(batch.values()))
+    except Exception as error:  # a text the model cannot take must not stop the others
+        return error
+
+
+def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
+    rows = list(batch)
+    match made:
+        case EmbedderError():
+            _postpone(rows, made, now=timezone.now())
+        case Exception():
+            logger.error("Embedding failed for rows %s", [row.pk for row in rows], exc_info=made)
+            _count_failure(rows, made, now=timezone.now())
+        case _:
+            _store(rows, made, now=timezone.now())
+            return Filled(embedded=len(rows))
+    return Filled(failed=len(rows))
+
+
+def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
+    """The rows with their parts' texts. Rows of what is gone are dropped; rows of another text are made anew."""
     by_key: dict[SourceKey, list[Embedding]] = defaultdict(list)
     for row in rows:
         by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
-    texts: dict[int, str] = {}
+    batch: Batch = {}
     for source in sources.load(by_key, embedder):
         of_source = by_key.pop(source.key)
-        current = {row.pk: source.parts[row.part] for row in of_source if _is_current(row, source)}
+        current = {row: source.parts[row.part] for row in of_source if _is_current(row, source)}
         if len(current) < len(of_source):
             with transaction.atomic():
                 enqueue(source, embedder=embedder, now=timezone.now())
-        texts |= current
+        batch |= current
     gone = [row.pk for of_source in by_key.values() for row in of_source]
     if gone:
         Embedding.objects.filter(pk__in=gone).delete()
-    return texts
+    return batch
 
 
 def _is_current(row: Embedding, source: Source) -> bool:
@@ -186,7 +214,7 @@ def _is_current(row: Embedding, source: Source) -> bool:
     )
 
 
-def _store(rows: Sequence[Embedding], vectors: NDArray[np.float32], *, now: datetime) -> None:
+def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
     """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
     with connection.cursor() as cursor:
         cursor.executemany(
