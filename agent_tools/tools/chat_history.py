@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
+from django.utils.text import Truncator
 from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
@@ -13,6 +14,9 @@ from memory.search import search_chat_history as search
 
 NO_CALLER = "user identity required"
 NO_HISTORY = "no chat history found"
+# What a person is shown of a search: enough to recognise it by.
+LINKS = 3
+LINK_LENGTH = 48
 
 
 class SearchChatHistoryInput(ToolInput):
@@ -52,18 +56,21 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
-    """How many turns were found, and links to the conversations they are in."""
-    if user is None or not output.results:
-        return "Nothing found" if user else "Nothing to search yet: register or log in to have a memory"
-    first_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
-    titles = Conversation.objects.for_user(user).in_bulk(list(first_turns))
+    """How many turns were found, and links to the first of the conversations they are in."""
+    if user is None:
+        return "Nothing to search yet: register or log in to have a memory"
+    if not output.results:
+        return "Nothing found"
+    nearest_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
+    titles = Conversation.objects.for_user(user).in_bulk(list(nearest_turns))
     links = [
-        f"[{_as_link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
-        for conversation_id, number in reversed(first_turns.items())
+        f"[{_link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
+        for conversation_id, number in reversed(nearest_turns.items())
         if conversation_id in titles
     ]
     count = f"{output.total_found} {'turn' if output.total_found == 1 else 'turns'}"
-    return f"Found {count}: {', '.join(links)}"
+    more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
+    return f"Found {count}: {', '.join(links[:LINKS])}{more}"
 
 
 def _output(query: str, found: ChatHistory) -> SearchChatHistoryOutput:
@@ -85,8 +92,10 @@ def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChat
     return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
 
 
-def _as_link_text(title: str) -> str:
-    return title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
+def _link_text(title: str) -> str:
+    """A title without what Markdown would read as the end of the link, short enough to stand among others."""
+    plain = title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
+    return Truncator(plain).chars(LINK_LENGTH)
 
 
 search_chat_history = Tool(

@@ -73,6 +73,8 @@ TEMPLATES = [
 # -- Data -------------------------------------------------------------------------------------------------------------
 # The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
 DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect")}
+# A connection that a restarted server has forgotten is replaced before anybody is given it.
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": {

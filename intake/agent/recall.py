@@ -76,7 +76,7 @@ def _quote(turn: Turn) -> str:
     words = " ".join(turn.user_message.split())
     words = words if len(words) <= QUOTE_LENGTH else words[:QUOTE_LENGTH].rsplit(" ", 1)[0] + "…"
     link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    return f"- **{said:%d %B %Y}**, in [{title}]({link}):\n  > {words}\n\n"
+    return f"- **{said.day} {said:%B %Y}**, in [{title}]({link}):\n  > {words}\n\n"
 
 
 def _question(messages: list[ModelMessage]) -> str:

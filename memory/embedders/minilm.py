@@ -119,6 +119,8 @@ def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSes
     """Return a session. Raise EmbedderMisconfigured when this onnxruntime cannot run the graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # Share out the work in smaller blocks, so that a core which is late does not keep the other waiting.
+    options.add_session_config_entry("session.dynamic_block_base", "4")
     # The arena keeps the largest request's memory for ever, and one pattern per text length.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
