@@ -1,4 +1,4 @@
-"""From a saved text to its words and vectors: pending rows are the queue, and every step here may be repeated or cut short.
+"""From a saved text to its words and vectors: pending rows are the queue, and each step may be repeated or cut short.
 
 1. `enqueue` writes the words, and a pending row per part, in the transaction that saves the text.
 2. `claim` takes rows for a while, counting the attempt before it is made, so that a row that kills its worker is found.

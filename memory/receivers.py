@@ -23,7 +23,7 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
         embedder = get_embedder()
         source = sources.from_turn(instance, embedder)
     except EmbedderError:
-        # What was said is kept all the same, and found by its words; `index_missing` queues it once the model is mended.
+        # What was said is kept and found by its words; `index_missing` queues it once the model is mended.
         words.post(sources.text_of(instance))
         logger.exception("A turn was saved without being queued for indexing")
         return

@@ -1,4 +1,4 @@
-"""The words of the index: which of a person's texts a word stands in, how often on whose side, from the moment of saving.
+"""The words of the index: which of a person's texts a word stands in, and how often on whose side.
 
 A search for words reads the postings of the query's words and nothing else, so that it costs what they match, not what
 the person has; and a person's statistics are theirs alone.
