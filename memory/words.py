@@ -1,5 +1,7 @@
 """From a saved text to its postings: the database's own parser counts the words, and one statement stores them."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import connection
 
@@ -67,7 +69,7 @@ def searchable(text: str) -> str:
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
-def _insert(row: dict[str, object]) -> bool:
+def _insert(row: dict[str, Any]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_POST, row)
-        return cursor.fetchone() == (1,)
+        return bool(cursor.fetchone() == (1,))

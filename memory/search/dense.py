@@ -11,7 +11,7 @@ from intake.models import User
 from memory.embedders.base import Vector
 from memory.models import Corpus
 
-# Any so many parts of the person's show how far away the unrelated lie; the nearest alone would not.
+# Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.
 SAMPLE = 200
 
 # First the scan, which reads nothing but the covering index; then all parts of the few texts that are candidates.
@@ -33,20 +33,20 @@ WITH near AS MATERIALIZED (
      WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      LIMIT %(sample)s
-), measured AS (
-    SELECT source_id, chunk_index, min(vector <=> %(vector)s::halfvec) AS distance,
-           min(vector <=> %(vector)s::halfvec) FILTER (WHERE part = 0) AS said_distance
-      FROM candidate
-      JOIN embeddings USING (source_id, chunk_index)
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-     GROUP BY source_id, chunk_index
 )
 SELECT source_id, chunk_index, distance, said_distance, said_length + answered_length,
-       (SELECT max(distance) FROM sample)
+       (SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY distance) FROM sample)
   FROM candidate
-  LEFT JOIN measured USING (source_id, chunk_index)
-  LEFT JOIN indexed_texts USING (source_id, chunk_index)
+  JOIN indexed_texts USING (source_id, chunk_index)
+ CROSS JOIN LATERAL (
+    SELECT min(distance) AS distance, min(distance) FILTER (WHERE part = 0) AS said_distance
+      FROM (SELECT part, vector <=> %(vector)s::halfvec AS distance
+              FROM embeddings AS e
+             WHERE e.user_id = %(user_id)s AND e.corpus = %(corpus)s AND vector IS NOT NULL
+               AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
+               AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+            OFFSET 0) AS each  -- no distance is computed twice
+       ) AS measured
  WHERE user_id = %(user_id)s AND corpus = %(corpus)s
 """
 
@@ -55,7 +55,7 @@ SELECT source_id, chunk_index, distance, said_distance, said_length + answered_l
 class Measured:
     """A candidate's distances: of its nearest part and of its first one, where the person speaks; None without vector.
 
-    `words` is its length, and `unrelated` the distance of the farthest of any 200 parts of the person's.
+    `words` is its length. `unrelated` is the distance that three in ten of the person's parts are beyond.
     """
 
     source_id: UUID

@@ -12,6 +12,7 @@ cross-validation over people, and lie on a plateau: docs/decisions/0009.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 Key = tuple[UUID, int]
@@ -54,7 +55,12 @@ def fuse(candidates: Collection[Candidate], *, unrelated: float) -> dict[Key, fl
             near = _mix(_near(unrelated - one.distance, nearness), _near(unrelated - said, nearness), share)
             own[one.key] = _mix(near, by_words, LEXICAL_WEIGHT)
     fused = {one.key: own[one.key] + _from_neighbours(one, own) for one in candidates}
-    return dict(sorted(fused.items(), key=lambda item: (-item[1], item[0])))
+    # Beyond the unrelated, and in a history of a few turns, distance alone tells the candidates apart.
+    return {one.key: fused[one.key] for one in sorted(candidates, key=lambda one: _order(one, fused[one.key]))}
+
+
+def _order(one: Candidate, score: float) -> tuple[float, float, Key]:
+    return (-score, inf if one.distance is None else one.distance, one.key)
 
 
 def _from_neighbours(one: Candidate, own: Mapping[Key, float]) -> float:
