@@ -59,12 +59,14 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     except EmbedderError as error:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
+    # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
+    pending = mine.count_unfilled_sources()
     if mode is SearchMode.SEMANTIC:
         ranked: hybrid.Distances = dict(_nearest_turns(mine, vector, limit=limit))
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
         ranked = rank(user=user, corpus=Corpus.CHAT, model=embedder.name, vector=vector, query=query)
-    return ChatHistory(matches=_matches(user, ranked, limit=limit), pending=mine.count_unfilled_sources())
+    return ChatHistory(matches=_matches(user, ranked, limit=limit), pending=pending)
 
 
 def _matches(user: User, ranked: hybrid.Distances, *, limit: int) -> list[ChatMatch]:
