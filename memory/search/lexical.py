@@ -58,7 +58,8 @@ WITH term AS MATERIALIZED (
 )
 SELECT source_id, chunk_index, score, said_score
   FROM best
-  JOIN indexed_texts ON id = text_id
+ -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
+ CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
 

@@ -166,3 +166,4 @@ def test_the_plan_reads_nothing_but_the_index_of_the_persons_words(monkeypatch):
     assert re.search(r"Index Only Scan using idx_postings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {user.pk}\)[^\n]*lexeme = ", plan), plan
     assert re.search(r"idx_postings_scan[^>]*Heap Fetches: 0", plan), plan
+    assert "Seq Scan" not in plan, plan
