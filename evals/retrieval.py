@@ -53,7 +53,7 @@ def answer(dataset: Dataset, loaded: Loaded, mode: SearchMode, *, report: Report
 
 
 def _search(mode: SearchMode, user: User, text: str) -> list[tuple[Any, int]]:
-    found = search_chat_history(user=user, query=text, limit=LIMIT)
+    found = search_chat_history(user=user, query=text, limit=LIMIT, mode=mode)
     return [(match.conversation_id, match.turn_number) for match in found.matches]
 
 

@@ -1,6 +1,6 @@
-"""From a saved text to its vectors: pending rows are the queue, and every step here may be repeated or cut short.
+"""From a saved text to its words and vectors: pending rows are the queue, and each step may be repeated or cut short.
 
-1. `enqueue` writes a pending row per part in the transaction that saves the text.
+1. `enqueue` writes the words, and a pending row per part, in the transaction that saves the text.
 2. `claim` takes rows for a while, counting the attempt before it is made, so that a row that kills its worker is found.
 3. `embed_pending` makes the vectors, batch by batch, and stores each only if its text is still the same.
 4. What fails is tried again later; what failed too often is quarantined, and staff see it.
@@ -20,11 +20,11 @@ from django.utils import timezone
 from pgvector import HalfVector
 
 from intake.models import Turn
-from memory import nudging, sources
+from memory import nudging, sources, words
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.embedders.base import Matrix
-from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.sources import Source, SourceKey, content_hash
+from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText
+from memory.sources import Source, SourceKey, Text, content_hash
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +45,12 @@ class Filled:
         return Filled(self.embedded + other.embedded, self.failed + other.failed)
 
 
-def enqueue(source: Source, *, embedder: Embedder, now: datetime) -> int:
-    """Make the rows of a source match its text; returns how many are new and wait for a vector.
+def enqueue(source: Source, *, embedder: Embedder, now: datetime) -> bool:
+    """Make the words and the rows of a source match its text; returns whether any were missing.
 
     Must run in the transaction that saves the text: then there is no moment at which one is kept without the other.
     """
+    is_worded_anew = words.post(source.text)
     model = EmbeddingModel.objects.for_embedder(embedder)
     rows = Embedding.objects.of_source(source.user_id, source.key).filter(model=model)
     kept = dict(rows.values_list("part", "content_hash"))
@@ -78,26 +79,30 @@ def enqueue(source: Source, *, embedder: Embedder, now: datetime) -> int:
     )
     if missing:
         transaction.on_commit(nudging.nudge, robust=True)
-    return len(missing)
+    return is_worded_anew or bool(missing)
+
+
+def forget(text: Text) -> None:
+    """Remove every row of a text that is gone."""
+    IndexedText.objects.of_source(text.user_id, text.key).delete()
+    Embedding.objects.of_source(text.user_id, text.key).delete()
 
 
 def enqueue_missing(*, now: datetime) -> int:
-    """Queue the ended turns that the current model has no rows for; returns how many."""
+    """Index the ended turns whose words are missing or that the current model has no rows for; returns how many."""
     embedder = get_embedder()
-    queued = 0
+    indexed = 0
     for turn in _unknown_turns(embedder).iterator(chunk_size=500):
         with transaction.atomic():
-            queued += enqueue(sources.from_turn(turn, embedder), embedder=embedder, now=now) > 0
-    return queued
+            indexed += enqueue(sources.from_turn(turn, embedder), embedder=embedder, now=now)
+    return indexed
 
 
 def _unknown_turns(embedder: Embedder) -> QuerySet[Turn]:
-    known = (
-        Embedding.objects.in_corpus(Corpus.CHAT)
-        .of_model(embedder.name)
-        .filter(user=OuterRef("user"), source_id=OuterRef("conversation_id"), chunk_index=OuterRef("turn_number"))
-    )
-    turns = Turn.objects.filter(~Exists(known), user__isnull=False)
+    key = {"user": OuterRef("user"), "source_id": OuterRef("conversation_id"), "chunk_index": OuterRef("turn_number")}
+    embedded = Embedding.objects.in_corpus(Corpus.CHAT).of_model(embedder.name).filter(**key)
+    worded = IndexedText.objects.in_corpus(Corpus.CHAT).filter(configuration=settings.TEXT_SEARCH_CONFIG, **key)
+    turns = Turn.objects.filter(~Exists(embedded) | ~Exists(worded), user__isnull=False)
     return turns.exclude(status=Turn.Status.STREAMING).order_by("pk")
 
 

@@ -1,14 +1,15 @@
-"""Where memory listens to intake: a turn that has ended and has an owner is written into the index's queue."""
+"""Where memory listens to intake: a turn that has ended and has an owner is indexed, and a deleted one forgotten."""
 
 import logging
 from typing import Any
 
-from django.db.models.signals import post_save
+from django.db.models import Model, QuerySet
+from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.utils import timezone
 
-from intake.models import Turn
-from memory import indexing, sources
+from intake.models import Turn, User
+from memory import indexing, sources, words
 from memory.embedders import EmbedderError, get_embedder
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,16 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
         embedder = get_embedder()
         source = sources.from_turn(instance, embedder)
     except EmbedderError:
-        # What was said is kept all the same; `index_missing` finds it once the model is mended.
+        # What was said is kept and found by its words; `index_missing` queues it once the model is mended.
+        words.post(sources.text_of(instance))
         logger.exception("A turn was saved without being queued for indexing")
         return
     indexing.enqueue(source, embedder=embedder, now=timezone.now())
+
+
+@receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")
+def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    """A turn's rows go with it. A person's go with the person, all at once."""
+    deleted = origin.model if isinstance(origin, QuerySet) else type(origin)
+    if instance.user_id is not None and deleted is not User:
+        indexing.forget(sources.text_of(instance))

@@ -22,13 +22,30 @@ class SourceKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A text as it stands now, in the parts that are embedded one by one."""
+class Text:
+    """What was said on each side, as it stands now. A text with one author has nothing on the assistant's side."""
 
     key: SourceKey
     user_id: int
+    said: str
+    answered: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the parts of it that are embedded one by one."""
+
+    text: Text
     said_at: datetime
     parts: list[str]
+
+    @property
+    def key(self) -> SourceKey:
+        return self.text.key
+
+    @property
+    def user_id(self) -> int:
+        return self.text.user_id
 
 
 def content_hash(text: str) -> bytes:
@@ -36,19 +53,23 @@ def content_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def from_turn(turn: Turn, embedder: Embedder) -> Source:
+def text_of(turn: Turn) -> Text:
     """A turn that has an owner; an answer that only quotes the person's own history is left out."""
     if turn.user_id is None:
         raise ValueError("A visitor's turn is not indexed until it has an owner.")
-    answer = "" if turn.is_recall else turn.assistant_message
-    return Source(
+    return Text(
         key=SourceKey(Corpus.CHAT, turn.conversation_id, turn.turn_number),
         user_id=turn.user_id,
-        said_at=turn.said_at,
-        parts=turn_parts(
-            turn.user_message, answer, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
-        ),
+        said=turn.user_message,
+        answered="" if turn.is_recall else turn.assistant_message,
     )
+
+
+def from_turn(turn: Turn, embedder: Embedder) -> Source:
+    """The turn's text in the parts that this model embeds."""
+    text = text_of(turn)
+    parts = turn_parts(text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+    return Source(text=text, said_at=turn.said_at, parts=parts)
 
 
 def load(keys: Iterable[SourceKey], embedder: Embedder) -> Iterator[Source]:

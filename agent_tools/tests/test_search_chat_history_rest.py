@@ -8,6 +8,7 @@ from django.db import OperationalError
 from django.test import Client
 from knox.models import get_token_model
 
+from agent_tools.tools.chat_history import search_chat_history
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -177,3 +178,41 @@ def test_the_openapi_document_has_the_tool_with_its_input_output_and_problems(ap
     chat = document["paths"]["/api/v1/intake/chat"]["post"]
     assert chat["responses"]["200"]["content"].keys() == {"text/event-stream"}
     assert chat["security"][0].keys() <= document["components"]["securitySchemes"].keys()
+
+
+def test_hybrid_finds_what_was_said_a_moment_ago_by_its_words(api, alice):
+    turn = a_turn(alice, "I adopted a cat named Miso")
+    answer = call(api, {"query": "Miso", "mode": "hybrid"}).json()
+    assert answer == {
+        "results": [
+            {
+                "conversationId": str(turn.conversation_id),
+                "turnNumber": 1,
+                "snippet": "I adopted a cat named Miso",
+                "score": 1.0,
+            }
+        ],
+        "totalFound": 1,
+        "query": "Miso",
+        "pending": 1,
+    }
+
+
+def test_hybrid_orders_by_relevance_and_still_gives_the_distance(api, alice):
+    for message in ("I adopted a cat named Miso", "My sister has a cat", "The quarterly report is due"):
+        a_turn(alice, message)
+    indexing.embed_pending()
+    semantic = call(api, {"query": "Miso the cat"}).json()["results"]
+    hybrid = call(api, {"query": "Miso the cat", "mode": "hybrid"}).json()["results"]
+    assert hybrid[0]["snippet"] == "I adopted a cat named Miso"
+    distances = {result["snippet"]: result["score"] for result in semantic}
+    assert {result["snippet"]: result["score"] for result in hybrid} == pytest.approx(distances)
+
+
+def test_the_order_is_by_meaning_unless_asked_otherwise():
+    schema = search_chat_history.input_schema["properties"]["mode"]
+    assert (schema["enum"], schema["default"]) == (["semantic", "hybrid"], "semantic")
+
+
+def test_the_lexical_leg_alone_is_offered_to_nobody(api):
+    assert call(api, {"query": "cat", "mode": "lexical"}).status_code == 400

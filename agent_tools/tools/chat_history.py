@@ -1,4 +1,4 @@
-"""The tool `search_chat_history`: the caller's own turns, by meaning."""
+"""The tool `search_chat_history`: the caller's own turns, by meaning or by words and meaning."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from intake.links import conversation_path
 from intake.models import Conversation, User
-from memory.search import ChatHistory
+from memory.search import ChatHistory, SearchMode
 from memory.search import search_chat_history as search
 
 NO_CALLER = "user identity required"
@@ -26,30 +26,42 @@ class SearchChatHistoryInput(ToolInput):
         Field(description="What to look for, in natural language."),
     ]
     limit: Annotated[int, Field(ge=1, le=20, description="How many results at most.")] = 5
-    mode: Annotated[Literal["semantic"], Field(description="`semantic`: nearest in meaning first.")] = "semantic"
+    mode: Annotated[
+        Literal["semantic", "hybrid"],
+        Field(
+            description="`semantic`: nearest in meaning first. `hybrid`: by words and meaning together, most relevant "
+            "first; better for names, numbers and exact terms, and finds what was said a moment ago."
+        ),
+    ] = "semantic"
 
 
 class ChatHistoryResult(ToolOutput):
     conversation_id: Annotated[UUID, Field(description="The conversation the turn belongs to.")]
     turn_number: Annotated[int, Field(description="Which turn of it, from 1.")]
     snippet: Annotated[str, Field(description="The first 200 characters of what the person said.")]
-    score: Annotated[float, Field(description="Cosine distance to the query, 0 to 2: lower is closer.")]
+    score: Annotated[
+        float,
+        Field(
+            description="Cosine distance to the query, 0 to 2: lower is closer. 1 for a turn that waits for its vector."
+        ),
+    ]
 
 
 class SearchChatHistoryOutput(ToolOutput):
-    results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, nearest first.")]
+    results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
     query: Annotated[str, Field(description="The query as it was searched.")]
     note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
     pending: Annotated[
-        int | None, Field(description="How many of the caller's turns have no vector yet and could not be found.")
+        int | None,
+        Field(description="How many of the caller's turns have no vector yet: only `hybrid` finds them, by words."),
     ] = None
 
 
 def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
     if user is None:
         return _nothing(wanted.query, note=NO_CALLER)
-    found = search(user=user, query=wanted.query, limit=wanted.limit)
+    found = search(user=user, query=wanted.query, limit=wanted.limit, mode=SearchMode(wanted.mode))
     if not found.matches:
         return _nothing(wanted.query, note=NO_HISTORY, pending=found.pending or None)
     return _output(wanted.query, found)

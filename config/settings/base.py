@@ -161,6 +161,12 @@ EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
 EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
+# -- Words ------------------------------------------------------------------------------------------------------------
+# A text-search configuration of the database: it decides what a word is, which are stop words, and how they are
+# stemmed. "english" suits English; "simple" takes every word of any language as it stands. After a change:
+# `manage.py index_missing`.
+TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="english")
+
 # -- Celery -----------------------------------------------------------------------------------------------------------
 # A nudge is only a hint (the pending rows are the queue), so everything here prefers giving up quickly over waiting.
 # Celery's name for what redis-py calls unix://.

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
+from memory.models.corpora import Corpus
 
 if TYPE_CHECKING:
     from memory.embedders import Embedder
     from memory.sources import SourceKey
-
-
-class Corpus(models.TextChoices):
-    CHAT = "chat"
 
 
 class EmbeddingModelManager(models.Manager["EmbeddingModel"]):

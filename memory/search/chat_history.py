@@ -1,8 +1,9 @@
-"""`search_chat_history`: the person's own turns, nearest in meaning first, by exact scan."""
+"""`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from uuid import UUID
 
 from intake.models import Turn, User
@@ -11,17 +12,27 @@ from memory.embedders import EmbedderError, get_embedder
 from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding, EmbeddingQuerySet
+from memory.search import hybrid
 
 SNIPPET_LENGTH = 200
+# What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
+DISTANCE_UNKNOWN = 1.0
 
 
 class SearchMode(StrEnum):
+    """`LEXICAL` is offered to nobody: it is there to be measured beside the others."""
+
+    LEXICAL = "lexical"
     SEMANTIC = "semantic"
+    HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMatch:
-    """One turn, however many parts it has. `score` is the cosine distance of its nearest part: lower is closer."""
+    """One turn, however many parts it has. `score` is the cosine distance of its nearest part: lower is closer.
+
+    A turn that waits for its vector has the score 1.
+    """
 
     conversation_id: UUID
     turn_number: int
@@ -31,14 +42,14 @@ class ChatMatch:
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """What was found, and how many of the person's turns have no vector yet and so could not be."""
+    """What was found, and how many of the person's turns have no vector yet and can only be found by their words."""
 
     matches: list[ChatMatch]
     pending: int
 
 
-def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
-    """The `limit` turns of `user` nearest to `query`, by cosine distance ascending.
+def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode = SearchMode.SEMANTIC) -> ChatHistory:
+    """The `limit` turns of `user` that answer `query` best, in the order that `mode` says.
 
     Raises `EmbeddingModelAway` (retryable) when the query cannot be embedded.
     """
@@ -48,13 +59,25 @@ def search_chat_history(*, user: User, query: str, limit: int) -> ChatHistory:
     except EmbedderError as error:
         raise EmbeddingModelAway from error
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
-    nearest = _nearest_turns(mine, vector, limit=limit)
+    # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
+    pending = mine.count_unfilled_sources()
+    if mode is SearchMode.SEMANTIC:
+        ranked: hybrid.Distances = dict(_nearest_turns(mine, vector, limit=limit))
+    else:
+        rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
+        ranked = rank(user=user, corpus=Corpus.CHAT, model=embedder.name, vector=vector, query=query)
+    return ChatHistory(matches=_matches(user, ranked, limit=limit), pending=pending)
+
+
+def _matches(user: User, ranked: hybrid.Distances, *, limit: int) -> list[ChatMatch]:
+    best = dict(islice(ranked.items(), limit))
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
-    snippets = Turn.objects.for_user(user).with_keys(nearest).beginnings(SNIPPET_LENGTH)
-    matches = [
-        ChatMatch(*key, snippet=snippets[key], score=distance) for key, distance in nearest.items() if key in snippets
+    snippets = Turn.objects.for_user(user).with_keys(best).beginnings(SNIPPET_LENGTH)
+    return [
+        ChatMatch(*key, snippet=snippets[key], score=DISTANCE_UNKNOWN if distance is None else distance)
+        for key, distance in best.items()
+        if key in snippets
     ]
-    return ChatHistory(matches=matches, pending=mine.count_unfilled_sources())
 
 
 def _nearest_turns(mine: EmbeddingQuerySet, vector: Vector, *, limit: int) -> dict[tuple[UUID, int], float]:

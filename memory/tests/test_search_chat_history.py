@@ -13,7 +13,7 @@ from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.search import search_chat_history
+from memory.search import SearchMode, hybrid, search_chat_history
 
 pytestmark = pytest.mark.django_db
 
@@ -157,3 +157,79 @@ def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
 
 def heap_fetches(plan):
     return int(re.search(r"Heap Fetches: (\d+)", plan)[1])
+
+
+def by_both(user, query, limit=5):
+    return search_chat_history(user=user, query=query, limit=limit, mode=SearchMode.HYBRID)
+
+
+def test_hybrid_finds_a_turn_by_its_words_from_the_moment_it_is_saved():
+    alice = a_person()
+    a_turn(alice, "I adopted a cat named Miso")
+    found = by_both(alice, "Miso")
+    assert [(match.snippet, match.score) for match in found.matches] == [("I adopted a cat named Miso", 1.0)]
+    assert found.pending == 1
+
+
+def test_hybrid_finds_by_meaning_what_shares_no_stemmed_word():
+    alice = a_person()
+    a_turn(alice, "What is it about?", "")
+    indexing.embed_pending()
+    assert len(by_both(alice, "about what").matches) == 1
+
+
+def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
+    monkeypatch.setattr(hybrid, "PARTS_BY_MEANING", 1)
+    alice = a_person()
+    a_turn(alice, "adopted", "")
+    a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")
+    indexing.embed_pending()
+    expected = {match.snippet: match.score for match in search(alice, "adopted").matches}
+    found = {match.snippet: match.score for match in by_both(alice, "adopted").matches}
+    assert len(found) == 2
+    assert found == pytest.approx(expected)
+
+
+def test_hybrid_gives_one_result_a_turn_and_holds_the_limit():
+    alice = a_person()
+    for number in range(8):
+        a_turn(alice, f"Fox number {number}", "The fox sat by the fox. " * 200)
+    indexing.embed_pending()
+    keys = [(match.conversation_id, match.turn_number) for match in by_both(alice, "fox", limit=6).matches]
+    assert len(keys) == len(set(keys)) == 6
+
+
+def test_hybrid_finds_nobody_elses_turns():
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    a_turn(bob, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    a_turn(bob, "Miso sleeps")
+    assert by_both(alice, "Miso the cat").matches == []
+
+
+def test_hybrid_shows_no_turn_that_was_deleted_past_every_signal():
+    alice = a_person()
+    turn = a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    Turn.objects.filter(pk=turn.pk)._raw_delete("default")
+    assert by_both(alice, "cat").matches == []
+
+
+def test_hybrid_asks_the_database_once_a_leg(django_assert_num_queries):
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    with django_assert_num_queries(4):  # words, vectors, snippets, how many wait
+        by_both(alice, "cat")
+
+
+@pytest.mark.parametrize("mode", SearchMode)
+@pytest.mark.parametrize(
+    "query", ["100%", "a_b", "it's", '"quoted"', "\\", "'; drop table", "🐈", "猫", "the", "x" * 500]
+)
+def test_no_query_is_too_odd_in_any_mode(mode, query):
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    found = search_chat_history(user=alice, query=query, limit=5, mode=mode)
+    assert len(found.matches) == (mode is not SearchMode.LEXICAL)

@@ -1,4 +1,4 @@
-"""`manage.py index_missing`: queue every turn that the current embedding model has no rows for."""
+"""`manage.py index_missing`: index every turn that has no words yet, or that the embedding model has no rows for."""
 
 from typing import Any
 
@@ -10,10 +10,11 @@ from memory import indexing
 
 class Command(BaseCommand):
     help = (
-        "Queue what the current embedding model has never seen: turns that found their owner in a migration, that were "
-        "saved while the model could not be loaded, or everything after the model has changed. Safe to repeat."
+        "Index what the current settings have never seen: turns that found their owner in a migration, that were saved "
+        "while the model could not be loaded, or everything after the embedding model or the text-search configuration "
+        "has changed. Words can be searched at once; vectors are queued. Safe to repeat."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        queued = indexing.enqueue_missing(now=timezone.now())
-        self.stdout.write(f"Queued {queued} turns. Workers embed them in the background.")
+        indexed = indexing.enqueue_missing(now=timezone.now())
+        self.stdout.write(f"Indexed {indexed} turns. Workers embed them in the background.")

@@ -1,0 +1,7 @@
+"""What kinds of text are remembered; every row of the index says which kind it belongs to."""
+
+from django.db import models
+
+
+class Corpus(models.TextChoices):
+    CHAT = "chat"

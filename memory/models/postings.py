@@ -1,0 +1,94 @@
+"""The words of the index: which of a person's texts a word stands in, and how often on whose side.
+
+A search for words reads the postings of the query's words and nothing else, so that it costs what they match, not what
+the person has; and a person's statistics are theirs alone.
+"""
+
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from intake.models import User
+from memory.models.corpora import Corpus
+
+if TYPE_CHECKING:
+    from memory.sources import SourceKey
+
+
+class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
+    def for_user(self, user: User) -> Self:
+        return self.filter(user=user)
+
+    def in_corpus(self, corpus: Corpus) -> Self:
+        return self.filter(corpus=corpus)
+
+    def of_source(self, user_id: int, key: "SourceKey") -> Self:
+        return self.filter(user_id=user_id, corpus=key.corpus, source_id=key.source_id, chunk_index=key.chunk_index)
+
+    def other_than(self, *, content_hash: bytes, configuration: str) -> Self:
+        """Those whose words are of another text, or were found by other rules."""
+        return self.exclude(content_hash=content_hash, configuration=configuration)
+
+
+class IndexedText(models.Model):
+    """A text whose words are in the postings; also one without any, so that a person's texts can be counted here."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    source_id = models.UUIDField(help_text="For chat: the conversation.")
+    chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
+    said_length = models.PositiveIntegerField(help_text="Words on the person's side, stop words not counted.")
+    answered_length = models.PositiveIntegerField(help_text="Words on the assistant's side.")
+    configuration = models.CharField(max_length=63, help_text="The text-search configuration that found the words.")
+    content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of both sides.")
+
+    objects = IndexedTextQuerySet.as_manager()
+
+    class Meta:
+        db_table = "indexed_texts"
+        constraints = [
+            # It also answers how many texts a person has and how long they are on average, without visiting the rows.
+            models.UniqueConstraint(
+                fields=["user", "corpus", "source_id", "chunk_index"],
+                include=["said_length", "answered_length"],
+                name="indexed_texts_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.corpus}:{self.source_id}:{self.chunk_index}"
+
+
+class Posting(models.Model):
+    """A word of a text: narrow, for a person has hundreds of times as many as texts."""
+
+    # The text first, whose deletion looks here for what refers to it.
+    pk = models.CompositePrimaryKey("text_id", "user_id", "lexeme")
+    # The text's row is checked against the person; a check for each of its words would cost more than the words.
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    text = models.ForeignKey(IndexedText, on_delete=models.CASCADE, db_index=False)
+    said = models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")
+    answered = models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")
+    # The text's lengths again, so that a score needs nothing but the index.
+    said_length = models.PositiveIntegerField()
+    answered_length = models.PositiveIntegerField()
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    lexeme = models.TextField()
+
+    class Meta:
+        db_table = "postings"
+        constraints = [
+            models.CheckConstraint(condition=Q(said__gt=0) | Q(answered__gt=0), name="postings_stand_for_a_word"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["user", "corpus", "lexeme"],
+                include=["text", "said", "answered", "said_length", "answered_length"],
+                name="idx_postings_scan",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.text_id}:{self.lexeme}"

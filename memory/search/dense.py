@@ -1,0 +1,87 @@
+"""The dense leg of a fused search: the nearest texts, and the distance of every other candidate, in one statement."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import connection
+from pgvector import HalfVector
+
+from intake.models import User
+from memory.embedders.base import Vector
+from memory.models import Corpus
+
+# Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.
+SAMPLE = 200
+
+# First the scan, which reads nothing but the covering index; then all parts of the few texts that are candidates.
+_MEASURED = """
+WITH near AS MATERIALIZED (
+    SELECT source_id, chunk_index
+      FROM embeddings
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     ORDER BY vector <=> %(vector)s::halfvec
+     LIMIT %(nearest)s
+), candidate AS MATERIALIZED (
+    SELECT source_id, chunk_index FROM near
+     UNION
+    SELECT * FROM unnest(%(sources)s::uuid[], %(chunks)s::int[])
+), sample AS (
+    SELECT vector <=> %(vector)s::halfvec AS distance
+      FROM embeddings
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     LIMIT %(sample)s
+)
+SELECT source_id, chunk_index, distance, said_distance, said_length + answered_length,
+       (SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY distance) FROM sample)
+  FROM candidate
+  JOIN indexed_texts USING (source_id, chunk_index)
+ CROSS JOIN LATERAL (
+    SELECT min(distance) AS distance, min(distance) FILTER (WHERE part = 0) AS said_distance
+      FROM (SELECT part, vector <=> %(vector)s::halfvec AS distance
+              FROM embeddings AS e
+             WHERE e.user_id = %(user_id)s AND e.corpus = %(corpus)s AND vector IS NOT NULL
+               AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
+               AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+            OFFSET 0) AS each  -- no distance is computed twice
+       ) AS measured
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A candidate's distances: of its nearest part and of its first one, where the person speaks; None without vector.
+
+    `words` is its length. `unrelated` is the distance that three in ten of the person's parts are beyond.
+    """
+
+    source_id: UUID
+    chunk_index: int
+    distance: float | None
+    said_distance: float | None
+    words: int
+    unrelated: float | None
+
+
+def measured(
+    *, user: User, corpus: Corpus, model: str, vector: Vector, nearest: int, also: Collection[tuple[UUID, int]]
+) -> list[Measured]:
+    """The texts of the `nearest` parts and the texts in `also`, in no order; all of them of `user`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _MEASURED,
+            {
+                "user_id": user.pk,
+                "corpus": corpus,
+                "model": model,
+                "vector": HalfVector(vector).to_text(),
+                "nearest": nearest,
+                "sources": [source_id for source_id, _ in also],
+                "chunks": [chunk_index for _, chunk_index in also],
+                "sample": SAMPLE,
+            },
+        )
+        return [Measured(*row) for row in cursor.fetchall()]

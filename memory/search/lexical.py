@@ -1,0 +1,93 @@
+"""The lexical leg: BM25F over the person's own postings, their statistics theirs alone, in one statement.
+
+A word weighs `idf = ln(1 + (N - df + 0.5) / (df + 0.5))`: next to nothing when it stands in most of a person's texts.
+How often it stands in a text is counted on both sides, each set against that side's usual length, and saturates once:
+
+    tf = sum over sides of  weight * count / (1 - b + b * length / average length)
+    score = sum over the query's words of  idf * tf / (k1 + tf)
+
+Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), section 3.6.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from intake.models import User
+from memory.models import Corpus
+from memory.words import searchable
+
+# `k1` has its usual value. A turn is long because its answer explains, not because it says the same again: hence the
+# milder half of the usual correction for length.
+K1 = 1.2
+B = 0.5
+# Most questions are about what the person said, so a word there counts as much as two in the answer.
+SAID_WEIGHT = 2.0
+
+_BEST = """
+WITH term AS MATERIALIZED (
+    SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+), mine AS MATERIALIZED (
+    -- A side that nobody ever used has no average length; any will do.
+    SELECT count(*)::float8 AS texts, coalesce(nullif(avg(said_length), 0), 1)::float8 AS said_length,
+           coalesce(nullif(avg(answered_length), 0), 1)::float8 AS answered_length
+      FROM indexed_texts
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+), hit AS MATERIALIZED (
+    SELECT text_id, lexeme,
+           %(said_weight)s::float8 * said / (1 - %(b)s + %(b)s * p.said_length / mine.said_length) AS said,
+           answered / (1 - %(b)s + %(b)s * p.answered_length / mine.answered_length) AS answered
+      FROM term
+      JOIN postings AS p USING (lexeme)
+     CROSS JOIN mine
+     WHERE p.user_id = %(user_id)s AND p.corpus = %(corpus)s
+), weighed AS (
+    SELECT lexeme, ln(1 + (texts - count(*) + 0.5) / (count(*) + 0.5)) AS idf
+      FROM hit CROSS JOIN mine
+     GROUP BY lexeme, texts
+), best AS (
+    SELECT text_id, sum(idf * (said + answered) / (%(k1)s + said + answered)) AS score,
+           sum(idf * said / (%(k1)s + said)) AS said_score
+      FROM hit
+      JOIN weighed USING (lexeme)
+     GROUP BY text_id
+     ORDER BY score DESC, text_id
+     LIMIT %(limit)s
+)
+SELECT source_id, chunk_index, score, said_score
+  FROM best
+ -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
+ CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
+ ORDER BY score DESC, text_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalHit:
+    """A text that shares words with the query. `said_score` is the part of it that the person's own words earn."""
+
+    source_id: UUID
+    chunk_index: int
+    score: float
+    said_score: float
+
+
+def best_by_words(*, user: User, corpus: Corpus, query: str, limit: int) -> list[LexicalHit]:
+    """The texts of `user` that share words with `query`, by score descending. No words, or only stop words: none."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _BEST,
+            {
+                "configuration": settings.TEXT_SEARCH_CONFIG,
+                "query": searchable(query),
+                "user_id": user.pk,
+                "corpus": corpus,
+                "said_weight": SAID_WEIGHT,
+                "b": B,
+                "k1": K1,
+                "limit": limit,
+            },
+        )
+        return [LexicalHit(*row) for row in cursor.fetchall()]

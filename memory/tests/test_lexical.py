@@ -1,0 +1,169 @@
+"""The lexical leg: scores that equal the formula, statistics that are the person's alone, and no query that breaks it."""
+
+import re
+import time
+from collections import Counter
+from math import log
+
+import pytest
+from django.db import connection
+
+from intake.tests.factories import a_person, a_turn
+from memory.models import Corpus
+from memory.search import lexical
+from memory.search.lexical import best_by_words
+
+pytestmark = pytest.mark.django_db
+
+# Every word is its own stem and none is a stop word, so that the reference needs no parser.
+TURNS = [
+    ("cat dog cat", "bird fish bird bird"),
+    ("dog", "cat"),
+    ("bird bird bird fish", ""),
+    ("", "cat cat fish dog dog dog moon moon moon moon moon"),
+    ("moon", "moon"),
+    ("sun", "sun sun sun"),
+]
+
+
+def search(user, query, limit=100):
+    return best_by_words(user=user, corpus=Corpus.CHAT, query=query, limit=limit)
+
+
+def reference(turns, query):
+    """BM25F by the formula of Robertson and Zaragoza (2009), section 3.6: {index of the turn: score}."""
+    sides = [(Counter(said.split()), Counter(answered.split())) for said, answered in turns]
+    averages = [sum(turn[side].total() for turn in sides) / len(sides) for side in (0, 1)]
+    scores = {}
+    for number, turn in enumerate(sides):
+        for word in set(query.split()):
+            containing = sum(any(word in side for side in other) for other in sides)
+            idf = log(1 + (len(sides) - containing + 0.5) / (containing + 0.5))
+            frequency = sum(
+                weight * counts[word] / (1 - 0.5 + 0.5 * counts.total() / average)
+                for weight, counts, average in zip((2.0, 1.0), turn, averages, strict=True)
+            )
+            if frequency:
+                scores[number] = scores.get(number, 0) + idf * frequency / (1.2 + frequency)
+    return scores
+
+
+@pytest.mark.parametrize("query", ["cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"])
+def test_scores_equal_the_reference(query):
+    alice = a_person()
+    saved = [a_turn(alice, said, answered) for said, answered in TURNS]
+    numbers = {turn.conversation_id: number for number, turn in enumerate(saved)}
+    found = search(alice, query)
+    assert {numbers[hit.source_id]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+
+def test_the_persons_share_of_a_score_is_that_of_their_words_alone():
+    alice = a_person()
+    for said, answered in [("cat", ""), ("", "cat"), ("dog", "dog")]:
+        a_turn(alice, said, answered)
+    said, answered = sorted(search(alice, "cat"), key=lambda hit: -hit.said_score)
+    assert said.said_score == pytest.approx(said.score)
+    assert answered.said_score == 0 < answered.score
+
+
+def test_statistics_are_the_persons_own():
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    a_turn(alice, "cat", "dog")
+    alone = search(alice, "cat")
+    for _ in range(5):
+        a_turn(bob, "cat cat cat", "cat bird fish moon")
+    assert search(alice, "cat") == alone
+
+
+def test_nobody_elses_turns_are_found():
+    a_turn(a_person("bob@example.com"), "I adopted a cat")
+    assert search(a_person("alice@example.com"), "cat") == []
+
+
+def test_a_word_in_every_turn_is_worth_about_nothing():
+    alice = a_person()
+    for number in range(40):
+        a_turn(alice, f"Caroline number{number}", "")
+    common, rare = search(alice, "caroline", limit=1), search(alice, "number7", limit=1)
+    assert common[0].score < 0.02 * rare[0].score
+
+
+def test_other_forms_of_a_word_are_found():
+    alice = a_person()
+    a_turn(alice, "We adopted two kittens", "")
+    assert len(search(alice, "adopting a kitten")) == 1
+
+
+def test_the_simple_configuration_finds_words_as_they_stand(settings):
+    settings.TEXT_SEARCH_CONFIG = "simple"
+    alice = a_person()
+    a_turn(alice, "Die Katzen", "")
+    assert len(search(alice, "die")) == 1
+    assert search(alice, "Katze") == []
+
+
+def test_the_limit_holds():
+    alice = a_person()
+    for _ in range(5):
+        a_turn(alice, "cat")
+    assert len(search(alice, "cat", limit=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "query"),
+    [
+        ("I am 100% sure", "100%"),
+        ("The variable a_b holds it", "a_b"),
+        ("It's John's bike", "john's"),
+        ('She said "hello there"', '"hello"'),
+        (r"The folder C:\temp\notes", r"temp\notes"),
+        ("drop table students", "'; drop table students; --"),
+        ("Miso 🐈 purrs", "🐈 Miso"),
+        ("我收养了一只猫", "我收养了一只猫"),
+        ("Müller wohnt in Köln", "köln"),
+        ("Order 4711-A arrived", "4711"),
+        ("cat", "cat & dog | !fish:* <->"),
+        ("cat", "cat\0"),
+        ("cat", "cat " * 125),
+        ("cat", "dog cat " * 1250),
+    ],
+)
+def test_odd_queries_find_what_they_name(message, query):
+    alice = a_person()
+    a_turn(alice, message, "")
+    a_turn(alice, "Something else", "")
+    assert len(search(alice, query)) == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "what is it", "🐈", "%", "_", "\\", "'", '"', "\0", "!!!", ":*", "x" * 10_000]
+)
+def test_a_query_without_words_finds_nothing_and_fails_nowhere(query):
+    alice = a_person()
+    a_turn(alice, "I adopted a cat", "")
+    assert search(alice, query) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_plan_reads_nothing_but_the_index_of_the_persons_words(monkeypatch):
+    for person in range(4):
+        user = a_person(f"person{person}@example.com")
+        conversation = a_turn(user, "first").conversation
+        for number in range(150):
+            a_turn(user, f"cat number{number} {'filler ' * (number % 7)}", f"dog{number}", conversation=conversation)
+    monkeypatch.setattr(lexical, "_BEST", "EXPLAIN (ANALYZE, COSTS OFF) " + lexical._BEST)
+    monkeypatch.setattr(lexical, "LexicalHit", lambda line: line)
+    for _ in range(20):
+        # Another process's snapshot, such as autovacuum's, keeps pages from being marked visible for a moment.
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM ANALYZE postings")
+            cursor.execute("VACUUM ANALYZE indexed_texts")
+        plan = "\n".join(search(user, "cat number7"))
+        if re.search(r"idx_postings_scan[^>]*Heap Fetches: 0", plan):
+            break
+        time.sleep(0.1)
+    assert re.search(r"Index Only Scan using idx_postings_scan", plan), plan
+    assert re.search(rf"Index Cond: \(\(user_id = {user.pk}\)[^\n]*lexeme = ", plan), plan
+    assert re.search(r"idx_postings_scan[^>]*Heap Fetches: 0", plan), plan
+    assert "Seq Scan" not in plan, plan
