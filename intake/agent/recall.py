@@ -38,7 +38,7 @@ def recall_model(caller: Caller) -> FunctionModel:
         question = _question(messages)
         found = _search_result(messages)
         if found is None and any(tool.name == SEARCH_TOOL for tool in info.function_tools):
-            arguments = json.dumps({"query": question[:500], "limit": 10})
+            arguments = json.dumps({"query": question[:500], "limit": 10, "mode": "hybrid"})
             yield {0: DeltaToolCall(name=SEARCH_TOOL, json_args=arguments, tool_call_id="recall-1")}
             return
         matches = [match for match in (found or {}).get("results", []) if match["score"] <= FAR]

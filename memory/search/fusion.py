@@ -6,8 +6,8 @@
 3. The legs are added with fixed weights. A text that waits for its vector is judged by its words alone.
 4. A short remark leans on the turns before and after it.
 
-Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. The weights were chosen by
-cross-validation over people, and lie on a plateau: docs/decisions/0009.
+Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. How the weights were
+chosen, and what that does not prove: docs/decisions/0009.
 """
 
 from collections.abc import Collection, Mapping
