@@ -109,20 +109,25 @@ def _unknown_turns(embedder: Embedder) -> QuerySet[Turn]:
 def embed_pending(*, until: datetime | None = None) -> Filled:
     """Fill what waits, until nothing does or the time is up.
 
-    The model computes in a thread beside this one, which reads and prepares the next batch meanwhile, so that the cores
-    never wait for the database.
+    The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
+    the cores never wait for the database.
     """
     embedder = get_embedder()
     total = Filled()
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
         batch = _next_batch(embedder)
+        made = beside.submit(_embed, batch, embedder)
         while batch:
-            made = beside.submit(_embed, batch, embedder)
             is_time_up = until is not None and timezone.now() >= until
             upcoming = {} if is_time_up else _next_batch(embedder)
-            total += _settle(batch, made.result())
-            # What just failed may be due again already.
-            batch = upcoming if upcoming or is_time_up else _next_batch(embedder)
+            vectors = made.result()
+            made = beside.submit(_embed, upcoming, embedder)
+            total += _settle(batch, vectors)
+            if not upcoming and not is_time_up:
+                # What just failed may be due again already.
+                upcoming = _next_batch(embedder)
+                made = beside.submit(_embed, upcoming, embedder)
+            batch = upcoming
     return total
 
 

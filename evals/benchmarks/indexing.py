@@ -28,7 +28,7 @@ from memory.models import Embedding
 ROUNDS = 6
 PEOPLE = 5
 WARM_UP_TURNS = 20
-LOOK_SECONDS = 0.01
+LOOK_SECONDS = 0.05
 
 
 def add_arguments(parser: ArgumentParser) -> None:
