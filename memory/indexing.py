@@ -21,7 +21,7 @@ from pgvector import HalfVector
 
 from intake.models import Turn
 from memory import nudging, sources, words
-from memory.embedders import Embedder, EmbedderError, get_embedder
+from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText
 from memory.sources import Source, SourceKey, Text, content_hash
@@ -121,6 +121,7 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
             is_time_up = until is not None and timezone.now() >= until
             upcoming = {} if is_time_up else _next_batch(embedder)
             vectors = made.result()
+            _hold(upcoming, now=timezone.now())
             made = beside.submit(_embed, upcoming, embedder)
             total += _settle(batch, vectors)
             if not upcoming and not is_time_up:
@@ -146,9 +147,8 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
         if rows and rows[0].attempts:
             rows = rows[:1]
         rows = [row for row in rows if not row.attempts] or rows
-        lease = timedelta(seconds=settings.EMBEDDING_LEASE_SECONDS)
         Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
-            attempts=F("attempts") + 1, next_attempt_at=now + lease
+            attempts=F("attempts") + 1, next_attempt_at=now + _lease()
         )
     return rows
 
@@ -175,6 +175,16 @@ def _next_batch(embedder: Embedder) -> Batch:
     return {}
 
 
+def _hold(batch: Batch, *, now: datetime) -> None:
+    """Begin the lease of what was claimed ahead anew: while it waited for its turn, nobody was working on it."""
+    if batch:
+        Embedding.objects.filter(pk__in=[row.pk for row in batch], vector=None).update(next_attempt_at=now + _lease())
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.EMBEDDING_LEASE_SECONDS)
+
+
 def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
     """In a thread without a database: the vectors in the batch's order, or what went wrong."""
     try:
@@ -186,6 +196,8 @@ def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
 def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
     rows = list(batch)
     match made:
+        case EmbedderRefused():
+            _count_failure(rows, made, now=timezone.now())
         case EmbedderError():
             _postpone(rows, made, now=timezone.now())
         case Exception():

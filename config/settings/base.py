@@ -157,8 +157,9 @@ else:
     }
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
 EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
-# How long a worker may keep what it claimed before another may take it.
-EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15)
+# How long a worker may keep what it claimed before another may take it: longer than a batch can last, which for an
+# endpoint is two requests of 30 seconds, and short enough that a dead worker's rows do not wait long.
+EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=75 if EMBEDDING_BASE_URL else 15)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
 # -- Words ------------------------------------------------------------------------------------------------------------

@@ -9,9 +9,22 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from memory.embedders.base import Embedder, EmbedderError, EmbedderMisconfigured, EmbedderUnavailable
+from memory.embedders.base import (
+    Embedder,
+    EmbedderError,
+    EmbedderMisconfigured,
+    EmbedderRefused,
+    EmbedderUnavailable,
+)
 
-__all__ = ["Embedder", "EmbedderError", "EmbedderMisconfigured", "EmbedderUnavailable", "get_embedder"]
+__all__ = [
+    "Embedder",
+    "EmbedderError",
+    "EmbedderMisconfigured",
+    "EmbedderRefused",
+    "EmbedderUnavailable",
+    "get_embedder",
+]
 
 _lock = threading.Lock()
 _embedder: Embedder | None = None

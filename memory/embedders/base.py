@@ -22,6 +22,10 @@ class EmbedderUnavailable(EmbedderError):
     """The model is away, too busy or too slow at the moment: try again."""
 
 
+class EmbedderRefused(EmbedderError):
+    """The model does not take one of these texts; the others may go by themselves."""
+
+
 class EmbedderMisconfigured(EmbedderError):
     """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
 

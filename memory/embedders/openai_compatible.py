@@ -12,6 +12,7 @@ from memory.embedders.base import (
     Embedder,
     EmbedderError,
     EmbedderMisconfigured,
+    EmbedderRefused,
     EmbedderUnavailable,
     Matrix,
     Span,
@@ -130,7 +131,7 @@ class OpenAICompatibleEmbedder(Embedder):
         matrix = np.array(vectors, dtype=np.float64)
         # A vector without a direction has no distance to anything.
         if not np.isfinite(matrix).all() or not matrix.any(axis=1).all():
-            raise EmbedderUnavailable("The embedding endpoint gave a vector that is not a number, or all zeros.")
+            raise EmbedderRefused("The embedding endpoint gave a vector that is not a number, or all zeros.")
         return normalised(matrix)
 
 
@@ -168,5 +169,8 @@ def _translated(error: openai.OpenAIError) -> EmbedderError:
         403: "EMBEDDING_API_KEY may not use EMBEDDING_MODEL",
         404: "EMBEDDING_MODEL is unknown there, or EMBEDDING_BASE_URL lacks its /v1",
     }
-    hint = hints.get(status, "it may not know EMBEDDING_MODEL, or read shorter texts than it was given")
-    return EmbedderMisconfigured(f"The embedding endpoint refused (HTTP {status}): {hint}.")
+    if status in hints:
+        return EmbedderMisconfigured(f"The embedding endpoint refused (HTTP {status}): {hints[status]}.")
+    # It may be about one text of many, so each of them gets a chance by itself.
+    hint = "it may not know EMBEDDING_MODEL, or read shorter texts than it was given"
+    return EmbedderRefused(f"The embedding endpoint refused (HTTP {status}): {hint}.")

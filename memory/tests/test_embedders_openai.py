@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from memory.embedders import EmbedderMisconfigured, EmbedderUnavailable
+from memory.embedders import EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable
 from memory.embedders.fake import FakeEmbedder
 from memory.embedders.openai_compatible import BATCH_SIZE, OpenAICompatibleEmbedder
 
@@ -166,7 +166,7 @@ def test_busy_or_failing_endpoint_is_unavailable(endpoint, code):
 
 @pytest.mark.parametrize(
     ("code", "named"),
-    [(401, "EMBEDDING_API_KEY"), (403, "EMBEDDING_API_KEY"), (404, "EMBEDDING_BASE_URL"), (400, "EMBEDDING_MODEL")],
+    [(401, "EMBEDDING_API_KEY"), (403, "EMBEDDING_API_KEY"), (404, "EMBEDDING_BASE_URL")],
 )
 def test_refusal_names_the_setting_to_look_at(endpoint, code, named):
     endpoint.answer = status(code)
@@ -175,11 +175,19 @@ def test_refusal_names_the_setting_to_look_at(endpoint, code, named):
         embedder_at(endpoint).embed_query(TEXT)
 
 
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_refusal_that_may_be_about_one_text_says_so_by_its_kind(endpoint, code):
+    endpoint.answer = status(code)
+
+    with pytest.raises(EmbedderRefused, match="EMBEDDING_MODEL"):
+        embedder_at(endpoint).embed_query(TEXT)
+
+
 @pytest.mark.parametrize("code", [400, 401, 429, 500])
 def test_error_carries_neither_text_nor_key(endpoint, code):
     endpoint.answer = status(code)
 
-    with pytest.raises((EmbedderMisconfigured, EmbedderUnavailable)) as caught:
+    with pytest.raises((EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable)) as caught:
         embedder_at(endpoint).embed_query(TEXT)
 
     error = caught.value
@@ -233,7 +241,7 @@ def test_vector_without_a_direction_is_not_stored(endpoint, number):
 
     endpoint.answer = answer
 
-    with pytest.raises(EmbedderUnavailable, match="not a number"):
+    with pytest.raises(EmbedderRefused, match="not a number"):
         embedder_at(endpoint).embed_query(TEXT)
 
 

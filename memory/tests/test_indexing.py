@@ -1,5 +1,6 @@
 """From a saved turn to its vectors: nothing is lost, nothing is done twice, nothing stale is kept."""
 
+import time
 from datetime import timedelta
 
 import numpy as np
@@ -13,7 +14,7 @@ from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
-from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
 from memory.models import Embedding
 
 pytestmark = pytest.mark.django_db
@@ -175,6 +176,40 @@ def test_one_bad_text_is_quarantined_and_all_others_are_embedded(monkeypatch, em
     states = sorted(row.state for row in Embedding.objects.all())
     assert states == ["embedded"] * 4 + ["quarantined"]
     assert Embedding.objects.quarantined().get().last_error == "ValueError"
+
+
+def test_a_text_that_the_endpoint_refuses_holds_up_no_others(monkeypatch, embedder):
+    alice = a_person()
+    for number in range(5):
+        a_turn(alice, "too odd" if number == 2 else f"Message {number}")
+    real = embedder.embed_documents
+    refuse = _raise(EmbedderRefused("The embedding endpoint refused (HTTP 400)."))
+    monkeypatch.setattr(
+        embedder, "embed_documents", lambda texts: refuse() if any("too odd" in t for t in texts) else real(texts)
+    )
+    indexing.embed_pending()
+    assert Embedding.objects.exclude(vector=None).count() == 4
+    row = Embedding.objects.get(vector=None)
+    assert (row.attempts, row.last_error) == (2, "The embedding endpoint refused (HTTP 400).")
+
+
+def test_rows_claimed_ahead_keep_their_whole_lease_however_long_they_waited(monkeypatch, embedder, settings):
+    settings.EMBEDDING_BATCH_SIZE = 1
+    settings.EMBEDDING_LEASE_SECONDS = 0.5
+    alice = a_person()
+    for number in range(3):
+        a_turn(alice, f"Message {number}")
+    real, asked = embedder.embed_documents, []
+
+    def slow(texts):
+        asked.extend(texts)
+        time.sleep(0.7)
+        return real(texts)
+
+    monkeypatch.setattr(embedder, "embed_documents", slow)
+    indexing.embed_pending()
+    assert len(asked) == 3, "each text once"
+    assert set(Embedding.objects.values_list("attempts", flat=True)) == {1}
 
 
 def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
