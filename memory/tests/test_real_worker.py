@@ -69,7 +69,7 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
     client = log_in(person)
     client.events("We adopted a kitten and called her Miso")
     _, token = get_token_model().objects.create(person)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         answer = client.post(
             "/api/v1/tools/search_chat_history/",
@@ -96,7 +96,7 @@ def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path
         (tmp_path / complaint).write_bytes(content)
     with (tmp_path / "worker.log").open("w") as log:
         process = start_worker(log, EMBEDDING_MODEL_DIR=str(tmp_path))
-        assert process.wait(60) != 0
+        assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
     assert str(tmp_path / complaint) in said
     assert "Traceback" not in said
@@ -117,5 +117,5 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
             monkeypatch.setattr(nudging, "nudge", nudging.Nudger().nudge)
             started = time.monotonic()
             a_turn(person, "Kept")
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 4, "well under the five seconds that the broker is given to answer"
     assert Embedding.objects.waiting().count() == 2
