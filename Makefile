@@ -47,7 +47,7 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 
 lock: LOCK := dev
 lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.
-	for name in base local dev; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	for name in base local dev peers; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" --config-file requirements/uv.toml \
 		requirements/$$name.in --output-file requirements/$$name.txt || exit 1; done
 
