@@ -74,6 +74,11 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     return parts + [turn_text(question, stretch) for stretch in _stretches(answer, room - question_size)]
 
 
+def text_parts(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
+    """Return the texts to embed for a text with one author: the whole, or stretches of it; none for a blank one."""
+    return _stretches(_Tokens(text, token_offsets(text)), max_tokens)
+
+
 def _stretches(tokens: _Tokens, size: int) -> list[str]:
     """Cut into overlapping stretches of at most `size` tokens, at good places."""
     found: list[str] = []
