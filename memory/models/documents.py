@@ -1,10 +1,10 @@
 """What a person writes down for keeps, as Markdown: one MEMORY.md, and a log for each day that has one."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Self
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
@@ -14,6 +14,17 @@ from memory.models.corpora import Corpus
 
 # Bounds what an append costs, since it reads the whole again, and fits a request's body in any script.
 MAX_DOCUMENT_LENGTH = 500_000
+
+# A last line without an end is ended first. What would be too long leaves no row, and the caller sees that.
+_APPEND = r"""
+INSERT INTO memory_documents AS document (id, user_id, kind, date, content, version, created_at, updated_at)
+SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, %(lines)s, 1, %(now)s, %(now)s
+ WHERE char_length(%(lines)s) <= %(max_length)s
+    ON CONFLICT (user_id, kind, date) DO UPDATE
+   SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
+       version = document.version + 1, updated_at = excluded.updated_at
+ WHERE char_length(document.content) + char_length(excluded.content) < %(max_length)s
+"""
 
 
 class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
@@ -30,6 +41,26 @@ class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
     def on(self, day: date | None) -> Self:
         """The log of that day; MEMORY.md, which has no date, for None."""
         return self.memory() if day is None else self.daily_logs().filter(date=day)
+
+    def append(self, *, user: User, kind: str, day: date | None, lines: str, now: datetime) -> bool:
+        """Add whole lines to a document, made if need be, in one statement; False if it would become too long.
+
+        Writers wait for each other at the row and then see what the others wrote, so none of them overwrites anything.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _APPEND,
+                {
+                    "id": uuid7(),
+                    "user_id": user.pk,
+                    "kind": kind,
+                    "date": day,
+                    "lines": lines,
+                    "now": now,
+                    "max_length": MAX_DOCUMENT_LENGTH,
+                },
+            )
+            return bool(cursor.rowcount)
 
 
 class MemoryDocument(models.Model):
