@@ -19,6 +19,8 @@ QUESTION_SHARE = 4
 OVERLAP_TOKENS = 16
 # Bounds one turn's work: 64 stretches hold 32,000 characters of English or code. Words still find what lies beyond.
 MAX_STRETCHES = 64
+# As many stretches hold the longest text that has one author and is not chunked: a memory record.
+TEXT_STRETCHES = 64
 # The most parts a turn can have: both of its sides cut up.
 MAX_PARTS = 2 * MAX_STRETCHES
 
