@@ -248,5 +248,5 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"httpx2": {"level": "WARNING"}},
+    "loggers": {"httpx2": {"level": "WARNING"}, "mcp": {"level": "WARNING"}},
 }
