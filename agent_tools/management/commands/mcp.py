@@ -16,6 +16,8 @@ VARIABLE = "RECOLLECT_TOKEN"
 
 class Command(BaseCommand):
     help = f"Serve MCP over standard input and output, as the owner of the token in {VARIABLE}."
+    # The server has made them, and an agent that starts this waits for every second.
+    requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
         secret = os.environ.get(VARIABLE, "").strip()
