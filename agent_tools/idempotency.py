@@ -46,8 +46,8 @@ def clean_key(key: str) -> str:
 def once(*, user: User, key: str, tool: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime) -> Kept:
     """Run, unless this request has an answer already.
 
-    Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first is still running;
-    an error of `run` leaves no trace, so the key may be used again.
+    Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
+    ended; an error of `run` leaves no trace, so the key may be used again.
     """
     digest = _digest(tool, data)
     IdempotentAnswer.objects.filter(user=user, created_at__lt=now - KEPT_FOR).delete()

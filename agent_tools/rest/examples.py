@@ -5,6 +5,14 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample
 
 CONVERSATION = "01890a5d-ac96-774b-bcce-b302099a8057"
+RECORD = {
+    "id": "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11",
+    "type": "decision",
+    "project_id": "house",
+    "tags": ["kitchen"],
+    "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+    "created_at": "2026-02-25T17:20:30Z",
+}
 
 EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "search_chat_history": (
@@ -20,6 +28,36 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             ],
             "totalFound": 1,
             "query": "the restaurant for the anniversary",
+        },
+    ),
+    "search_memory": (
+        {"query": "which worktop did we choose", "types": ["decision"], "minSimilarity": 0.2},
+        {
+            "results": [{"record": RECORD, "similarity": 0.63}],
+            "text": "1. **decision** (similarity 0.63; 2026-02-25; project house; tags: kitchen): "
+            "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+        },
+    ),
+    "save_memory": (
+        {
+            "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+            "type": "decision",
+            "project_id": "house",
+            "tags": ["kitchen"],
+        },
+        {
+            "record": RECORD,
+            "text": "Saved a memory of type 'decision' (63 characters) with the id "
+            "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11.",
+        },
+    ),
+    "append_daily_log": (
+        {"text": "Ordered the worktop; delivery in week 12.", "date": "2026-02-26"},
+        {
+            "documentId": "01890a5d-ac96-7e01-8c44-6a2f9d3b5c77",
+            "date": "2026-02-26",
+            "length": 42,
+            "text": "Added 1 line to the daily log of 2026-02-26 with the id 01890a5d-ac96-7e01-8c44-6a2f9d3b5c77.",
         },
     ),
     "get_conversation": (

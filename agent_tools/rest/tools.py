@@ -12,7 +12,7 @@ from rest_framework.viewsets import ViewSet
 
 from agent_tools import idempotency
 from agent_tools.registry import Tool, as_data
-from agent_tools.rest.authentication import person, require_scope
+from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
 from agent_tools.tools import registry
@@ -54,6 +54,8 @@ class ToolList(BaseModel):
 
 
 class ToolListViewSet(ViewSet):
+    required_scope = None
+
     @extend_schema(
         operation_id="list_tools",
         summary="The tools there are",
@@ -67,6 +69,8 @@ class ToolListViewSet(ViewSet):
 
 class UnknownToolViewSet(ViewSet):
     """Authenticates first: to somebody without credentials a missing tool looks like any other."""
+
+    required_scope = None
 
     @extend_schema(exclude=True)
     def call(self, request: Request, name: str) -> Response:
@@ -87,13 +91,17 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
         examples=examples_of(tool.name),
     )
     def call(self: ViewSet, request: Request) -> Response:
-        require_scope(request, tool.scope)
         key = request.headers.get(idempotency.HEADER)
         if tool.is_read_only or key is None:
             return Response(as_data(tool.call(request.data, user=person(request))))
         return _call_once(tool, request, idempotency.clean_key(key))
 
-    attributes = {"call": call, "throttle_scope": tool.scope.value, "__doc__": tool.description}
+    attributes = {
+        "call": call,
+        "required_scope": tool.scope,
+        "throttle_scope": tool.scope.value,
+        "__doc__": tool.description,
+    }
     return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)
 
 
