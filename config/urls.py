@@ -8,6 +8,7 @@ from config.health import healthz
 urlpatterns = [
     path("healthz", healthz),
     path("api/v1/", include("config.api")),
+    path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("intake.urls")),
 ]
