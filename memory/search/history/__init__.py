@@ -1,0 +1,1 @@
+"""`search_history`: what was said and what was written down, from every source, in one ranking."""
