@@ -7,3 +7,8 @@ from agent_tools.tools.memory import search_memory
 registry = Registry()
 registry.register(search_chat_history)
 registry.register(search_memory)
+from agent_tools.tools.history import search_history
+
+registry = Registry()
+registry.register(search_chat_history)
+registry.register(search_history)

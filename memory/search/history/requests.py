@@ -7,6 +7,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from intake.models import User
+from intake.services import without_nul
 
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 50
@@ -34,7 +35,7 @@ class HistoryRequest:
     max_results: int = DEFAULT_RESULTS
 
     def __post_init__(self) -> None:
-        if not self.query.strip():
+        if not without_nul(self.query).strip():
             raise ValueError("A search needs a query.")
         if not 1 <= self.max_results <= MAX_RESULTS:
             raise ValueError(f"From 1 to {MAX_RESULTS} results.")
