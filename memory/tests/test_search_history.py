@@ -17,7 +17,6 @@ pytestmark = pytest.mark.django_db
 
 DAY = timedelta(days=1)
 TODAY = NOW.date()
-TODAY = NOW.date()
 
 
 @pytest.fixture

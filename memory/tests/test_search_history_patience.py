@@ -104,7 +104,7 @@ def test_results_that_cannot_be_read_are_a_search_error(alice, monkeypatch):
         raise KeyError("secret")
 
     monkeypatch.setattr(Messages, "read", fail)
-    with pytest.raises(SearchFailed, match="^Search failed: what was found could not be read[.]$"):
+    with pytest.raises(SearchFailed, match=r"^Search failed: what was found could not be read\.$"):
         search(alice)
 
 
