@@ -123,7 +123,9 @@ def _told(asked: Asked) -> "QuerySet[Conversation]":
     message = Case(
         When(Q(is_recall=True) | Q(assistant_message=""), then=F("user_message")), default=F("assistant_message")
     )
-    count = turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=~Q(assistant_message="")))
+    count = (
+        turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=~Q(assistant_message="")))
+    )
     return Conversation.objects.for_user(asked.user).annotate(
         preview=Subquery(last.values(beginning=Left(message, PREVIEW_LENGTH))[:1]),
         messages=Subquery(count.values("n")),
