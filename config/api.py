@@ -5,9 +5,11 @@ from drf_spectacular.views import SpectacularAPIView
 
 from agent_tools.rest import tool_urls
 from intake.views.chat import ChatView
+from memory.rest import memory_urls
 
 urlpatterns = [
     path("intake/chat", ChatView.as_view(), name="chat"),
     *tool_urls(),
+    *memory_urls(),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
 ]
