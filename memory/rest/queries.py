@@ -4,11 +4,10 @@ from datetime import date
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
-from pydantic_core import PydanticCustomError
 from rest_framework.request import Request
 
 from intake.errors import InvalidInput
-from intake.validation import by_field
+from intake.validation import by_field, stated
 
 Query = TypeVar("Query", bound=BaseModel)
 
@@ -17,7 +16,7 @@ NO_DAY = "A date is written YYYY-MM-DD."
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise PydanticCustomError("nul", "A text cannot have a NUL character (U+0000).")
+        raise stated("A text cannot have a NUL character (U+0000).")
     return text
 
 
@@ -37,7 +36,7 @@ def _as_day(text: str) -> date:
     try:
         return parse_day(text)
     except ValueError:
-        raise PydanticCustomError("day", NO_DAY) from None
+        raise stated(NO_DAY) from None
 
 
 Day = Annotated[date, BeforeValidator(_as_day)]
