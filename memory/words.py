@@ -55,7 +55,7 @@ def post(entry: Entry) -> set[int]:
 
 def _post_one(text: Text, place: Place) -> bool:
     """Nearly every such text is new: only one that is not costs a second look."""
-    row = _row(text)
+    row = row_of(text)
     if _insert(row):
         return True
     known = IndexedText.objects.at(place)
@@ -70,7 +70,7 @@ def _post_changed(entry: Entry) -> set[int]:
         index: (bytes(content_hash), configuration)
         for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
     }
-    rows = {text.key.chunk_index: _row(text) for text in entry.texts}
+    rows = {text.key.chunk_index: row_of(text) for text in entry.texts}
     wanted = {index: (row["content_hash"], row["configuration"]) for index, row in rows.items()}
     stale = [index for index in kept if kept[index] != wanted.get(index)]
     if stale:
@@ -86,7 +86,8 @@ def searchable(text: str) -> str:
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
-def _row(text: Text) -> dict[str, Any]:
+def row_of(text: Text) -> dict[str, Any]:
+    """What a text gives its `IndexedText`, by column, and both sides for the parser to count the words of."""
     said, answered = searchable(text.said), searchable(text.answered)
     return {
         "user_id": text.user_id,
