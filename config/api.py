@@ -3,13 +3,14 @@
 from django.urls import path
 from drf_spectacular.views import SpectacularAPIView
 
-from agent_tools.rest import tool_urls
+from agent_tools.rest.urls import token_urls, tool_urls
 from intake.views.chat import ChatView
 from memory.rest import memory_urls
 
 urlpatterns = [
     path("intake/chat", ChatView.as_view(), name="chat"),
     *tool_urls(),
+    *token_urls(),
     *memory_urls(),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
 ]

@@ -14,12 +14,15 @@ from rest_framework.views import set_rollback
 from intake.errors import (
     AuthenticationRequired,
     Conflict,
+    IdempotencyKeyReused,
+    InsufficientScope,
     InvalidInput,
     NotFound,
     PreconditionRequired,
     RateLimited,
     RecollectError,
     SearchFailed,
+    StillRunning,
     TooLarge,
     Unavailable,
 )
@@ -29,9 +32,12 @@ CONTENT_TYPE = "application/problem+json"
 STATUSES: dict[str, HTTPStatus] = {
     InvalidInput.code: HTTPStatus.BAD_REQUEST,
     AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
+    InsufficientScope.code: HTTPStatus.FORBIDDEN,
     NotFound.code: HTTPStatus.NOT_FOUND,
     Conflict.code: HTTPStatus.PRECONDITION_FAILED,
     PreconditionRequired.code: HTTPStatus.PRECONDITION_REQUIRED,
+    StillRunning.code: HTTPStatus.CONFLICT,
+    IdempotencyKeyReused.code: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
