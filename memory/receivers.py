@@ -8,9 +8,10 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.utils import timezone
 
-from intake.models import Turn, User
+from intake.models import Conversation, Turn
 from memory import indexing, sources, words
 from memory.embedders import EmbedderError, get_embedder
+from memory.models import Corpus, Embedding, IndexedText
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,19 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
 
 @receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A turn's rows go with it. A person's go with the person, all at once."""
-    deleted = origin.model if isinstance(origin, QuerySet) else type(origin)
-    if instance.user_id is not None and deleted is not User:
+    """A turn's rows go with it. A conversation's or a person's go with that, all at once."""
+    if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(sources.text_of(instance))
+
+
+@receiver(post_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
+def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    if instance.user_id is not None and _deleted(origin) is Conversation:
+        place = {"user": instance.user_id, "corpus": Corpus.CHAT, "source_id": instance.pk}
+        IndexedText.objects.filter(**place).delete()
+        Embedding.objects.filter(**place).delete()
+
+
+def _deleted(origin: Model | QuerySet[Any]) -> type[Model]:
+    """Of what kind the one row or the rows are whose deletion began it."""
+    return origin.model if isinstance(origin, QuerySet) else type(origin)

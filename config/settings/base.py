@@ -220,6 +220,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # -- Security ---------------------------------------------------------------------------------------------------------
+SESSION_ENGINE = "intake.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"

@@ -14,6 +14,7 @@ from intake.errors import NotFound
 from intake.identity import caller_of
 from intake.reading import (
     Position,
+    as_turn_number,
     get_conversation,
     list_conversations,
     turns_to_show,
@@ -22,9 +23,6 @@ from intake.services import MAX_MESSAGE_LENGTH
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
-
-# No turn is numbered higher, and no integer of the database is larger.
-LARGEST_NUMBER = 2**31 - 1
 
 EXAMPLES = [
     "Help me plan a dinner for six on Friday. Two are vegetarian.",
@@ -62,8 +60,8 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window = turns_to_show(
         conversation=found,
-        around=_number(request.GET.get("turn")),
-        before=_number(request.GET.get("before")),
+        around=as_turn_number(request.GET.get("turn")),
+        before=as_turn_number(request.GET.get("before")),
     )
     return render(request, "intake/chat.html", {**_shell(request), "conversation": found, "window": window})
 
@@ -79,10 +77,3 @@ def conversations(request: HttpRequest) -> HttpResponse:
 def _shell(request: HttpRequest) -> dict[str, Any]:
     page = list_conversations(caller=caller_of(request))
     return {"page": page, "max_message_length": MAX_MESSAGE_LENGTH}
-
-
-def _number(text: str | None) -> int | None:
-    """A turn's number from the address; what is not one is as if it were not there."""
-    if text is None or not text.isdecimal():
-        return None
-    return min(int(text[:10]), LARGEST_NUMBER) or None
