@@ -102,6 +102,9 @@ def _delete_account(user_id: int) -> None:
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
     User.objects.filter(pk=user_id).delete()
+    with connection.cursor() as cursor:
+        # Foreign keys are checked here rather than at the very end, where nobody could begin anew.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def _withdraw_quotes(caller: Caller, path: str) -> None:

@@ -219,6 +219,13 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
+# -- Taking one's data along ------------------------------------------------------------------------------------------
+# The parts of an account's export, by dotted path, so that intake imports nobody: each function takes the person and
+# yields what JSON can hold, or iterators of it.
+ACCOUNT_EXPORTS = {
+    "conversations": "intake.exporting.conversations",
+}
+
 # -- Security ---------------------------------------------------------------------------------------------------------
 SESSION_ENGINE = "intake.sessions"
 SESSION_COOKIE_HTTPONLY = True
