@@ -9,6 +9,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from intake.errors import RateLimited
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager
@@ -22,12 +23,22 @@ class LoginForm(AuthenticationForm):
         "invalid_login": "That email and password do not belong together. Passwords are case-sensitive.",
     }
 
+    # Why the password was not even looked at, if it was not.
+    limited: RateLimited | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
         self.fields["username"].widget = forms.EmailInput(
             attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
         )
         self.fields["username"].label = "Email"
+
+    def clean(self) -> dict[str, Any]:
+        try:
+            return super().clean()
+        except RateLimited as error:
+            self.limited = error
+            raise ValidationError(error.detail, code=error.code) from None
 
 
 class RegisterForm(forms.Form):

@@ -13,23 +13,28 @@ from rest_framework.views import set_rollback
 
 from intake.errors import (
     AuthenticationRequired,
+    Broken,
     InvalidInput,
     NotFound,
     RateLimited,
     RecollectError,
     SearchFailed,
     TooLarge,
+    TooSlow,
     Unavailable,
 )
 
 CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
 
 STATUSES: dict[str, HTTPStatus] = {
     InvalidInput.code: HTTPStatus.BAD_REQUEST,
     AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
     NotFound.code: HTTPStatus.NOT_FOUND,
     TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    TooSlow.code: HTTPStatus.REQUEST_TIMEOUT,
     RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
+    Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -58,8 +63,13 @@ def problem_response(error: RecollectError) -> HttpResponse:
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
     if error.retryable:
-        response["Retry-After"] = "5"
+        response["Retry-After"] = retry_after(error)
     return response
+
+
+def retry_after(error: RecollectError) -> str:
+    """Seconds, for the header of the same name."""
+    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -75,9 +85,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
-    wait = getattr(exc, "wait", None)
     if error.retryable:
-        response["Retry-After"] = str(int(wait) if wait else 5)
+        response["Retry-After"] = retry_after(error)
     return response
 
 

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from intake import deleting, exporting
+from intake import deleting, exporting, limits
 from intake.errors import InvalidInput
 from intake.models import User
 from intake.rest.shapes import PasswordConfirmation
@@ -23,6 +23,8 @@ FILE_NAME = "recollect-{day:%Y-%m-%d}.json"
 
 
 class AccountExportView(APIView):
+    throttle_scope = "export"
+
     @extend_schema(
         operation_id="export_account",
         responses={(200, "application/json"): OpenApiTypes.OBJECT, **problems(401, 429, 503)},
@@ -52,6 +54,7 @@ class AccountView(APIView):
         """Remove the account and everything said or stored in it, for good."""
         user = _person(request)
         confirmation = validate(PasswordConfirmation, request.data)
+        limits.take_for_password(user.email, address=limits.client_address(request))
         if not user.check_password(confirmation.password):
             raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
         deleting.delete_account(user=user)

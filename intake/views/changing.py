@@ -17,7 +17,7 @@ from intake.forms import RenameForm
 from intake.identity import caller_of
 from intake.links import conversation_path
 from intake.reading import as_conversation_id, as_turn_number, get_conversation, get_turn
-from intake.views.pages import not_found
+from intake.views.failures import not_found
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]

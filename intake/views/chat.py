@@ -14,7 +14,7 @@ from knox.auth import TokenAuthentication
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
-from intake import services
+from intake import limits, services
 from intake.errors import AuthenticationRequired
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
@@ -56,6 +56,7 @@ class ChatView(View):
 def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     caller = _authenticate(request)
+    limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
     given = wanted.conversation_id
     turn = services.begin_turn(

@@ -6,7 +6,6 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.template.loader import render_to_string
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -20,6 +19,7 @@ from intake.reading import (
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
+from intake.views.failures import not_found
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -43,11 +43,6 @@ def personal_page(view: View[P]) -> View[P]:
             return not_found(request)
 
     return never_cache(require_safe(wrapper))
-
-
-def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Also `handler404`. The page knows nobody, so that it is the same, byte for byte, for everybody."""
-    return HttpResponse(render_to_string("404.html"), status=404)
 
 
 @personal_page
