@@ -19,6 +19,7 @@ from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount  # noqa: E402
 from starlette.staticfiles import StaticFiles  # noqa: E402
 
+from config.bodies import BoundedBodies  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 
@@ -33,10 +34,12 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await import_module("intake.agent.models").close_connections()
 
 
-application = Starlette(
-    lifespan=lifespan,
-    routes=[
-        Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
-        Mount("/", django_application),
-    ],
+application = BoundedBodies(
+    Starlette(
+        lifespan=lifespan,
+        routes=[
+            Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+            Mount("/", django_application),
+        ],
+    )
 )

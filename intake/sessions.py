@@ -1,5 +1,6 @@
 """The session engine (`SESSION_ENGINE`): Django's database sessions, each stored with the person it belongs to."""
 
+import re
 from typing import Any
 
 from django.contrib.auth import SESSION_KEY
@@ -7,8 +8,14 @@ from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 
 from intake.models import Session
 
+KEY = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
+
 
 class SessionStore(DatabaseStore):
+    def __init__(self, session_key: str | None = None) -> None:
+        """A key from a cookie may be anything; one that no session can have is as good as none."""
+        super().__init__(session_key if session_key and KEY.fullmatch(session_key) else None)
+
     @classmethod
     def get_model_class(cls) -> type[Session]:
         return Session

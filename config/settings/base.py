@@ -256,6 +256,11 @@ ACCOUNT_EXPORTS = {
 SESSION_ENGINE = "intake.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# The longest message, with every character escaped, is a fifth of it. No form holds more either.
+MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+# How long a body may take to arrive, on a bad line too.
+BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
