@@ -53,13 +53,13 @@ def conversations(*, user: User) -> Iterator[dict[str, Any]]:
         }
 
 
-def in_pages(rows: "QuerySet[Row]", *, key: str = "pk") -> Iterator[Row]:
+def in_pages(rows: "QuerySet[Row]", *, key: str = "pk", size: int = PAGE) -> Iterator[Row]:
     """All the rows in the order of a unique key, a page for each query, so that no query stays open in between."""
-    page = list(rows.order_by(key)[:PAGE])
+    page = list(rows.order_by(key)[:size])
     while page:
         yield from page
         last = getattr(page[-1], key)
-        page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:PAGE]) if len(page) == PAGE else []
+        page = list(rows.filter(**{f"{key}__gt": last}).order_by(key)[:size]) if len(page) == size else []
 
 
 def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:

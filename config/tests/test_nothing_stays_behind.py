@@ -14,8 +14,9 @@ from intake.models import Turn, User
 from intake.models.conversations import Caller
 from intake.testing.traces import rows_naming, traces_of
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import indexing
+from memory import documents, indexing, records
 from memory.embedders import get_embedder
+from memory.indexing import queueing
 from memory.models import Embedding, IndexedText, Posting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,6 +79,9 @@ def test_a_deleted_account_leaves_nothing_anywhere():
     alice = User.objects.get()
     said(alice)
     a_turn(alice, f"Not embedded yet: {SECRET}")
+    documents.append(user=alice, day=None, text=SECRET, now=NOW)
+    documents.append(user=alice, day=NOW.date(), text=SECRET, now=NOW)
+    records.create(user=alice, content=SECRET, now=NOW, project_id=SECRET, tags=[SECRET])
     get_token_model().objects.create(alice, name=SECRET)
     bob = a_person("bob@example.com")
     a_turn(bob, "Mine stays")
@@ -112,6 +116,33 @@ def test_a_turn_deleted_while_a_worker_embeds_it_does_not_come_back(alice, monke
     thread = threading.Thread(target=delete)
     monkeypatch.setattr(embedder, "embed_documents", delete_meanwhile)
     indexing.embed_pending()
+    assert traces_of(SECRET) == []
+    assert not Embedding.objects.exists()
+
+
+def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monkeypatch):
+    turn = a_turn(alice, f"The word is {SECRET}")
+    IndexedText.objects.all().delete()
+    Embedding.objects.all().delete()
+    enqueue = queueing.enqueue
+
+    def delete_first(*args, **kwargs):
+        thread = threading.Thread(target=delete)
+        thread.start()
+        thread.join(timeout=0.5)
+        return enqueue(*args, **kwargs)
+
+    def delete():
+        try:
+            deleting.delete_turn(caller=caller_of(alice), conversation_id=turn.conversation_id, turn_number=1)
+            is_deleted.set()
+        finally:
+            connection.close()
+
+    is_deleted = threading.Event()
+    monkeypatch.setattr(queueing, "enqueue", delete_first)
+    indexing.enqueue_missing(now=NOW)
+    assert is_deleted.wait(5)
     assert traces_of(SECRET) == []
     assert not Embedding.objects.exists()
 

@@ -1,22 +1,25 @@
 """`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from uuid import UUID
 
 from intake.models import Turn, User
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
-from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding, EmbeddingQuerySet
+from memory.models import Corpus, Embedding
 from memory.search import hybrid
+from memory.search.fusion import Key
+from memory.search.nearest import nearest_texts
+from memory.search.scope import Scope
 
 SNIPPET_LENGTH = 200
 # What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
 DISTANCE_UNKNOWN = 1.0
+
+Distances = dict[Key, float | None]
+"""By turn, the best first: the cosine distance of its nearest part, None while it has no vector."""
 
 
 class SearchMode(StrEnum):
@@ -61,44 +64,21 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
     # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
     pending = mine.count_unfilled_sources()
+    ranked: Distances
     if mode is SearchMode.SEMANTIC:
-        ranked: hybrid.Distances = dict(_nearest_turns(mine, vector, limit=limit))
+        ranked = dict(nearest_texts(mine, vector, limit=limit, most_parts=MAX_PARTS))
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
-        ranked = rank(user=user, corpus=Corpus.CHAT, model=embedder.name, vector=vector, query=query)
-    return ChatHistory(matches=_matches(user, ranked, limit=limit), pending=pending)
+        found = rank(Scope(user, (Corpus.CHAT,)), query=query, vector=vector, model=embedder.name)
+        ranked = {one.key: one.distance for one in found[:limit]}
+    return ChatHistory(matches=_matches(user, ranked), pending=pending)
 
 
-def _matches(user: User, ranked: hybrid.Distances, *, limit: int) -> list[ChatMatch]:
-    best = dict(islice(ranked.items(), limit))
+def _matches(user: User, ranked: Distances) -> list[ChatMatch]:
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
-    snippets = Turn.objects.for_user(user).with_keys(best).beginnings(SNIPPET_LENGTH)
+    snippets = Turn.objects.for_user(user).with_keys(ranked).beginnings(SNIPPET_LENGTH)
     return [
         ChatMatch(*key, snippet=snippets[key], score=DISTANCE_UNKNOWN if distance is None else distance)
-        for key, distance in best.items()
+        for key, distance in ranked.items()
         if key in snippets
     ]
-
-
-def _nearest_turns(mine: EmbeddingQuerySet, vector: Vector, *, limit: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` turns, each with the distance of its nearest part.
-
-    A few parts a turn are fetched, since few turns crowd a ranking with theirs. Where they do, `MAX_PARTS` a turn are
-    enough whatever they are.
-    """
-    for parts_a_turn in (4, MAX_PARTS):
-        rows = list(mine.nearest_parts(vector, limit=limit * parts_a_turn))
-        turns = fold(rows, limit=limit)
-        if len(turns) == limit or len(rows) < limit * parts_a_turn:
-            break
-    return turns
-
-
-def fold(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` turns of an ascending ranking of parts, each with its first part's distance."""
-    turns: dict[tuple[UUID, int], float] = {}
-    for source_id, chunk_index, distance in parts:
-        if len(turns) == limit:
-            break
-        turns.setdefault((source_id, chunk_index), distance)
-    return turns
