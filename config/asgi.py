@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
+from config.bodies import BoundedBodies  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 mcp = McpEndpoint(registry)
@@ -38,11 +39,13 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await import_module("intake.agent.models").close_connections()
 
 
-application = Starlette(
-    lifespan=lifespan,
-    routes=[
-        Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
-        Route("/mcp", mcp),
-        Mount("/", django_application),
-    ],
+application = BoundedBodies(
+    Starlette(
+        lifespan=lifespan,
+        routes=[
+            Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+            Route("/mcp", mcp),
+            Mount("/", django_application),
+        ],
+    )
 )

@@ -12,8 +12,8 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psutil
@@ -97,19 +97,37 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
 
 def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
     """Run a module in a fresh process: JSON goes in through its standard input, JSON comes out of its output."""
+    (result,) = run_at_once(module, given, data=[data])
+    return result
+
+
+def run_at_once(module: str, given: Environment, *, data: Sequence[Any]) -> list[Any]:
+    """Run a module in as many processes as there are data; the results are in their order. None outlives the call."""
     command = [sys.executable, "-m", module]
-    done = subprocess.run(  # noqa: S603
-        command,
-        cwd=settings.BASE_DIR,
-        env=given,
-        input=json.dumps(data),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandError(f"{module} ended with status {done.returncode}; the lines above say why.")
-    return json.loads(done.stdout)
+    with ExitStack() as running:
+        children = [running.enter_context(_child(command, given, one)) for one in data]
+        return [_result(module, child) for child in children]
+
+
+@contextmanager
+def _child(command: Sequence[str], given: Environment, data: Any) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(  # noqa: S603
+        command, cwd=settings.BASE_DIR, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            # One that ended before it had read everything says why by its status.
+            with suppress(BrokenPipeError), cast(IO[str], child.stdin) as into:
+                json.dump(data, into)
+            yield child
+        finally:
+            child.terminate()
+
+
+def _result(module: str, child: subprocess.Popen[str]) -> Any:
+    written = cast(IO[str], child.stdout).read()
+    if status := child.wait():
+        raise CommandError(f"{module} ended with status {status}; the lines above say why.")
+    return json.loads(written)
 
 
 def memory_megabytes(process: psutil.Process) -> tuple[float, float]:

@@ -77,6 +77,24 @@ class RateLimited(RecollectError):
     default_detail = "Too many requests. Try again in a moment."
     retryable = True
 
+    def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
+        """`retry_after`: seconds, where they are known."""
+        self.retry_after = retry_after
+        super().__init__(detail)
+
+
+class TooSlow(RecollectError):
+    code = "timeout"
+    default_detail = "The request took too long to arrive."
+    retryable = True
+
+
+class Broken(RecollectError):
+    """A fault of this program, which has been written to the log."""
+
+    code = "internal_error"
+    default_detail = "Something went wrong here. It has been written to the log."
+
 
 class SearchFailed(RecollectError):
     code = "search_error"

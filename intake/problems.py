@@ -13,6 +13,7 @@ from rest_framework.views import set_rollback
 
 from intake.errors import (
     AuthenticationRequired,
+    Broken,
     Conflict,
     IdempotencyKeyReused,
     InsufficientScope,
@@ -24,10 +25,12 @@ from intake.errors import (
     SearchFailed,
     StillRunning,
     TooLarge,
+    TooSlow,
     Unavailable,
 )
 
 CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
 
 STATUSES: dict[str, HTTPStatus] = {
     InvalidInput.code: HTTPStatus.BAD_REQUEST,
@@ -39,7 +42,9 @@ STATUSES: dict[str, HTTPStatus] = {
     StillRunning.code: HTTPStatus.CONFLICT,
     IdempotencyKeyReused.code: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    TooSlow.code: HTTPStatus.REQUEST_TIMEOUT,
     RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
+    Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -68,8 +73,13 @@ def problem_response(error: RecollectError) -> HttpResponse:
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
     if error.retryable:
-        response["Retry-After"] = "5"
+        response["Retry-After"] = retry_after(error)
     return response
+
+
+def retry_after(error: RecollectError) -> str:
+    """Seconds, for the header of the same name."""
+    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -85,9 +95,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
-    wait = getattr(exc, "wait", None)
     if error.retryable:
-        response["Retry-After"] = str(int(wait) if wait else 5)
+        response["Retry-After"] = retry_after(error)
     return response
 
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
-from pydantic_core import PydanticCustomError
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from intake.errors import RecollectError, SearchFailed, Unavailable
 from intake.models import User
+from intake.validation import stated
 from memory.embedders import EmbedderError
 from memory.errors import EmbeddingModelAway
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
@@ -36,7 +36,7 @@ EXCERPT_LENGTH = 500
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise PydanticCustomError("nul", "A text cannot have a NUL character (U+0000).")
+        raise stated("A text cannot have a NUL character (U+0000).")
     return text
 
 

@@ -1,0 +1,53 @@
+"""The product's own searches, called as the tools call them, and the saving of a turn that they lean on."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from django.utils import timezone
+
+from evals import synthetic
+from evals.benchmarks.search.questions import Question
+from evals.benchmarks.search.stored import Key
+from evals.benchmarks.search.timing import Timing, figures
+from intake.models import Conversation, User
+from intake.services import record_turn
+from memory.search import SearchMode, search_chat_history
+from memory.search.history import History, HistoryRequest, search_history
+
+LIMIT = 10
+
+Search = Callable[[User, Question], object]
+
+
+def _chat_history(user: User, question: Question, *, mode: SearchMode) -> list[Key]:
+    found = search_chat_history(user=user, query=question.text, limit=LIMIT, mode=mode)
+    return [(match.conversation_id, match.turn_number) for match in found.matches]
+
+
+semantic = partial(_chat_history, mode=SearchMode.SEMANTIC)
+hybrid = partial(_chat_history, mode=SearchMode.HYBRID)
+
+
+def history(user: User, question: Question) -> History:
+    """Every source: memory, messages and sessions."""
+    return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
+
+
+SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid, "search_history_db": history}
+
+
+def time_saving(users: Sequence[User], *, count: int) -> Timing:
+    """Save turns one by one into histories that are there, as the chat does, with words and rows that wait."""
+    conversations = [Conversation.objects.for_user(user).newest_first()[0] for user in users]
+    milliseconds = []
+    for number, said in enumerate(synthetic.turns(count, seed=1)):
+        begun = time.perf_counter()
+        record_turn(
+            conversation=conversations[number % len(conversations)],
+            user_message=said.user_message,
+            assistant_message=said.assistant_message,
+            said_at=timezone.now(),
+        )
+        milliseconds.append(1000 * (time.perf_counter() - begun))
+    return figures(milliseconds)
