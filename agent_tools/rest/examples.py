@@ -30,6 +30,27 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "query": "the restaurant for the anniversary",
         },
     ),
+    "search_history": (
+        {"query": "worktop", "scope": "all", "date_from": "2026-02-01", "max_results": 5},
+        {
+            "text": '[Search Results for "worktop" (scope: all, 1 results)]\n\n'
+            "--- Result 1 (score: 0.87, source: daily_log, date: 2026-02-26) ---\n"
+            "Ordered the worktop; delivery in week 12.",
+            "results": [
+                {
+                    "source": "daily_log",
+                    "date": "2026-02-26",
+                    "score": 0.87,
+                    "excerpt": "Ordered the worktop; delivery in week 12.",
+                    "highlights": [[12, 19]],
+                    "documentId": "01890a5d-ac96-7e01-8c44-6a2f9d3b5c77",
+                }
+            ],
+            "byDate": [{"date": "2026-02-26", "results": [0]}],
+            "query": "worktop",
+            "scope": "all",
+        },
+    ),
     "search_memory": (
         {"query": "which worktop did we choose", "types": ["decision"], "minSimilarity": 0.2},
         {

@@ -213,6 +213,15 @@ def test_its_own_origin_is_trusted(server, secret):
     assert post(server, secret, Origin=server).status_code == 200
 
 
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_whoever_asks_too_often_is_told_when_to_ask_again(server, alice, secret, settings, version):
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+    answers = [post(server, secret, version=version) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert answers[1].json()["code"] == "rate_limited"
+    assert int(answers[1].headers["Retry-After"]) > 60
+
+
 # -- What no client should send ----------------------------------------------------------------------------------------
 
 
