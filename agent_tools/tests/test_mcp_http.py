@@ -136,7 +136,7 @@ def test_what_nobody_expected_is_told_without_its_inside(server, secret, monkeyp
 
     monkeypatch.setattr("agent_tools.tools.chat_history.search", broken)
     told = ask(server, secret, "search_chat_history", {"query": "cat"}).content[0].text
-    assert json.loads(told)["code"] == "search_error"
+    assert json.loads(told)["code"] == "internal_error"
     assert "/secret" not in told
 
 
