@@ -28,6 +28,8 @@ def validate(model: type[Model], data: Any) -> Model:
         raise InvalidInput("The input must be a JSON object.")
     try:
         return model.model_validate_json(json.dumps(data), strict=True)
+    except RecursionError:
+        raise InvalidInput("The input is nested too deeply.") from None
     except ValidationError as error:
         raise InvalidInput(_sentence(error), errors=by_field(error)) from None
 
