@@ -17,9 +17,9 @@ django_application: Any = get_asgi_application()
 from django.conf import settings  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount  # noqa: E402
-from starlette.staticfiles import StaticFiles  # noqa: E402
 
 from config.bodies import BoundedBodies  # noqa: E402
+from config.static import ServedStaticFiles  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 
@@ -38,7 +38,7 @@ application = BoundedBodies(
     Starlette(
         lifespan=lifespan,
         routes=[
-            Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+            Mount("/static", ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
             Mount("/", django_application),
         ],
     )
