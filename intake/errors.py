@@ -26,6 +26,13 @@ class AuthenticationRequired(RecollectError):
     default_detail = "Log in, or send a valid token."
 
 
+class InsufficientScope(RecollectError):
+    """The token is good, but not for this."""
+
+    code = "insufficient_scope"
+    default_detail = "This token may not do that."
+
+
 class NotFound(RecollectError):
     """For what does not exist and for what is somebody else's: a caller cannot tell the two apart."""
 
@@ -45,6 +52,19 @@ class PreconditionRequired(RecollectError):
 
     code = "precondition_required"
     default_detail = "Say which version is to be changed."
+
+
+class StillRunning(RecollectError):
+    """The same request came before and has no answer yet."""
+
+    code = "still_running"
+    default_detail = "The same request is still running. Try again shortly."
+    retryable = True
+
+
+class IdempotencyKeyReused(RecollectError):
+    code = "idempotency_key_reused"
+    default_detail = "This Idempotency-Key came with another request before. Use a new one for a new request."
 
 
 class TooLarge(RecollectError):

@@ -10,12 +10,12 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
-from knox.auth import TokenAuthentication
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
 from intake import limits, services
-from intake.errors import AuthenticationRequired
+from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
 from intake.models.conversations import Caller
@@ -70,16 +70,24 @@ def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
 
 def _authenticate(request: HttpRequest) -> Caller:
     if request.headers.get("Authorization"):
-        authenticated = TokenAuthentication().authenticate(Request(request))
-        if authenticated is None:
-            raise AuthenticationRequired
-        return Caller(user_id=authenticated[0].pk)
+        return _caller_of_token(Request(request))
     refused = _CsrfCheck(_any_view).process_view(request, _any_view, (), {})
     if refused is not None:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     if not request.user.is_authenticated:
         visitor_key_of(request, create=True)
     return caller_of(request)
+
+
+def _caller_of_token(request: Request) -> Caller:
+    """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
+    authenticated = api_settings.DEFAULT_AUTHENTICATION_CLASSES[0]().authenticate(request)
+    if authenticated is None:
+        raise AuthenticationRequired
+    user, token = authenticated
+    if not {"search", "write"} <= set(token.scopes):
+        raise InsufficientScope("A chat recalls and records: its token needs the scopes `search` and `write`.")
+    return Caller(user_id=user.pk)
 
 
 def _any_view(request: HttpRequest) -> HttpResponse:
