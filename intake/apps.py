@@ -5,4 +5,4 @@ class IntakeConfig(AppConfig):
     name = "intake"
 
     def ready(self) -> None:
-        from intake import receivers  # noqa: F401
+        from intake import checks, receivers  # noqa: F401
