@@ -18,7 +18,7 @@ class Filtered(Peer):
 
     def __init__(self, folder: Path) -> None:
         try:
-            import lancedb  # type: ignore[import-untyped]
+            import lancedb
         except ImportError as error:
             raise PeerMissing(f"LanceDB is not installed: {INSTALL}") from error
         self._database = lancedb.connect(folder / "lance")
@@ -29,11 +29,11 @@ class Filtered(Peer):
         import lancedb.index
 
         # Not as one stream: LanceDB would read it in a thread of its own, with a database connection nobody closes.
-        for batch in map(_batch, people):
+        for rows in map(_rows, people):
             if self._table is None:
-                self._table = self._database.create_table("parts", data=[batch], schema=batch.schema)
+                self._table = self._database.create_table("parts", data=rows)
             else:
-                self._table.add([batch])
+                self._table.add(rows)
         self._table.create_index("user_id", config=lancedb.index.Bitmap())
         self._table.optimize()
 
@@ -51,8 +51,8 @@ class Filtered(Peer):
         return [(UUID(key), number) for key, number in rows]
 
 
-def _batch(person: Stored) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]
+def _rows(person: Stored) -> Any:
+    import pyarrow as pa
 
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(person.vectors.ravel()), person.vectors.shape[1])
     columns = {
@@ -61,4 +61,4 @@ def _batch(person: Stored) -> Any:
         "chunk_index": pa.array([number for _, number in person.keys], pa.int32()),
         "vector": vectors,
     }
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.table(columns)
