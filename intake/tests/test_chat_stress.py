@@ -201,13 +201,15 @@ def test_a_server_that_is_killed_loses_no_more_than_a_second_of_the_answer(killa
         written: list[tuple[float, str]] = []
         with Client(base_url=address, follow_redirects=True, timeout=20) as client:
             client.submit("/login/", username="alice@example.com", password="password")
-            with client.stream("POST", CHAT, json={"message": "Talk"}, headers=client._csrf()) as response:
-                with pytest.raises(httpx2.HTTPError):
-                    for line in response.iter_lines():
-                        if found := re.search(r"word\d+", line):
-                            written.append((time.monotonic(), found[0]))
-                        if len(written) == 60 and process.poll() is None:
-                            process.send_signal(signal.SIGKILL)
+            with (
+                client.stream("POST", CHAT, json={"message": "Talk"}, headers=client._csrf()) as response,
+                pytest.raises(httpx2.HTTPError),
+            ):
+                for line in response.iter_lines():
+                    if found := re.search(r"word\d+", line):
+                        written.append((time.monotonic(), found[0]))
+                    if len(written) == 60 and process.poll() is None:
+                        process.send_signal(signal.SIGKILL)
         killed_at = written[59][0]
     # What had been shown more than a second (and the time a save takes) before the kill is there.
     safe = [word for at, word in written[:60] if at < killed_at - chat.SAVE_EVERY_SECONDS - 0.5]

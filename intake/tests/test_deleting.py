@@ -8,6 +8,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.urls import reverse
+from knox.models import get_token_model
 from rest_framework.test import APIClient
 
 from intake import deleting, services

@@ -18,6 +18,7 @@ LABELS = {
     "sqlite_vec_spec": "sqlite-vec, as specified",
     "sqlite_vec_partition": "sqlite-vec, partitioned",
     "lancedb": "LanceDB",
+    "lancedb_bitmap": "LanceDB, bitmap index",
 }
 
 

@@ -1,4 +1,7 @@
-"""LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each."""
+"""LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each.
+
+Without an index over the vectors, which would make its answers approximate.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +15,7 @@ from memory.embedders.base import Vector
 
 
 class Filtered(Peer):
-    """Without an index over the vectors, which would make its answers approximate; with one over the person."""
+    """As it comes: the filter reads the column of persons."""
 
     name = "lancedb"
 
@@ -26,15 +29,12 @@ class Filtered(Peer):
 
     def load(self, people: Iterable[Stored]) -> None:
         """See Peer."""
-        import lancedb.index
-
         # Not as one stream: LanceDB would read it in a thread of its own, with a database connection nobody closes.
         for rows in map(_rows, people):
             if self._table is None:
                 self._table = self._database.create_table("parts", data=rows)
             else:
                 self._table.add(rows)
-        self._table.create_index("user_id", config=lancedb.index.Bitmap())
         self._table.optimize()
 
     def search(self, user: User, vector: Vector, *, limit: int) -> list[Key]:
@@ -49,6 +49,19 @@ class Filtered(Peer):
         )
         rows = zip(found["source_id"].to_pylist(), found["chunk_index"].to_pylist(), strict=True)
         return [(UUID(key), number) for key, number in rows]
+
+
+class Indexed(Filtered):
+    """With an index over the persons."""
+
+    name = "lancedb_bitmap"
+
+    def load(self, people: Iterable[Stored]) -> None:
+        """See Peer."""
+        import lancedb.index
+
+        super().load(people)
+        self._table.create_index("user_id", config=lancedb.index.Bitmap())
 
 
 def _rows(person: Stored) -> Any:
