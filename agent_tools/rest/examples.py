@@ -31,24 +31,26 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "search_history": (
-        {"query": "worktop", "scope": "all", "date_from": "2026-02-01", "max_results": 5},
+        {"query": "anniversary", "scope": "sessions", "date_from": "2026-02-01", "max_results": 5},
         {
-            "text": '[Search Results for "worktop" (scope: all, 1 results)]\n\n'
-            "--- Result 1 (score: 0.87, source: daily_log, date: 2026-02-26) ---\n"
-            "Ordered the worktop; delivery in week 12.",
+            "text": '[Search Results for "anniversary" (scope: sessions, 1 results)]\n\n'
+            '--- Result 1 (score: 0.58, source: message, date: 2026-02-25, session: "Plans for May") ---\n'
+            "User: Let us book the small Italian place by the canal for our anniversary.",
             "results": [
                 {
-                    "source": "daily_log",
-                    "date": "2026-02-26",
-                    "score": 0.87,
-                    "excerpt": "Ordered the worktop; delivery in week 12.",
-                    "highlights": [[12, 19]],
-                    "documentId": "01890a5d-ac96-7e01-8c44-6a2f9d3b5c77",
+                    "source": "message",
+                    "date": "2026-02-25",
+                    "score": 0.5824,
+                    "excerpt": "User: Let us book the small Italian place by the canal for our anniversary.",
+                    "highlights": [[63, 74]],
+                    "conversationId": CONVERSATION,
+                    "turnNumber": 4,
+                    "session": "Plans for May",
                 }
             ],
-            "byDate": [{"date": "2026-02-26", "results": [0]}],
-            "query": "worktop",
-            "scope": "all",
+            "byDate": [{"date": "2026-02-25", "results": [0]}],
+            "query": "anniversary",
+            "scope": "sessions",
         },
     ),
     "search_memory": (

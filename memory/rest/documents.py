@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from intake.errors import InvalidInput, NotFound
 from intake.schemas import problems
@@ -16,7 +17,7 @@ from intake.validation import validate
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.caller import caller
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
 from memory.rest.queries import NO_DAY, Day, QueryModel, parse_day, validate_query
 
@@ -88,7 +89,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class DocumentViewSet(PersonalViewSet):
+class DocumentViewSet(ViewSet):
     """What MEMORY.md and a log have in common; `date` comes from the address."""
 
     def read(self, request: Request, date: str | None = None) -> Response:
@@ -150,7 +151,7 @@ class MemoryViewSet(DocumentViewSet):
         return self.remove(request)
 
 
-class MemoryAppendViewSet(PersonalViewSet):
+class MemoryAppendViewSet(ViewSet):
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
@@ -163,7 +164,7 @@ class MemoryAppendViewSet(PersonalViewSet):
         return _append(request, day=None)
 
 
-class DailyLogListViewSet(PersonalViewSet):
+class DailyLogListViewSet(ViewSet):
     @extend_schema(
         operation_id="list_daily_logs",
         summary="The daily logs there are",
@@ -215,7 +216,7 @@ class DailyLogViewSet(DocumentViewSet):
         return self.remove(request, date)
 
 
-class DailyLogAppendViewSet(PersonalViewSet):
+class DailyLogAppendViewSet(ViewSet):
     @extend_schema(
         operation_id="append_to_daily_log",
         summary="Append to a day's log",

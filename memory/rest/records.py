@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from intake.errors import NotFound
 from intake.schemas import problems
@@ -16,7 +17,7 @@ from intake.validation import validate
 from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Cursor, Record
-from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.caller import caller
 from memory.rest.queries import PlainText, QueryModel, validate_query
 
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
@@ -80,7 +81,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class RecordListViewSet(PersonalViewSet):
+class RecordListViewSet(ViewSet):
     @extend_schema(
         operation_id="list_records",
         summary="The memory records there are",
@@ -126,7 +127,7 @@ class RecordListViewSet(PersonalViewSet):
         return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
 
 
-class RecordViewSet(PersonalViewSet):
+class RecordViewSet(ViewSet):
     @extend_schema(
         operation_id="read_record",
         summary="Read a memory record",
