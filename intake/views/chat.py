@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 
 from intake import services
+from intake.acting import acting_as
 from intake.errors import AuthenticationRequired, NotFound
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
@@ -57,12 +58,13 @@ def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     caller = _authenticate(request)
     wanted = validate(ChatMessage, parse_json(request.body))
-    turn = services.begin_turn(
-        caller=caller,
-        message=wanted.message,
-        conversation_id=_conversation_id(wanted.conversation_id),
-        now=timezone.now(),
-    )
+    with acting_as(caller):
+        turn = services.begin_turn(
+            caller=caller,
+            message=wanted.message,
+            conversation_id=_conversation_id(wanted.conversation_id),
+            now=timezone.now(),
+        )
     return turn, caller
 
 

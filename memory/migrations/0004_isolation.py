@@ -1,0 +1,21 @@
+from django.db import migrations
+
+from intake.isolation.policies import grant, isolate
+
+# What becomes of a row while its vector is made; whose it is and what it stands for never changes.
+PROGRESS = "UPDATE (vector, embedded_at, attempts, last_error, next_attempt_at, quarantined_at)"
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("memory", "0003_postings"),
+        ("intake", "0003_isolation"),
+    ]
+
+    operations = [
+        isolate("embeddings", worker=["SELECT", "INSERT", "DELETE", PROGRESS], staff=["SELECT", PROGRESS]),
+        # Words are text: staff see none of them.
+        isolate("indexed_texts", worker=["SELECT", "INSERT", "DELETE"]),
+        isolate("postings", worker=["SELECT", "INSERT", "DELETE"]),
+        grant("embedding_models", web=["SELECT", "INSERT"], worker=["SELECT", "INSERT"], staff=["SELECT"]),
+    ]
