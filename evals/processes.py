@@ -69,6 +69,9 @@ def environment(*, database: str, broker: str) -> Environment:
         **os.environ,
         "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
         "DATABASE_URL": database_url(database),
+        "DATABASE_WORKER_URL": database_url(database, login=settings.DATABASE_WORKER_URL),
+        # It is migrated already.
+        "DATABASE_OWNER_URL": "",
         "CELERY_BROKER_URL": broker,
         "LOG_LEVEL": "WARNING",
     }
@@ -78,7 +81,8 @@ def environment(*, database: str, broker: str) -> Environment:
 def worker(given: Environment) -> Iterator[psutil.Process]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    with _running(command, given) as process:
+    as_worker = {**given, "DATABASE_URL": given["DATABASE_WORKER_URL"], "DATABASE_WORKER_URL": ""}
+    with _running(command, as_worker) as process:
         control = Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False).control
         _wait(process, "The worker", lambda: bool(control.ping(timeout=0.5)))
         yield process
