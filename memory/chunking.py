@@ -1,8 +1,8 @@
 """Decides which stretches of a turn get a vector of their own; indexing embeds them, search takes the nearest one.
 
 A model reads some 250 tokens and an answer is often longer. So a long turn becomes several parts: what the person said,
-alone, for most searches are for that; then the answer, stretch by stretch, each behind the beginning of the question,
-for a stretch of an answer seldom says by itself what it is about. A short turn is one part.
+alone, for most searches are for that; then the beginning of the answer, behind the beginning of the question, for an
+answer seldom says by itself what it is about. A short turn is one part. Words find what has no vector.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,12 @@ ASSISTANT_LABEL = "Assistant: "
 QUESTION_SHARE = 4
 # Consecutive stretches share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
 OVERLAP_TOKENS = 16
-# Bounds one turn's work: 64 stretches hold 32,000 characters of English or code. Words still find what lies beyond.
-MAX_STRETCHES = 64
-# The most parts a turn can have: both of its sides cut up.
-MAX_PARTS = 2 * MAX_STRETCHES
+# What somebody pastes is theirs to find again, up to 2,000 tokens of it. Of an answer one stretch does as well as all
+# of them, with a third of the vectors: see docs/decisions/0003.
+MESSAGE_STRETCHES = 8
+ANSWER_STRETCHES = 1
+# The most parts a turn can have.
+MAX_PARTS = MESSAGE_STRETCHES + ANSWER_STRETCHES
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
@@ -68,17 +70,18 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     if len(message) + len(answer) + labels <= max_tokens:
         return [whole] if whole else []
     room = max_tokens - labels
-    parts = [turn_text(stretch, "") for stretch in _stretches(message, room)]
+    parts = [turn_text(stretch, "") for stretch in _stretches(message, room, MESSAGE_STRETCHES)]
     question_size = min(len(message), room // QUESTION_SHARE)
     question = message.slice(0, question_size)
-    return parts + [turn_text(question, stretch) for stretch in _stretches(answer, room - question_size)]
+    stretches = _stretches(answer, room - question_size, ANSWER_STRETCHES)
+    return parts + [turn_text(question, stretch) for stretch in stretches]
 
 
-def _stretches(tokens: _Tokens, size: int) -> list[str]:
-    """Cut into overlapping stretches of at most `size` tokens, at good places."""
+def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:
+    """Cut into overlapping stretches of at most `size` tokens, at good places; no more than `most`, from the start."""
     found: list[str] = []
     start = end = 0
-    while end < len(tokens) and len(found) < MAX_STRETCHES:
+    while end < len(tokens) and len(found) < most:
         end = _cut(tokens, start, start + size)
         found.append(tokens.slice(start, end))
         start = _next_start(tokens, start, end)

@@ -27,6 +27,7 @@ class Text:
 
     key: SourceKey
     user_id: int
+    said_at: datetime
     said: str
     answered: str = ""
 
@@ -36,7 +37,6 @@ class Source:
     """A text and the parts of it that are embedded one by one."""
 
     text: Text
-    said_at: datetime
     parts: list[str]
 
     @property
@@ -46,6 +46,10 @@ class Source:
     @property
     def user_id(self) -> int:
         return self.text.user_id
+
+    @property
+    def said_at(self) -> datetime:
+        return self.text.said_at
 
 
 def content_hash(text: str) -> bytes:
@@ -60,6 +64,7 @@ def text_of(turn: Turn) -> Text:
     return Text(
         key=SourceKey(Corpus.CHAT, turn.conversation_id, turn.turn_number),
         user_id=turn.user_id,
+        said_at=turn.said_at,
         said=turn.user_message,
         answered="" if turn.is_recall else turn.assistant_message,
     )
@@ -69,7 +74,7 @@ def from_turn(turn: Turn, embedder: Embedder) -> Source:
     """The turn's text in the parts that this model embeds."""
     text = text_of(turn)
     parts = turn_parts(text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
-    return Source(text=text, said_at=turn.said_at, parts=parts)
+    return Source(text=text, parts=parts)
 
 
 def load(keys: Iterable[SourceKey], embedder: Embedder) -> Iterator[Source]:

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import connection
 
 from memory.models import IndexedText
+from memory.signatures import signature
 from memory.sources import Text, content_hash
 
 # PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.
@@ -25,9 +26,10 @@ WITH word AS (
      GROUP BY lexeme
 ), indexed AS (
     INSERT INTO indexed_texts
-           (user_id, corpus, source_id, chunk_index, configuration, content_hash, said_length, answered_length)
-    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(configuration)s, %(content_hash)s,
-           coalesce(sum(said), 0), coalesce(sum(answered), 0)
+           (user_id, corpus, source_id, chunk_index, said_at, configuration, content_hash, signature,
+            said_length, answered_length)
+    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(content_hash)s,
+           %(signature)s::varbit, coalesce(sum(said), 0), coalesce(sum(answered), 0)
       FROM word
         ON CONFLICT DO NOTHING
     RETURNING *
@@ -50,8 +52,10 @@ def post(text: Text) -> bool:
         "corpus": text.key.corpus,
         "source_id": text.key.source_id,
         "chunk_index": text.key.chunk_index,
+        "said_at": text.said_at,
         "configuration": configuration,
         "content_hash": known_as,
+        "signature": signature(text.said, text.answered),
         "said": said,
         "answered": answered,
         "max_lexeme": MAX_LEXEME,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
 from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
 from intake.models import User
@@ -15,6 +16,13 @@ from memory.models.corpora import Corpus
 
 if TYPE_CHECKING:
     from memory.sources import SourceKey
+
+
+class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
+    """A bit string of any length, in hexadecimal with an x before it as PostgreSQL reads it."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        return "varbit"
 
 
 class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
@@ -39,10 +47,12 @@ class IndexedText(models.Model):
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
+    said_at = models.DateTimeField()
     said_length = models.PositiveIntegerField(help_text="Words on the person's side, stop words not counted.")
     answered_length = models.PositiveIntegerField(help_text="Words on the assistant's side.")
     configuration = models.CharField(max_length=63, help_text="The text-search configuration that found the words.")
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of both sides.")
+    signature = SignatureField(help_text="Which stretches of three characters it may contain: see memory.signatures.")
 
     objects = IndexedTextQuerySet.as_manager()
 
@@ -52,8 +62,16 @@ class IndexedText(models.Model):
             # It also answers how many texts a person has and how long they are on average, without visiting the rows.
             models.UniqueConstraint(
                 fields=["user", "corpus", "source_id", "chunk_index"],
-                include=["said_length", "answered_length"],
+                include=["id", "said_at", "said_length", "answered_length"],
                 name="indexed_texts_once",
+            ),
+        ]
+        indexes = [
+            # What may contain a piece of text, without visiting the rows.
+            models.Index(
+                fields=["user", "corpus"],
+                include=["source_id", "chunk_index", "said_at", "signature"],
+                name="idx_indexed_texts_signatures",
             ),
         ]
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from uuid import UUID
 
 from intake.models import Turn, User
@@ -13,10 +12,15 @@ from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding, EmbeddingQuerySet
 from memory.search import hybrid
+from memory.search.fusion import Key
+from memory.search.scope import Scope
 
 SNIPPET_LENGTH = 200
 # What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
 DISTANCE_UNKNOWN = 1.0
+
+Distances = dict[Key, float | None]
+"""By turn, the best first: the cosine distance of its nearest part, None while it has no vector."""
 
 
 class SearchMode(StrEnum):
@@ -61,21 +65,22 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
     # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
     pending = mine.count_unfilled_sources()
+    ranked: Distances
     if mode is SearchMode.SEMANTIC:
-        ranked: hybrid.Distances = dict(_nearest_turns(mine, vector, limit=limit))
+        ranked = dict(_nearest_turns(mine, vector, limit=limit))
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
-        ranked = rank(user=user, corpus=Corpus.CHAT, model=embedder.name, vector=vector, query=query)
-    return ChatHistory(matches=_matches(user, ranked, limit=limit), pending=pending)
+        found = rank(Scope(user, (Corpus.CHAT,)), query=query, vector=vector, model=embedder.name)
+        ranked = {one.key: one.distance for one in found[:limit]}
+    return ChatHistory(matches=_matches(user, ranked), pending=pending)
 
 
-def _matches(user: User, ranked: hybrid.Distances, *, limit: int) -> list[ChatMatch]:
-    best = dict(islice(ranked.items(), limit))
+def _matches(user: User, ranked: Distances) -> list[ChatMatch]:
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
-    snippets = Turn.objects.for_user(user).with_keys(best).beginnings(SNIPPET_LENGTH)
+    snippets = Turn.objects.for_user(user).with_keys(ranked).beginnings(SNIPPET_LENGTH)
     return [
         ChatMatch(*key, snippet=snippets[key], score=DISTANCE_UNKNOWN if distance is None else distance)
-        for key, distance in best.items()
+        for key, distance in ranked.items()
         if key in snippets
     ]
 

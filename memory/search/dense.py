@@ -2,14 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
 from pgvector import HalfVector
 
-from intake.models import User
 from memory.embedders.base import Vector
-from memory.models import Corpus
+from memory.search.scope import Scope
 
 # Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.
 SAMPLE = 200
@@ -19,8 +19,9 @@ _MEASURED = """
 WITH near AS MATERIALIZED (
     SELECT source_id, chunk_index
       FROM embeddings
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NOT NULL
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       {dated}
      ORDER BY vector <=> %(vector)s::halfvec
      LIMIT %(nearest)s
 ), candidate AS MATERIALIZED (
@@ -30,25 +31,28 @@ WITH near AS MATERIALIZED (
 ), sample AS (
     SELECT vector <=> %(vector)s::halfvec AS distance
       FROM embeddings
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND vector IS NOT NULL
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NOT NULL
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      LIMIT %(sample)s
 )
-SELECT source_id, chunk_index, distance, said_distance, said_length + answered_length,
+SELECT corpus, source_id, chunk_index, said_at, distance, said_distance, said_length + answered_length,
        (SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY distance) FROM sample)
   FROM candidate
-  JOIN indexed_texts USING (source_id, chunk_index)
+  JOIN indexed_texts AS text USING (source_id, chunk_index)
  CROSS JOIN LATERAL (
     SELECT min(distance) AS distance, min(distance) FILTER (WHERE part = 0) AS said_distance
       FROM (SELECT part, vector <=> %(vector)s::halfvec AS distance
               FROM embeddings AS e
-             WHERE e.user_id = %(user_id)s AND e.corpus = %(corpus)s AND vector IS NOT NULL
+             WHERE e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
                AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
                AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
             OFFSET 0) AS each  -- no distance is computed twice
        ) AS measured
- WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+ WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)
 """
+
+
+_DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,10 @@ class Measured:
     `words` is its length. `unrelated` is the distance that three in ten of the person's parts are beyond.
     """
 
+    corpus: str
     source_id: UUID
     chunk_index: int
+    said_at: datetime
     distance: float | None
     said_distance: float | None
     words: int
@@ -67,15 +73,14 @@ class Measured:
 
 
 def measured(
-    *, user: User, corpus: Corpus, model: str, vector: Vector, nearest: int, also: Collection[tuple[UUID, int]]
+    scope: Scope, *, model: str, vector: Vector, nearest: int, also: Collection[tuple[UUID, int]]
 ) -> list[Measured]:
-    """The texts of the `nearest` parts and the texts in `also`, in no order; all of them of `user`."""
+    """The texts of the `nearest` parts and the texts in `also`, in no order; all of them in `scope`."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _MEASURED,
+            _MEASURED.format(dated=_DATED if scope.is_dated else ""),
             {
-                "user_id": user.pk,
-                "corpus": corpus,
+                **scope.parameters(),
                 "model": model,
                 "vector": HalfVector(vector).to_text(),
                 "nearest": nearest,

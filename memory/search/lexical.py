@@ -15,8 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from intake.models import User
-from memory.models import Corpus
+from memory.search.scope import Scope
 from memory.words import searchable
 
 # `k1` has its usual value. A turn is long because its answer explains, not because it says the same again: hence the
@@ -34,7 +33,7 @@ WITH term AS MATERIALIZED (
     SELECT count(*)::float8 AS texts, coalesce(nullif(avg(said_length), 0), 1)::float8 AS said_length,
            coalesce(nullif(avg(answered_length), 0), 1)::float8 AS answered_length
       FROM indexed_texts
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
 ), hit AS MATERIALIZED (
     SELECT text_id, lexeme,
            %(said_weight)s::float8 * said / (1 - %(b)s + %(b)s * p.said_length / mine.said_length) AS said,
@@ -42,7 +41,7 @@ WITH term AS MATERIALIZED (
       FROM term
       JOIN postings AS p USING (lexeme)
      CROSS JOIN mine
-     WHERE p.user_id = %(user_id)s AND p.corpus = %(corpus)s
+     WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
 ), weighed AS (
     SELECT lexeme, ln(1 + (texts - count(*) + 0.5) / (count(*) + 0.5)) AS idf
       FROM hit CROSS JOIN mine
@@ -52,6 +51,7 @@ WITH term AS MATERIALIZED (
            sum(idf * said / (%(k1)s + said)) AS said_score
       FROM hit
       JOIN weighed USING (lexeme)
+     WHERE true {dated}
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
@@ -61,6 +61,14 @@ SELECT source_id, chunk_index, score, said_score
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
  CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
  ORDER BY score DESC, text_id
+"""
+# Left out where no date is asked for: the postings of a common word are many, and their dates are with the texts. What
+# a word is worth does not depend on the dates that are asked for.
+_DATED = """
+       AND text_id IN (SELECT id
+                         FROM indexed_texts
+                        WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                          AND said_at >= %(since)s AND said_at < %(until)s)
 """
 
 
@@ -74,16 +82,15 @@ class LexicalHit:
     said_score: float
 
 
-def best_by_words(*, user: User, corpus: Corpus, query: str, limit: int) -> list[LexicalHit]:
-    """The texts of `user` that share words with `query`, by score descending. No words, or only stop words: none."""
+def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
+    """The texts in `scope` that share words with `query`, by score descending. No words, or only stop words: none."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _BEST,
+            _BEST.format(dated=_DATED if scope.is_dated else ""),
             {
+                **scope.parameters(),
                 "configuration": settings.TEXT_SEARCH_CONFIG,
                 "query": searchable(query),
-                "user_id": user.pk,
-                "corpus": corpus,
                 "said_weight": SAID_WEIGHT,
                 "b": B,
                 "k1": K1,

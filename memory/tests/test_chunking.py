@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from memory.chunking import MAX_STRETCHES, turn_parts, turn_text
+from memory.chunking import MAX_PARTS, turn_parts, turn_text
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -41,12 +41,12 @@ def test_blank_turn_has_no_parts():
     assert parts(" \n", "\t") == []
 
 
-def test_long_answer_is_cut_and_every_stretch_follows_the_question():
-    question, *answers = parts("How do I repot an orchid?", prose(40))
+def test_long_answer_is_its_beginning_behind_the_question():
+    answer = prose(40)
+    question, beginning = parts("How do I repot an orchid?", answer)
 
     assert question == "User: How do I repot an orchid?"
-    assert len(answers) > 3
-    assert all(part.startswith("User: How do I repot an orchid?\nAssistant: ") for part in answers)
+    assert beginning.startswith("User: How do I repot an orchid?\nAssistant: " + answer[:40])
 
 
 def test_long_question_is_whole_in_its_own_parts_and_repeated_by_its_beginning():
@@ -61,11 +61,11 @@ def test_long_question_is_whole_in_its_own_parts_and_repeated_by_its_beginning()
     assert messages[-1].endswith(question[-20:])
 
 
-def test_nothing_of_a_long_answer_is_lost():
-    answer = " ".join(f"w{number}" for number in range(300))
-    together = " ".join(parts("Why?", answer))
+def test_nothing_of_a_long_message_is_lost():
+    message = " ".join(f"w{number}" for number in range(120))
+    together = " ".join(parts(message, "Because."))
 
-    assert all(re.search(rf"\bw{number}\b", together) for number in range(300))
+    assert all(re.search(rf"\bw{number}\b", together) for number in range(120))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -78,22 +78,24 @@ def test_no_part_is_longer_than_the_window(seed):
 
 
 def test_parts_end_at_sentences_where_they_can():
-    _, *found = parts("Why?", prose(60))
+    *found, _ = parts(prose(30), "Yes.")
 
+    assert len(found) > 2
     assert all(part.endswith(".") for part in found)
 
 
 def test_parts_prefer_the_end_of_a_line_to_that_of_a_sentence():
     lines = [f"Point {number}. It has words enough to fill a line of its own" for number in range(12)]
-    _, *found = parts("Why?", "\n".join(lines), max_tokens=48)
+    *found, _ = parts("\n".join(lines), "Yes.", max_tokens=48)
 
+    assert len(found) > 2
     assert all(part.endswith("of its own") for part in found)
 
 
 def test_chinese_breaks_after_its_own_full_stop():
     sentence = "\u6211\u4eec\u660e\u5929\u53bb\u5317\u4eac\u3002"
-    _, *found = turn_parts(
-        "?", sentence * 30, token_offsets=lambda text: [(i, i + 1) for i in range(len(text))], max_tokens=80
+    *found, _ = turn_parts(
+        sentence * 30, "?", token_offsets=lambda text: [(i, i + 1) for i in range(len(text))], max_tokens=80
     )
 
     assert all(part.endswith("\u3002") for part in found)
@@ -105,7 +107,7 @@ def test_chinese_breaks_after_its_own_full_stop():
 def test_longest_message_makes_a_bounded_number_of_parts(text):
     found = parts(text, text)
 
-    assert 1 <= len(found) <= 2 * MAX_STRETCHES
+    assert 1 <= len(found) <= MAX_PARTS
 
 
 def test_parts_are_the_same_every_time():

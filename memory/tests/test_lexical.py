@@ -12,6 +12,7 @@ from intake.tests.factories import a_person, a_turn
 from memory.models import Corpus
 from memory.search import lexical
 from memory.search.lexical import best_by_words
+from memory.search.scope import Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +28,7 @@ TURNS = [
 
 
 def search(user, query, limit=100):
-    return best_by_words(user=user, corpus=Corpus.CHAT, query=query, limit=limit)
+    return best_by_words(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
 
 
 def reference(turns, query):

@@ -1,0 +1,61 @@
+"""What lets a search for a piece of text pass over the texts that cannot contain it: a Bloom filter for each text.
+
+A text's signature has a bit for each stretch of three characters in it (and for each two, where one of them is a
+digit or not ASCII: a number, a Chinese word). A text contains a piece only if it has all of the piece's bits; whether
+it does is then read in the text. The source: B. H. Bloom, Space/Time Trade-offs in Hash Coding with Allowable Errors
+(1970), with a single hash.
+
+Both sides of a comparison are folded: letter case, and how much space is between two words, do not matter.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
+# longest so much that it is looked at more often than it need be.
+LENGTHS = tuple(2**power for power in range(8, 15))
+LONGEST_BITS = 14
+# So many bits for each stretch: of four texts without a stretch one has its bit all the same, of 64 one has three bits.
+BITS_A_STRETCH = 3.5
+
+FIRST_BEYOND_ASCII = 128
+# Odd numbers of 64 bits: multiplied by them, characters spread over the high bits.
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+
+
+def fold(text: str) -> str:
+    """As both a text and a piece are compared."""
+    return " ".join(text.casefold().split())
+
+
+def signature(*texts: str) -> str:
+    """The signature of all the texts together, in hexadecimal after an x; its length goes by how much is in them."""
+    positions = np.unique(np.concatenate([_positions(fold(text)) for text in texts]))
+    return _as_bits(positions, _length(len(positions)))
+
+
+def masks(piece: str) -> dict[int, str]:
+    """By a signature's length, the bits it has if its text contains the piece; none for a piece too short to tell."""
+    positions = np.unique(_positions(fold(piece)))
+    return {length: _as_bits(positions, length) for length in LENGTHS} if len(positions) else {}
+
+
+def _length(stretches: int) -> int:
+    return next((length for length in LENGTHS if length >= BITS_A_STRETCH * stretches), LENGTHS[-1])
+
+
+def _positions(folded: str) -> NDArray[np.uint64]:
+    """Where in the longest signature each stretch has its bit."""
+    codes = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    products = codes[:, None] * _FACTORS
+    threes = products[:-2, 0] ^ products[1:-1, 1] ^ products[2:, 2]
+    is_telling = (codes >= FIRST_BEYOND_ASCII) | ((codes >= ord("0")) & (codes <= ord("9")))
+    twos = (products[:-1, 0] ^ products[1:, 2])[is_telling[:-1] | is_telling[1:]]
+    return np.concatenate([threes, twos]) >> np.uint64(64 - LONGEST_BITS)
+
+
+def _as_bits(positions: NDArray[np.uint64], length: int) -> str:
+    """A shorter signature is the longest one folded, so that a stretch has one place whatever the length."""
+    bits = np.zeros(length, np.uint8)
+    bits[positions * np.uint64(length) >> np.uint64(LONGEST_BITS)] = 1
+    return "x" + np.packbits(bits).tobytes().hex()
