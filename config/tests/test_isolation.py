@@ -20,7 +20,7 @@ from intake.isolation.checks import personal_models
 from intake.links import conversation_path
 from intake.models import Conversation, SessionLink, Turn
 from intake.models.conversations import Caller, ConversationQuerySet, TurnQuerySet
-from intake.testing.examiner import as_a_worker, as_the_application
+from intake.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.models import Embedding, EmbeddingQuerySet, IndexedText, Posting
@@ -167,12 +167,7 @@ def no_filters(monkeypatch):
 
 @pytest.fixture
 def no_policies(bobs_secret):
-    """The database refuses nothing; the test's transaction takes it back."""
-    with connection.cursor() as cursor:
-        # What waits to be checked at the end of the transaction stands in the way of altering a table.
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        for model in PERSONAL:
-            cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
+    take_policies_away()
 
 
 def test_with_the_applications_filters_gone_the_database_refuses(no_filters, doors):

@@ -8,7 +8,7 @@ PROGRESS = "UPDATE (vector, embedded_at, attempts, last_error, next_attempt_at, 
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("memory", "0003_postings"),
+        ("memory", "0004_dates_and_signatures"),
         ("intake", "0003_isolation"),
     ]
 
