@@ -234,9 +234,9 @@ class EmbeddedPostgres:
         role, password = sql.Identifier(OWNER), sql.Literal(self._passwords()[OWNER])
         # CREATEDB is for the scratch databases of tests, evals and benchmarks.
         rights = sql.SQL("LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE CREATEDB PASSWORD {}").format(password)
-        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
-        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [OWNER]).fetchone():
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [OWNER]).fetchone():
             connection.execute(sql.SQL("CREATE DATABASE {0} OWNER {0}").format(role))
 
 

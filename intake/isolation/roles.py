@@ -91,13 +91,13 @@ def _until_won(server: Server, step: Any) -> None:
 
 
 def _make(server: Server, name: str, kind: str) -> None:
-    if not server.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).fetchone():
+    if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
         server.execute(sql.SQL("CREATE ROLE {} NOINHERIT {}").format(sql.Identifier(name), sql.SQL(kind)))
 
 
 def _let_become(server: Server, member: str, role: str) -> None:
     known = server.execute(
-        "SELECT FROM pg_auth_members WHERE roleid = %s::regrole AND member = %s::regrole", [role, member]
+        "SELECT 1 FROM pg_auth_members WHERE roleid = %s::regrole AND member = %s::regrole", [role, member]
     )
     if not known.fetchone():
         server.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member)))

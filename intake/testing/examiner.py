@@ -20,7 +20,7 @@ def make_examiner(server: psycopg.Connection[Any], *, owner: str, web: str, work
     """As a superuser. The web role may become the examiner, and for a worker's work the worker, on this server only."""
     roles = {"examiner": EXAMINER, "owner": owner, "web": web, "worker": worker}
     names = {name: sql.Identifier(role) for name, role in roles.items()}
-    if not server.execute("SELECT FROM pg_roles WHERE rolname = %s", [EXAMINER]).fetchone():
+    if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [EXAMINER]).fetchone():
         server.execute(sql.SQL("CREATE ROLE {examiner} NOLOGIN BYPASSRLS").format(**names))
     for statement in ("GRANT {owner} TO {examiner}", "GRANT {examiner}, {worker} TO {web}"):
         server.execute(sql.SQL(statement).format(**names))
