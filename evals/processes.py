@@ -12,8 +12,8 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, cast
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psutil
@@ -70,19 +70,22 @@ def environment(*, database: str, broker: str) -> Environment:
         "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
         "DATABASE_URL": database_url(database),
         "DATABASE_WORKER_URL": database_url(database, login=settings.DATABASE_WORKER_URL),
-        # It is migrated already.
-        "DATABASE_OWNER_URL": "",
+        "DATABASE_OWNER_URL": database_url(database, login=settings.DATABASE_OWNER_URL),
         "CELERY_BROKER_URL": broker,
         "LOG_LEVEL": "WARNING",
     }
+
+
+def logging_in(given: Environment, name: str) -> Environment:
+    """For a process that has the login of this name and no other."""
+    return {**given, "DATABASE_WORKER_URL": "", "DATABASE_OWNER_URL": "", "DATABASE_URL": given[name]}
 
 
 @contextmanager
 def worker(given: Environment) -> Iterator[psutil.Process]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    as_worker = {**given, "DATABASE_URL": given["DATABASE_WORKER_URL"], "DATABASE_WORKER_URL": ""}
-    with _running(command, as_worker) as process:
+    with _running(command, logging_in(given, "DATABASE_WORKER_URL")) as process:
         control = Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False).control
         _wait(process, "The worker", lambda: bool(control.ping(timeout=0.5)))
         yield process
@@ -94,26 +97,44 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
     port = _free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["uvicorn", "config.asgi:application", f"--port={port}", "--no-access-log", "--log-level=warning"]
-    with _running(command, given) as process:
+    with _running(command, logging_in(given, "DATABASE_URL")) as process:
         _wait(process, "The web process", lambda: _answers(f"{address}/healthz"))
         yield address, process
 
 
 def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
     """Run a module in a fresh process: JSON goes in through its standard input, JSON comes out of its output."""
+    (result,) = run_at_once(module, given, data=[data])
+    return result
+
+
+def run_at_once(module: str, given: Environment, *, data: Sequence[Any]) -> list[Any]:
+    """Run a module in as many processes as there are data; the results are in their order. None outlives the call."""
     command = [sys.executable, "-m", module]
-    done = subprocess.run(  # noqa: S603
-        command,
-        cwd=settings.BASE_DIR,
-        env=given,
-        input=json.dumps(data),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandError(f"{module} ended with status {done.returncode}; the lines above say why.")
-    return json.loads(done.stdout)
+    with ExitStack() as running:
+        children = [running.enter_context(_child(command, given, one)) for one in data]
+        return [_result(module, child) for child in children]
+
+
+@contextmanager
+def _child(command: Sequence[str], given: Environment, data: Any) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(  # noqa: S603
+        command, cwd=settings.BASE_DIR, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            # One that ended before it had read everything says why by its status.
+            with suppress(BrokenPipeError), cast(IO[str], child.stdin) as into:
+                json.dump(data, into)
+            yield child
+        finally:
+            child.terminate()
+
+
+def _result(module: str, child: subprocess.Popen[str]) -> Any:
+    written = cast(IO[str], child.stdout).read()
+    if status := child.wait():
+        raise CommandError(f"{module} ended with status {status}; the lines above say why.")
+    return json.loads(written)
 
 
 def memory_megabytes(process: psutil.Process) -> tuple[float, float]:

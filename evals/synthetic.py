@@ -5,6 +5,7 @@ follow Zipf's law over 20,000: the commonest are English, the rest is pronouncea
 model's tokenizer has about as much to do as with real text (three to four characters to a token).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,8 @@ VOWELS = (*"aeiou", "ai", "ea", "ee", "ou")
 CODAS = ("", "", "l", "m", "n", "nd", "nt", "r", "rd", "rn", "s", "ss", "st", "t", "ck")
 ENDINGS = ("", "", "", "s", "ed", "er", "ing", "ly", "ment", "tion", "al", "ous")
 
+_WORD = re.compile("[a-z]+")
+
 
 @dataclass(frozen=True, slots=True)
 class SyntheticTurn:
@@ -47,8 +50,13 @@ def turns(count: int, *, seed: int = 0) -> Iterator[SyntheticTurn]:
 
 def queries(count: int, *, seed: int = 0, words: int = 5) -> list[str]:
     """Questions of so many words, some 12 tokens each."""
-    drawn = np.random.default_rng([seed, 1]).choice(VOCABULARY_SIZE, size=(count, words), p=_probabilities())
-    return [" ".join(row) + "?" for row in _vocabulary()[drawn]]
+    drawn = np.random.default_rng([seed, 1]).choice(VOCABULARY_SIZE, size=(count, words), p=probabilities())
+    return [" ".join(row) + "?" for row in vocabulary()[drawn]]
+
+
+def words_in(text: str) -> list[int]:
+    """The text's words in order, by their places in the vocabulary; other words are left out."""
+    return [place for word in _WORD.findall(text.lower()) if (place := _places().get(word)) is not None]
 
 
 def _lengths(
@@ -60,21 +68,34 @@ def _lengths(
 def _texts(rng: np.random.Generator, lengths: NDArray[np.int64]) -> list[str]:
     """A text of about each length: words are drawn for all at once, and dealt out in turn."""
     texts = []
-    drawn = _words(rng, int(lengths.sum()))
+    drawn = _draw(rng, int(lengths.sum()))
+    ends = _ends(drawn)
+    first = 0
     for length in lengths:
-        words: list[str] = []
-        written = 0
-        while written < length:
-            words.append(next(drawn))
-            written += len(words[-1]) + 1
-        texts.append(_sentences(words))
+        begun = ends[first - 1] if first else 0
+        while (last := int(np.searchsorted(ends, begun + length))) >= len(drawn):
+            # No word is shorter than a character and a space, so one round is nearly always enough.
+            drawn = np.concatenate([drawn, _draw(rng, int(lengths.sum()))])
+            ends = _ends(drawn)
+        texts.append(_sentences(vocabulary()[drawn[first : last + 1]].tolist()))
+        first = last + 1
     return texts
 
 
-def _words(rng: np.random.Generator, characters: int) -> Iterator[str]:
-    while True:
-        # No word is shorter than a character and a space, so one round is nearly always enough.
-        yield from _vocabulary()[rng.choice(VOCABULARY_SIZE, size=characters // 4 + AT_ONCE, p=_probabilities())]
+def _draw(rng: np.random.Generator, characters: int) -> NDArray[np.int64]:
+    """Words enough for so many characters, by their place in the vocabulary."""
+    return rng.choice(VOCABULARY_SIZE, size=characters // 4 + AT_ONCE, p=probabilities())
+
+
+def _ends(drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many characters are written after each word and its space."""
+    ends: NDArray[np.int64] = np.cumsum(_word_lengths()[drawn] + 1)
+    return ends
+
+
+@lru_cache(maxsize=1)
+def _word_lengths() -> NDArray[np.int64]:
+    return np.array([len(word) for word in vocabulary()])
 
 
 def _sentences(words: list[str]) -> str:
@@ -83,19 +104,30 @@ def _sentences(words: list[str]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _vocabulary() -> NDArray[np.str_]:
-    """The commonest first."""
+def vocabulary() -> NDArray[np.str_]:
+    """All the words there are, the commonest first."""
     rng = np.random.default_rng(20_000)
     words = dict.fromkeys(COMMON_WORDS.read_text().split())
     while len(words) < VOCABULARY_SIZE:
         syllables = rng.integers(1, 3)
-        stem = "".join(str(rng.choice(ONSETS)) + str(rng.choice(VOWELS)) for _ in range(syllables))
-        words[stem + str(rng.choice(CODAS)) + str(rng.choice(ENDINGS))] = None
+        stem = "".join(_any(rng, ONSETS) + _any(rng, VOWELS) for _ in range(syllables))
+        words[stem + _any(rng, CODAS) + _any(rng, ENDINGS)] = None
     return np.array(list(words))
 
 
+def _any(rng: np.random.Generator, of: tuple[str, ...]) -> str:
+    # What `rng.choice` draws, without making an array each time.
+    return of[rng.integers(len(of))]
+
+
 @lru_cache(maxsize=1)
-def _probabilities() -> NDArray[np.float64]:
+def _places() -> dict[str, int]:
+    return {word: place for place, word in enumerate(vocabulary().tolist())}
+
+
+@lru_cache(maxsize=1)
+def probabilities() -> NDArray[np.float64]:
+    """How often each word of the vocabulary is said; together 1."""
     weights: NDArray[np.float64] = 1 / (np.arange(1, VOCABULARY_SIZE + 1) + RANK_SHIFT)
     probabilities: NDArray[np.float64] = weights / weights.sum()
     return probabilities

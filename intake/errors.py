@@ -33,6 +33,20 @@ class NotFound(RecollectError):
     default_detail = "Not found."
 
 
+class Conflict(RecollectError):
+    """Somebody else's write came first: to read again, and decide again, is up to the caller."""
+
+    code = "conflict"
+    default_detail = "It has been changed since it was read. Read it again, and write again."
+
+
+class PreconditionRequired(RecollectError):
+    """What exists is not overwritten by somebody who does not say what they have read."""
+
+    code = "precondition_required"
+    default_detail = "Say which version is to be changed."
+
+
 class TooLarge(RecollectError):
     code = "too_large"
     default_detail = "The request is too large."

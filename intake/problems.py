@@ -13,8 +13,10 @@ from rest_framework.views import set_rollback
 
 from intake.errors import (
     AuthenticationRequired,
+    Conflict,
     InvalidInput,
     NotFound,
+    PreconditionRequired,
     RateLimited,
     RecollectError,
     SearchFailed,
@@ -28,6 +30,8 @@ STATUSES: dict[str, HTTPStatus] = {
     InvalidInput.code: HTTPStatus.BAD_REQUEST,
     AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
     NotFound.code: HTTPStatus.NOT_FOUND,
+    Conflict.code: HTTPStatus.PRECONDITION_FAILED,
+    PreconditionRequired.code: HTTPStatus.PRECONDITION_REQUIRED,
     TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,

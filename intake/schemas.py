@@ -25,6 +25,8 @@ def problems(*statuses: int) -> dict[tuple[int, str], Any]:
 
 
 CHAT_PATH = "/api/v1/intake/chat"
+# It searches nothing itself, and overwrites nothing.
+NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
 `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
 
@@ -37,7 +39,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     refusals = {
         str(status.value): {"description": status.phrase, **problem}
         for code, status in STATUSES.items()
-        if code != "search_error"
+        if code not in NOT_IN_CHAT
     }
     stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
     result["paths"][CHAT_PATH] = {

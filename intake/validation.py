@@ -5,10 +5,18 @@ from collections import defaultdict
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
 
 from intake.errors import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
+
+_STATED = "stated"
+
+
+def stated(sentence: str) -> PydanticCustomError:
+    """What a validator raises where the contract has the very words: they become the detail of the failure, too."""
+    return PydanticCustomError(_STATED, "{sentence}", {"sentence": sentence})
 
 
 def validate(model: type[Model], data: Any) -> Model:
@@ -21,11 +29,17 @@ def validate(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        raise InvalidInput(errors=_by_field(error)) from None
+        raise InvalidInput(_sentence(error), errors=_by_field(error)) from None
+
+
+def _sentence(error: ValidationError) -> str | None:
+    """The first that is stated in so many words; None where there is none."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    return next((problem["msg"] for problem in problems if problem["type"] == _STATED), None)
 
 
 def _by_field(error: ValidationError) -> dict[str, list[str]]:
-    """The messages never quote the input: it may be somebody's words, and of any length."""
+    """Pydantic's messages never quote the input: it may be somebody's words, and of any length."""
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         field = ".".join(str(step) for step in problem["loc"]) or "input"

@@ -23,6 +23,8 @@ MESSAGE_STRETCHES = 8
 ANSWER_STRETCHES = 1
 # The most parts a turn can have.
 MAX_PARTS = MESSAGE_STRETCHES + ANSWER_STRETCHES
+# As many stretches hold the longest text that has one author and is not chunked: a memory record.
+TEXT_STRETCHES = 64
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
@@ -75,6 +77,11 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     question = message.slice(0, question_size)
     stretches = _stretches(answer, room - question_size, ANSWER_STRETCHES)
     return parts + [turn_text(question, stretch) for stretch in stretches]
+
+
+def text_parts(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
+    """Return the texts to embed for a text with one author: the whole, or stretches of it; none for a blank one."""
+    return _stretches(_Tokens(text, token_offsets(text)), max_tokens, TEXT_STRETCHES)
 
 
 def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:

@@ -1,6 +1,5 @@
-"""Where memory listens to intake: a turn that has ended and has an owner is indexed, and a deleted one forgotten."""
+"""Where memory listens: a turn that has ended and has an owner is indexed, and whatever is deleted is forgotten."""
 
-import logging
 from typing import Any
 
 from django.db.models import Model, QuerySet
@@ -9,30 +8,36 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.models import Turn, User
-from memory import indexing, sources, words
-from memory.embedders import EmbedderError, get_embedder
-
-logger = logging.getLogger(__name__)
+from memory import indexing
+from memory.models import MemoryDocument, MemoryRecord
+from memory.sources import documents, records, turns
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
-    if raw or instance.user_id is None or not instance.has_ended:
-        return
-    try:
-        embedder = get_embedder()
-        source = sources.from_turn(instance, embedder)
-    except EmbedderError:
-        # What was said is kept and found by its words; `index_missing` queues it once the model is mended.
-        words.post(sources.text_of(instance))
-        logger.exception("A turn was saved without being queued for indexing")
-        return
-    indexing.enqueue(source, embedder=embedder, now=timezone.now())
+    if not raw and instance.user_id is not None and instance.has_ended:
+        indexing.index(turns.entry_of(instance), now=timezone.now())
 
 
 @receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A turn's rows go with it. A person's go with the person, all at once."""
+    if instance.user_id is not None and not _deletes_a_person(origin):
+        indexing.forget(turns.place_of(instance))
+
+
+@receiver(post_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
+def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    if not _deletes_a_person(origin):
+        indexing.forget(documents.place_of(instance))
+
+
+@receiver(post_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
+def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    if not _deletes_a_person(origin):
+        indexing.forget(records.place_of(instance))
+
+
+def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:
+    """A person's rows in the index go with the person, all at once."""
     deleted = origin.model if isinstance(origin, QuerySet) else type(origin)
-    if instance.user_id is not None and deleted is not User:
-        indexing.forget(sources.text_of(instance))
+    return deleted is User

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 # Powers of two. An index entry has room for 2,704 bytes; a text of more than some 5,000 different stretches fills the
 # longest so much that it is looked at more often than it need be.
-LENGTHS = tuple(2**power for power in range(8, 15))
+LENGTHS = tuple(1 << power for power in range(8, 15))
 LONGEST_BITS = 14
 # So many bits for each stretch: of four texts without a stretch one has its bit all the same, of 64 one has three bits.
 BITS_A_STRETCH = 3.5

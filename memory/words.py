@@ -7,7 +7,7 @@ from django.db import connection
 
 from memory.models import IndexedText
 from memory.signatures import signature
-from memory.sources import Text, content_hash
+from memory.sources import Entry, Place, Text, content_hash
 
 # PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.
 MAX_CHARACTERS = 250_000
@@ -42,35 +42,66 @@ SELECT count(*) FROM indexed
 """
 
 
-def post(text: Text) -> bool:
-    """Make the postings of a text match it; returns whether they did not. Must run in the transaction that saves it."""
-    configuration = settings.TEXT_SEARCH_CONFIG
-    said, answered = searchable(text.said), searchable(text.answered)
-    known_as = content_hash(f"{len(said)}:{said}{answered}")
-    row = {
-        "user_id": text.user_id,
-        "corpus": text.key.corpus,
-        "source_id": text.key.source_id,
-        "chunk_index": text.key.chunk_index,
-        "said_at": text.said_at,
-        "configuration": configuration,
-        "content_hash": known_as,
-        "signature": signature(text.said, text.answered),
-        "said": said,
-        "answered": answered,
-        "max_lexeme": MAX_LEXEME,
-    }
+def post(entry: Entry) -> set[int]:
+    """Make the postings at a place match its texts; returns the chunks whose did not.
+
+    Must run in the transaction that saves the texts.
+    """
+    if entry.place.chunk_index is None:
+        return _post_changed(entry)
+    (text,) = entry.texts
+    return {text.key.chunk_index} if _post_one(text, entry.place) else set()
+
+
+def _post_one(text: Text, place: Place) -> bool:
+    """Nearly every such text is new: only one that is not costs a second look."""
+    row = row_of(text)
     if _insert(row):
         return True
-    # Nearly every text is new: only one that is not costs a second look.
-    known = IndexedText.objects.of_source(text.user_id, text.key)
-    stale, _ = known.other_than(content_hash=known_as, configuration=configuration).delete()
+    known = IndexedText.objects.at(place)
+    stale, _ = known.other_than(content_hash=row["content_hash"], configuration=row["configuration"]).delete()
     return stale > 0 and _insert(row)
+
+
+def _post_changed(entry: Entry) -> set[int]:
+    """Most chunks of a document are as they were: one look tells which are not."""
+    known = IndexedText.objects.at(entry.place)
+    kept = {
+        index: (bytes(content_hash), configuration)
+        for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
+    }
+    rows = {text.key.chunk_index: row_of(text) for text in entry.texts}
+    wanted = {index: (row["content_hash"], row["configuration"]) for index, row in rows.items()}
+    stale = [index for index in kept if kept[index] != wanted.get(index)]
+    if stale:
+        known.filter(chunk_index__in=stale).delete()
+    changed = {index for index in wanted if kept.get(index) != wanted[index]}
+    for index in sorted(changed):
+        _insert(rows[index])
+    return changed
 
 
 def searchable(text: str) -> str:
     """As much of a text as the parser takes, without the one character that PostgreSQL has no place for."""
     return text[:MAX_CHARACTERS].replace("\0", " ")
+
+
+def row_of(text: Text) -> dict[str, Any]:
+    """What a text gives its `IndexedText`, by column, and both sides for the parser to count the words of."""
+    said, answered = searchable(text.said), searchable(text.answered)
+    return {
+        "user_id": text.user_id,
+        "corpus": text.key.corpus,
+        "source_id": text.key.source_id,
+        "chunk_index": text.key.chunk_index,
+        "said_at": text.said_at,
+        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "content_hash": content_hash(f"{len(said)}:{said}{answered}"),
+        "signature": signature(text.said, text.answered),
+        "said": said,
+        "answered": answered,
+        "max_lexeme": MAX_LEXEME,
+    }
 
 
 def _insert(row: dict[str, Any]) -> bool:

@@ -161,8 +161,8 @@ def test_another_method_is_refused_as_a_problem(api):
 
 
 def test_the_list_of_tools_publishes_the_schema_that_is_enforced(api):
-    (tool,) = api.get("/api/v1/tools/").json()["tools"]
-    assert tool["name"] == "search_chat_history"
+    tools = {tool["name"]: tool for tool in api.get("/api/v1/tools/").json()["tools"]}
+    tool = tools["search_chat_history"]
     assert tool["readOnly"] is True
     assert tool["inputSchema"]["additionalProperties"] is False
     assert tool["inputSchema"]["properties"]["limit"]["maximum"] == 20

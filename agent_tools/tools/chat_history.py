@@ -76,7 +76,7 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     nearest_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
     titles = Conversation.objects.for_user(user).in_bulk(list(nearest_turns))
     links = [
-        f"[{_link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
+        f"[{link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
         for conversation_id, number in reversed(nearest_turns.items())
         if conversation_id in titles
     ]
@@ -104,7 +104,7 @@ def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChat
     return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
 
 
-def _link_text(title: str) -> str:
+def link_text(title: str) -> str:
     """A title without what Markdown would read as the end of the link, short enough to stand among others."""
     plain = title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
     return Truncator(plain).chars(LINK_LENGTH)

@@ -182,6 +182,22 @@ EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 # `manage.py index_missing`.
 TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="english")
 
+# -- search_history ---------------------------------------------------------------------------------------------------
+# How much a result counts by where it is from. What was written down on purpose says more than what was said in
+# passing.
+HISTORY_WEIGHTS = {
+    "memory": env.float("HISTORY_WEIGHT_MEMORY", default=1.0),
+    "messages": env.float("HISTORY_WEIGHT_MESSAGES", default=0.6),
+    "sessions": env.float("HISTORY_WEIGHT_SESSIONS", default=0.5),
+}
+# How fast a result loses by its age, a day: at 0.01 it counts half after 69 days. 0 turns it off.
+HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
+# A text without a word of the query's and with a greater cosine distance than this is no result. It suits the built-in
+# model; many others place everything nearer together.
+HISTORY_UNRELATED_DISTANCE = env.float("HISTORY_UNRELATED_DISTANCE", default=0.75)
+# After this, what the sources found that are done is the answer.
+HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
+
 # -- Celery -----------------------------------------------------------------------------------------------------------
 # A nudge is only a hint (the pending rows are the queue), so everything here prefers giving up quickly over waiting.
 # Celery's name for what redis-py calls unix://.

@@ -56,7 +56,8 @@ SETTINGS = {
     "log_parameter_max_length_on_error": "0",
 }
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+# Without autovacuum, whose snapshots would now and then keep a test's own VACUUM from marking pages as visible.
+THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 class EmbeddedPostgres:
@@ -138,7 +139,7 @@ class EmbeddedPostgres:
     def _command(self) -> list[str | Path]:
         memory = psutil.virtual_memory().total // 2**20
         settings = SETTINGS | (DURABLE if self.durable else THROWN_AWAY)
-        settings["shared_buffers"] = f"{min(256, max(32, memory // 8))}MB"
+        settings["shared_buffers"] = f"{min(1024, max(32, memory // 8))}MB"
         settings["effective_cache_size"] = f"{memory // 2}MB"
         settings["unix_socket_directories"] = f'"{self.socket}"'
         options = [f"--{name}={value}" for name, value in settings.items()]

@@ -1,8 +1,9 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import embedding, indexing, memory
+from evals.benchmarks import embedding, indexing, memory, search
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
-    benchmark.name: benchmark for benchmark in (indexing.BENCHMARK, embedding.BENCHMARK, memory.BENCHMARK)
+    benchmark.name: benchmark
+    for benchmark in (search.BENCHMARK, indexing.BENCHMARK, embedding.BENCHMARK, memory.BENCHMARK)
 }

@@ -8,20 +8,30 @@ from typing import Any
 import numpy as np
 
 Report = Callable[[str], None]
-Figures = dict[str, float]
+Figures = dict[str, Any]
+Rows = Sequence[Sequence[str]]
+
+
+def one_a_line(figures: Figures) -> Rows:
+    """Figures that are numbers, each with its name."""
+    return [[name, f"{value:,}"] for name, value in figures.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`run(options, report)` gives figures by the names that the JSON file has; `report` takes lines on progress."""
+    """`run(options, report)` gives figures by the names that the JSON file has; `report` takes lines on progress.
+
+    `table` shows them to a person.
+    """
 
     name: str
     help: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[dict[str, Any], Report], Figures]
+    table: Callable[[Figures], Rows] = one_a_line
 
 
-def percentiles(milliseconds: Sequence[float], name: str) -> Figures:
+def percentiles(milliseconds: Sequence[float], name: str) -> dict[str, float]:
     """`{name}_p50_ms` and `{name}_p95_ms`."""
     p50, p95 = np.percentile(milliseconds, [50, 95])
     return {f"{name}_p50_ms": round(float(p50), 2), f"{name}_p95_ms": round(float(p95), 2)}

@@ -23,9 +23,10 @@ from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import Caller
 from intake.services import record_turn
-from memory import sources
 from memory.embedders import get_embedder
 from memory.models import Embedding
+from memory.sources import cut
+from memory.sources.turns import entry_of
 
 # Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
 ROUNDS = 6
@@ -97,7 +98,8 @@ def work_off(given: Environment) -> float:
 def _batches(turns: list[Turn]) -> list[list[str]]:
     """The parts in the order in which the worker takes them, as many at a time."""
     embedder = get_embedder()
-    parts = [part for turn in turns for part in sources.from_turn(turn, embedder).parts]
+    texts = [text for turn in turns for text in entry_of(turn).texts]
+    parts = [part for text in texts for part in cut(text, embedder).parts]
     size = settings.EMBEDDING_BATCH_SIZE
     return [parts[start : start + size] for start in range(0, len(parts), size)]
 

@@ -41,6 +41,7 @@ def test_query_embedding_is_measured(capsys):
 
 def test_every_benchmark_goes_by_its_own_name():
     assert {name: benchmark.name for name, benchmark in BENCHMARKS.items()} == {
+        "search": "search",
         "indexing": "indexing",
         "embedding": "embedding",
         "memory": "memory",

@@ -6,8 +6,10 @@ role becomes it for the length of a transaction, and has nothing of its rights o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -60,12 +62,8 @@ def make_roles(server: Server, roles: Roles, *, passwords: Mapping[str, str]) ->
     `server` is a connection in autocommit of a superuser, or of a role with CREATEROLE. Raises `RoleRefused`.
     """
     try:
-        # Without INHERIT: what another role may do, a role may only by becoming it.
-        for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
-            _until_won(server, lambda name=name, kind=kind: _make(server, name, kind))  # type: ignore[misc]
-        _until_won(server, lambda: _let_become(server, roles.web, roles.staff))
-        for name, password in passwords.items():
-            _until_won(server, lambda name=name, password=password: _set_password(server, name, password))  # type: ignore[misc]
+        with _alone(server):
+            _make_roles(server, roles, passwords)
     except psycopg.errors.InsufficientPrivilege as error:
         raise RoleRefused(
             f"The role {server.info.user} may not make or change {', '.join(roles.all)}: do it as a role with "
@@ -75,19 +73,38 @@ def make_roles(server: Server, roles: Roles, *, passwords: Mapping[str, str]) ->
         _refuse_mighty(server, name)
 
 
+def _make_roles(server: Server, roles: Roles, passwords: Mapping[str, str]) -> None:
+    # Without INHERIT: what another role may do, a role may only by becoming it.
+    for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
+        _until_won(partial(_make, server, name, kind))
+    _until_won(partial(_let_become, server, roles.web, roles.staff))
+    for name, password in passwords.items():
+        _until_won(partial(_set_password, server, name, password))
+
+
+@contextmanager
+def _alone(server: Server) -> Iterator[None]:
+    """Among those who make roles from this database; makers in other databases are met with another try."""
+    server.execute("SELECT pg_advisory_lock(hashtextextended('recollect: roles', 0))")
+    try:
+        yield
+    finally:
+        server.execute("SELECT pg_advisory_unlock(hashtextextended('recollect: roles', 0))")
+
+
 def existing(server: Server, roles: Roles) -> set[str]:
     """The roles of these that the server has."""
     found = server.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [list(roles.all)])
     return {str(name) for (name,) in found}
 
 
-def _until_won(server: Server, step: Any) -> None:
+def _until_won(step: Callable[[], None]) -> None:
     for _ in range(TRIES - 1):
         try:
-            return step()  # type: ignore[no-any-return]
+            return step()
         except LOST_RACES:
             continue
-    return step()  # type: ignore[no-any-return]
+    return step()
 
 
 def _make(server: Server, name: str, kind: str) -> None:

@@ -24,8 +24,9 @@ class Migration(migrations.Migration):
             worker=["SELECT", "UPDATE (status, updated_at)"],
         ),
         isolate("intake_session_links"),
-        # Read to find out who is asking, and to let people register, log in and leave. The worker has no part in it.
-        grant("users", web=EVERYTHING, staff=["SELECT", "INSERT", "UPDATE"]),
+        # Read to find out who is asking, and to let people register, log in and leave. The worker has no part in it; it
+        # is told where somebody's day begins.
+        grant("users", web=EVERYTHING, worker=["SELECT (id, time_zone)"], staff=["SELECT", "INSERT", "UPDATE"]),
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("django_session", web=EVERYTHING, staff=EVERYTHING),

@@ -1,7 +1,20 @@
-"""What is remembered: vectors and words of what was said, and which model made the vectors."""
+"""What is remembered: what people keep on purpose, vectors and words of all they said, and which model made those."""
 
 from memory.models.corpora import Corpus
+from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.postings import IndexedText, Posting
+from memory.models.records import MemoryRecord, MemoryRecordQuerySet
 
-__all__ = ["Corpus", "Embedding", "EmbeddingModel", "EmbeddingQuerySet", "IndexedText", "Posting"]
+__all__ = [
+    "Corpus",
+    "Embedding",
+    "EmbeddingModel",
+    "EmbeddingQuerySet",
+    "IndexedText",
+    "MemoryDocument",
+    "MemoryDocumentQuerySet",
+    "MemoryRecord",
+    "MemoryRecordQuerySet",
+    "Posting",
+]

@@ -5,3 +5,6 @@ from django.db import models
 
 class Corpus(models.TextChoices):
     CHAT = "chat"
+    MEMORY = "memory", "MEMORY.md"
+    DAILY_LOG = "daily_log"
+    RECORD = "record"

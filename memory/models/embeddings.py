@@ -16,7 +16,7 @@ from memory.models.corpora import Corpus
 
 if TYPE_CHECKING:
     from memory.embedders import Embedder
-    from memory.sources import SourceKey
+    from memory.sources import Place
 
 
 class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
@@ -54,8 +54,9 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
         """By the model's name; a subquery rather than a join, so that a scan needs nothing but its index."""
         return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
 
-    def of_source(self, user_id: int, key: "SourceKey") -> Self:
-        return self.filter(user_id=user_id, corpus=key.corpus, source_id=key.source_id, chunk_index=key.chunk_index)
+    def at(self, place: "Place") -> Self:
+        rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
+        return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def waiting(self) -> Self:
         """Without a vector and still to be tried."""

@@ -15,7 +15,7 @@ from intake.models import User
 from memory.models.corpora import Corpus
 
 if TYPE_CHECKING:
-    from memory.sources import SourceKey
+    from memory.sources import Place
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -32,8 +32,9 @@ class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
 
-    def of_source(self, user_id: int, key: "SourceKey") -> Self:
-        return self.filter(user_id=user_id, corpus=key.corpus, source_id=key.source_id, chunk_index=key.chunk_index)
+    def at(self, place: "Place") -> Self:
+        rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
+        return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def other_than(self, *, content_hash: bytes, configuration: str) -> Self:
         """Those whose words are of another text, or were found by other rules."""

@@ -1,6 +1,5 @@
 """`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -8,11 +7,11 @@ from uuid import UUID
 from intake.models import Turn, User
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
-from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding, EmbeddingQuerySet
+from memory.models import Corpus, Embedding
 from memory.search import hybrid
 from memory.search.fusion import Key
+from memory.search.nearest import nearest_texts
 from memory.search.scope import Scope
 
 SNIPPET_LENGTH = 200
@@ -67,7 +66,7 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     pending = mine.count_unfilled_sources()
     ranked: Distances
     if mode is SearchMode.SEMANTIC:
-        ranked = dict(_nearest_turns(mine, vector, limit=limit))
+        ranked = dict(nearest_texts(mine, vector, limit=limit, most_parts=MAX_PARTS))
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
         found = rank(Scope(user, (Corpus.CHAT,)), query=query, vector=vector, model=embedder.name)
@@ -83,27 +82,3 @@ def _matches(user: User, ranked: Distances) -> list[ChatMatch]:
         for key, distance in ranked.items()
         if key in snippets
     ]
-
-
-def _nearest_turns(mine: EmbeddingQuerySet, vector: Vector, *, limit: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` turns, each with the distance of its nearest part.
-
-    A few parts a turn are fetched, since few turns crowd a ranking with theirs. Where they do, `MAX_PARTS` a turn are
-    enough whatever they are.
-    """
-    for parts_a_turn in (4, MAX_PARTS):
-        rows = list(mine.nearest_parts(vector, limit=limit * parts_a_turn))
-        turns = fold(rows, limit=limit)
-        if len(turns) == limit or len(rows) < limit * parts_a_turn:
-            break
-    return turns
-
-
-def fold(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` turns of an ascending ranking of parts, each with its first part's distance."""
-    turns: dict[tuple[UUID, int], float] = {}
-    for source_id, chunk_index, distance in parts:
-        if len(turns) == limit:
-            break
-        turns.setdefault((source_id, chunk_index), distance)
-    return turns

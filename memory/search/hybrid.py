@@ -20,7 +20,8 @@ PARTS_BY_MEANING = 200
 class Found:
     """A text that a leg found: how relevant it is, 0 to about 1.4, higher is better.
 
-    `distance` is the cosine distance of its nearest part, None while it has no vector.
+    `distance` is the cosine distance of its nearest part, None while it has no vector. `shares_words`: whether it is
+    among those that the lexical leg found.
     """
 
     corpus: Corpus
@@ -29,6 +30,7 @@ class Found:
     relevance: float
     distance: float | None
     said_at: datetime
+    shares_words: bool
 
     @property
     def key(self) -> Key:
@@ -39,7 +41,7 @@ def by_words(scope: Scope, *, query: str, vector: Vector, model: str) -> list[Fo
     """The texts that share words with the query, the best first by BM25F alone."""
     hits = best_by_words(scope, query=query, limit=TEXTS_BY_WORDS)
     texts = {_key(row): row for row in measured(scope, model=model, vector=vector, nearest=0, also=_keys(hits))}
-    return [_found(texts[key], hit.score) for hit in hits if (key := _key(hit)) in texts]
+    return [_found(texts[key], hit.score, shares_words=True) for hit in hits if (key := _key(hit)) in texts]
 
 
 def by_words_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str) -> list[Found]:
@@ -50,7 +52,7 @@ def by_words_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str
     }
     unrelated = next((row.unrelated for row in texts.values() if row.unrelated is not None), 0.0)
     fused = fuse([_candidate(row, hits.get(key)) for key, row in texts.items()], unrelated=unrelated)
-    return [_found(texts[key], relevance) for key, relevance in fused.items()]
+    return [_found(texts[key], relevance, shares_words=key in hits) for key, relevance in fused.items()]
 
 
 def _candidate(row: Measured, hit: LexicalHit | None) -> Candidate:
@@ -64,7 +66,7 @@ def _candidate(row: Measured, hit: LexicalHit | None) -> Candidate:
     )
 
 
-def _found(row: Measured, relevance: float) -> Found:
+def _found(row: Measured, relevance: float, *, shares_words: bool) -> Found:
     return Found(
         corpus=Corpus(row.corpus),
         source_id=row.source_id,
@@ -72,6 +74,7 @@ def _found(row: Measured, relevance: float) -> Found:
         relevance=relevance,
         distance=row.distance,
         said_at=row.said_at,
+        shares_words=shares_words,
     )
 
 

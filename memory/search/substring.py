@@ -60,4 +60,4 @@ def _possible(scope: Scope, piece: str) -> list[Key]:
     parameters = {f"m{length}": mask for length, mask in by_length.items()}
     with connection.cursor() as cursor:
         cursor.execute(statement, {**scope.parameters(), **parameters, "chat": Corpus.CHAT})
-        return cursor.fetchall()
+        return [(source_id, chunk_index) for source_id, chunk_index in cursor.fetchall()]

@@ -125,12 +125,12 @@ def test_an_interrupted_visitors_words_are_indexed_once_they_have_an_owner():
 
 
 def test_a_turn_is_found_by_its_words_even_while_the_model_cannot_be_loaded(monkeypatch):
-    from memory import receivers
+    from memory.indexing import queueing
 
     def broken():
         raise EmbedderMisconfigured("No model.")
 
-    monkeypatch.setattr(receivers, "get_embedder", broken)
+    monkeypatch.setattr(queueing, "get_embedder", broken)
     a_turn(a_person(), "cat", "")
     assert set(words()) == {"cat"}
     assert not Embedding.objects.exists()
@@ -167,12 +167,12 @@ def test_no_text_is_too_odd_to_be_saved(message):
 
 def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
     from memory import words as postings
-    from memory.sources import text_of
+    from memory.sources.turns import entry_of
 
     turn = a_turn(a_person(), "I adopted a cat", "Congratulations!")
     IndexedText.objects.all().delete()
     with django_assert_num_queries(1):
-        assert postings.post(text_of(turn))
+        assert postings.post(entry_of(turn))
 
 
 def test_a_word_cannot_be_stored_twice_for_one_text():

@@ -22,8 +22,9 @@ class Command(BaseCommand):
             options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        figures = BENCHMARKS[options["name"]].run(options, self._progress)
-        self.stdout.write(columns([[name, f"{value:,}"] for name, value in figures.items()]))
+        benchmark = BENCHMARKS[options["name"]]
+        figures = benchmark.run(options, self._progress)
+        self.stdout.write(columns(benchmark.table(figures)))
         if options["json"]:
             options["json"].write_text(json.dumps(figures, indent=2) + "\n")
 

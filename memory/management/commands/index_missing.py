@@ -1,4 +1,4 @@
-"""`manage.py index_missing`: index every turn that has no words yet, or that the embedding model has no rows for."""
+"""`manage.py index_missing`: index whatever has no words yet, or that the embedding model has no rows for."""
 
 from typing import Any
 
@@ -20,4 +20,4 @@ class Command(BaseCommand):
         # Everybody's texts are read, which is a worker's work.
         with connected_as_worker():
             indexed = indexing.enqueue_missing(now=timezone.now())
-        self.stdout.write(f"Indexed {indexed} turns. Workers embed them in the background.")
+        self.stdout.write(f"Indexed {indexed} turns, documents and records. Workers embed them in the background.")

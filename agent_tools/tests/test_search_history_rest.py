@@ -1,0 +1,402 @@
+"""`search_history` over REST: the contract's text and data, its very words where the input is at fault, nobody else's."""
+
+import json
+import re
+from datetime import UTC, date, datetime
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+from knox.models import get_token_model
+
+from agent_tools.tools import registry
+from agent_tools.tools.history_text import history_text
+from intake import services
+from intake.models import Conversation
+from intake.tests.factories import a_person, a_turn
+from memory import documents, indexing, records
+from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.search.history.messages import Messages
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/v1/tools/search_history/"
+THEN = datetime(2026, 2, 25, 12, tzinfo=UTC)
+NOTHING = "No matching results found. Try broader keywords or a different scope."
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def api(alice):
+    _, token = get_token_model().objects.create(alice)
+    return Client(headers={"authorization": f"Token {token}"})
+
+
+@pytest.fixture(autouse=True)
+def fixed_now(monkeypatch):
+    monkeypatch.setattr("agent_tools.tools.history.timezone.now", lambda: datetime(2026, 2, 25, 13, tzinfo=UTC))
+
+
+def call(client, body):
+    return client.post(URL, data=body if isinstance(body, bytes) else json.dumps(body), content_type="application/json")
+
+
+def dinner(user):
+    """A log, a conversation with a message about it, and one that has it in its title."""
+    documents.append(user=user, day=date(2026, 2, 25), text='Wants to try the restaurant "Sakura Sushi".', now=THEN)
+    planning = Conversation.objects.create(user=user, title="Dinner Planning", started_at=THEN, last_active_at=THEN)
+    services.record_turn(
+        conversation=planning,
+        user_message="Can you help me find a good sushi restaurant near Shibuya station?",
+        assistant_message="Of course.",
+        said_at=THEN,
+    )
+    titled = Conversation.objects.create(
+        user=user, title="Restaurant Recommendations", started_at=THEN, last_active_at=THEN
+    )
+    services.record_turn(
+        conversation=titled, user_message="Hello", assistant_message="Looking for pasta in Roppongi...", said_at=THEN
+    )
+    indexing.embed_pending()
+    return planning, titled
+
+
+def test_the_output_is_structured_text_with_source_attribution_as_the_specification_has_it(api, alice):
+    dinner(alice)
+    text = call(api, {"query": "restaurant"}).json()["text"]
+    assert re.sub(r"score: [01]\.\d\d,", "score: 0.87,", text) == (
+        """[Search Results for "restaurant" (scope: all, 3 results)]
+
+--- Result 1 (score: 0.87, source: daily_log, date: 2026-02-25) ---
+Wants to try the restaurant "Sakura Sushi".
+
+--- Result 2 (score: 0.87, source: message, date: 2026-02-25, session: "Dinner Planning") ---
+User: Can you help me find a good sushi restaurant near Shibuya station?
+
+--- Result 3 (score: 0.87, source: session, date: 2026-02-25) ---
+Session: "Restaurant Recommendations" (2 messages, last active: 2026-02-25)
+Preview: Looking for pasta in Roppongi..."""
+    )
+
+
+def test_the_same_results_are_given_as_data(api, alice):
+    planning, titled = dinner(alice)
+    answer = call(api, {"query": "restaurant"}).json()
+    log, message, session = answer["results"]
+    assert log.keys() == {"source", "date", "score", "excerpt", "highlights", "documentId"}
+    assert (message["source"], message["conversationId"], message["turnNumber"], message["session"]) == (
+        "message",
+        str(planning.pk),
+        1,
+        "Dinner Planning",
+    )
+    assert (session["source"], session["conversationId"]) == ("session", str(titled.pk))
+    for result in answer["results"]:
+        assert [result["excerpt"][start:end].lower() for start, end in result["highlights"]] == ["restaurant"]
+        assert f"score: {result['score']:.2f}, source: {result['source']}, date: {result['date']}" in answer["text"]
+    assert answer["byDate"] == [{"date": "2026-02-25", "results": [0, 1, 2]}]
+    assert (answer["query"], answer["scope"]) == ("restaurant", "all")
+    assert answer.keys() == {"text", "results", "byDate", "query", "scope"}
+
+
+def test_a_record_counts_as_memory(api, alice):
+    record = records.create(user=alice, content="No restaurants on Mondays", now=THEN)
+    answer = call(api, {"query": "restaurants", "scope": "memory"}).json()
+    assert [(each["source"], each["recordId"]) for each in answer["results"]] == [("memory", str(record.id))]
+    assert answer["pending"] == 1
+
+
+def test_no_results_returns_a_helpful_message(api):
+    answer = call(api, {"query": "quantum physics"})
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "text": f'[Search Results for "quantum physics" (scope: all, 0 results)]\n\n{NOTHING}',
+        "results": [],
+        "byDate": [],
+        "query": "quantum physics",
+        "scope": "all",
+    }
+
+
+def test_a_query_of_several_lines_is_one_line_of_the_header():
+    assert history_text("a\n b", "all", []).startswith('[Search Results for "a b" (scope: all, 0 results)]\n')
+
+
+def test_one_result_is_told_in_the_same_words(api, alice):
+    a_turn(alice, "I adopted a cat", conversation=Conversation.objects.create(user=alice, title="Pets"))
+    assert "(scope: sessions, 1 results)]" in call(api, {"query": "cat", "scope": "sessions"}).json()["text"]
+
+
+QUERY_IS_EMPTY = "Parameter 'query' is required and cannot be empty"
+SCOPE_IS_INVALID = "Invalid scope '{}'. Must be one of: all, memory, daily_log, sessions"
+NO_DATE = "Date must be in YYYY-MM-DD format: {}"
+
+
+def refused(api, body):
+    response = call(api, body)
+    assert response.status_code == 400
+    assert response.headers["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["code"], problem["retryable"]) == ("validation_error", False)
+    return problem
+
+
+@pytest.mark.parametrize(
+    "body", [{}, *({"query": value} for value in ("", "   ", "\n\t", "\0", None, 5, True, ["cat"], {"a": 1}))]
+)
+def test_an_empty_query_returns_a_validation_error(api, body):
+    problem = refused(api, body)
+    assert problem["detail"] == QUERY_IS_EMPTY
+    assert problem["errors"] == {"query": [QUERY_IS_EMPTY]}
+
+
+@pytest.mark.parametrize("field", ["date_from", "date_to"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-02-30",
+        "2026-2-3",
+        "20260203",
+        "2026-02-03T00:00:00",
+        " 2026-02-03",
+        "2026-02-03\n",
+        "26-02-03",
+        "0000-01-01",
+        "2026-W06-2",
+        "yesterday",
+        "",
+        "٢٠٢٦-٠٢-٠٣",
+        "２０２６-02-03",  # noqa: RUF001 (digits, though not ASCII's)
+    ],
+)
+def test_an_invalid_date_format_returns_a_validation_error(api, field, value):
+    problem = refused(api, {"query": "cat", field: value})
+    assert problem["detail"] == NO_DATE.format(value)
+    assert problem["errors"] == {field: [NO_DATE.format(value)]}
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"), [(20260203, "20260203"), (True, "true"), (["2026-02-03"], '["2026-02-03"]')]
+)
+def test_a_date_that_is_no_string_is_told_like_any_other_that_is_no_date(api, value, quoted):
+    assert refused(api, {"query": "cat", "date_to": value})["detail"] == NO_DATE.format(quoted)
+
+
+@pytest.mark.parametrize(
+    ("value", "quoted"),
+    [
+        ("everything", "everything"),
+        ("ALL", "ALL"),
+        ("", ""),
+        (None, "null"),
+        (5, "5"),
+        (["all"], '["all"]'),
+        ({}, "{}"),
+    ],
+)
+def test_an_invalid_scope_returns_a_validation_error(api, value, quoted):
+    problem = refused(api, {"query": "cat", "scope": value})
+    assert problem["detail"] == SCOPE_IS_INVALID.format(quoted)
+    assert problem["errors"] == {"scope": [SCOPE_IS_INVALID.format(quoted)]}
+
+
+def test_date_from_after_date_to_returns_a_validation_error(api):
+    problem = refused(api, {"query": "cat", "date_from": "2026-02-26", "date_to": "2026-02-25"})
+    assert problem["detail"] == "date_from must not be after date_to"
+    assert call(api, {"query": "cat", "date_from": "2026-02-25", "date_to": "2026-02-25"}).status_code == 200
+
+
+def test_a_value_of_any_length_is_quoted_in_part(api):
+    assert len(refused(api, {"query": "cat", "scope": "x" * 100_000})["detail"]) < 300
+
+
+def test_what_a_value_holds_is_not_read_as_a_template(api):
+    assert refused(api, {"query": "cat", "scope": "{sentence}"})["detail"] == SCOPE_IS_INVALID.format("{sentence}")
+
+
+def test_of_several_mistakes_the_first_is_the_detail_and_all_are_named(api):
+    problem = refused(api, {"query": " ", "scope": "x", "date_from": "y", "max_results": "many", "user_id": 1})
+    assert problem["detail"] == QUERY_IS_EMPTY
+    assert problem["errors"].keys() == {"query", "scope", "date_from", "max_results", "user_id"}
+
+
+@pytest.mark.parametrize("value", ["5", 5.5, True, None, [5]])
+def test_max_results_that_is_no_integer_is_refused(api, value):
+    assert list(refused(api, {"query": "cat", "max_results": value})["errors"]) == ["max_results"]
+
+
+@pytest.fixture
+def galleries(alice):
+    conversation = Conversation.objects.create(user=alice, title="Trip")
+    for number in range(60):
+        a_turn(alice, f"Gallery {number}", conversation=conversation)
+    indexing.embed_pending()
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [(0, 10), (-1, 10), (-(10**30), 10), (1, 1), (10, 10), (50, 50), (51, 50), (1000, 50), (10**30, 50)],
+)
+def test_max_results_of_0_or_less_means_10_and_above_50_means_50(api, galleries, value, count):
+    assert len(call(api, {"query": "gallery", "max_results": value}).json()["results"]) == count
+
+
+def test_max_results_is_10_by_default(api, galleries):
+    assert len(call(api, {"query": "gallery"}).json()["results"]) == 10
+
+
+def test_only_date_from_searches_from_that_date_and_only_date_to_up_to_it(api, alice):
+    dinner(alice)
+    assert len(call(api, {"query": "restaurant", "date_from": "2026-02-25"}).json()["results"]) == 3
+    assert call(api, {"query": "restaurant", "date_from": "2026-02-26"}).json()["results"] == []
+    assert len(call(api, {"query": "restaurant", "date_to": "2026-02-25"}).json()["results"]) == 3
+    assert call(api, {"query": "restaurant", "date_to": "2026-02-24"}).json()["results"] == []
+    assert call(api, {"query": "restaurant", "date_from": "2027-01-01"}).json()["results"] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "100%",
+        "a_b",
+        "it's",
+        '"quoted"',
+        "\\",
+        "'; drop table users; --",
+        "🐈",
+        "寿司",
+        "a\0b",
+        "x" * 10_000,
+        "word " * 5_000,
+    ],
+)
+def test_any_text_is_searched(api, alice, query):
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    assert call(api, {"query": query}).status_code == 200
+
+
+def test_a_query_of_a_megabyte_is_searched(api, alice):
+    dinner(alice)
+    assert call(api, {"query": "restaurant " * 100_000}).status_code == 200
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"query": "\\ud800"}', b'{"query": NaN}', b"\xff"])
+def test_a_body_that_is_no_text_in_json_is_refused(api, body):
+    assert refused(api, body)
+
+
+def test_nobody_elses_rows_are_found(api):
+    bob = a_person("bob@example.com")
+    dinner(bob)
+    records.create(user=bob, content="No restaurants on Mondays", now=THEN)
+    indexing.embed_pending()
+    answer = call(api, {"query": "restaurant", "max_results": 50}).json()
+    assert answer["results"] == []
+    assert "pending" not in answer
+
+
+def test_without_credentials_it_is_refused():
+    response = call(Client(), {"query": "cat"})
+    assert (response.status_code, response.json()["code"]) == (401, "authentication_required")
+
+
+def test_past_the_timeout_the_note_says_which_source_did_not_finish(api, alice, settings, monkeypatch):
+    def slowly(self, asked):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    dinner(alice)
+    settings.HISTORY_TIMEOUT_SECONDS = 1
+    monkeypatch.setattr(Messages, "find", slowly)
+    answer = call(api, {"query": "restaurant"}).json()
+    assert answer["note"] == "The search took longer than 1 seconds: not searched to the end: messages"
+    assert answer["text"].endswith(f"\n\nNote: {answer['note']}.")
+    assert [result["source"] for result in answer["results"]] == ["daily_log", "session"]
+
+
+def test_a_database_error_is_search_error(api, monkeypatch):
+    def fail(self, asked):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT secret FROM no_such_table")
+
+    monkeypatch.setattr(Messages, "find", fail)
+    response = call(api, {"query": "cat"})
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (500, "search_error")
+    assert problem["detail"] == "Search failed: messages could not be searched."
+    assert "secret" not in response.content.decode()
+
+
+def test_a_database_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
+    def away(self, asked):
+        raise OperationalError("connection refused at /secret/socket")
+
+    monkeypatch.setattr(Messages, "find", away)
+    response = call(api, {"query": "cat"})
+    assert (response.status_code, response.json()["code"], response.json()["retryable"]) == (503, "unavailable", True)
+    assert "secret" not in response.content.decode()
+
+
+def test_an_embedding_model_that_is_away_is_503_and_worth_a_retry(api, monkeypatch):
+    def away(_):
+        raise EmbedderUnavailable("The endpoint answered 503.")
+
+    monkeypatch.setattr(get_embedder(), "embed_query", away)
+    response = call(api, {"query": "cat"})
+    assert (response.status_code, response.json()["code"], response.json()["retryable"]) == (503, "unavailable", True)
+
+
+# -- As a tool --------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_registered_and_publishes_the_schema_that_is_enforced(api):
+    tool = next(tool for tool in api.get("/api/v1/tools/").json()["tools"] if tool["name"] == "search_history")
+    schema = tool["inputSchema"]
+    assert tool["readOnly"] is True
+    assert (schema["required"], schema["additionalProperties"]) == (["query"], False)
+    assert "default" not in schema["properties"]["query"]
+    assert schema["properties"]["scope"]["enum"] == ["all", "memory", "daily_log", "sessions"]
+    assert (schema["properties"]["scope"]["default"], schema["properties"]["max_results"]["default"]) == ("all", 10)
+    assert {"text", "results", "byDate", "note", "pending"} <= tool["outputSchema"]["properties"].keys()
+
+
+def test_a_visitor_is_told_that_an_identity_is_required():
+    output = registry.get("search_history").call({"query": "cat"}, user=None)
+    assert (output.results, output.note) == ([], "user identity required")
+    assert "Note: user identity required." in output.text
+    assert "register or log in" in registry.get("search_history").summarise(output, None)
+
+
+def summary_of(user, **data):
+    tool = registry.get("search_history")
+    return tool.summarise(tool.call(data, user=user), user)
+
+
+def test_the_summary_counts_results_and_links_to_the_first_places(alice):
+    planning, titled = dinner(alice)
+    assert summary_of(alice, query="restaurant") == (
+        f"Found 3 results: the log of 2026-02-25, [Dinner Planning](/c/{planning.pk}/?turn=1#turn-1), "
+        f"[Restaurant Recommendations](/c/{titled.pk}/)"
+    )
+
+
+def test_the_summary_names_a_conversation_once_and_no_more_than_three_places(alice, galleries):
+    for title in "ABCD":
+        a_turn(alice, f"Gallery {title}", conversation=Conversation.objects.create(user=alice, title=title))
+    summary = summary_of(alice, query="gallery", max_results=50, scope="sessions")
+    assert summary.count("](/c/") == 3
+    assert summary.endswith(" and 2 more")
+
+
+def test_a_title_cannot_break_out_of_its_link_in_the_summary(alice):
+    a_turn(alice, "cat](https://evil.example) [x\\")
+    assert "](https://" not in summary_of(alice, query="cat")
+
+
+def test_nothing_found_is_said_in_the_summary(alice):
+    assert summary_of(alice, query="cat") == "Nothing found"

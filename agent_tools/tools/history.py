@@ -1,0 +1,143 @@
+"""The tool `search_history`: what the person said and wrote down, from every source, in one ranking."""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+from pydantic import Field
+
+from agent_tools.registry import Tool, ToolOutput
+from agent_tools.tools.chat_history import LINKS, NO_CALLER, link_text
+from agent_tools.tools.history_input import ScopeName, SearchHistoryInput
+from agent_tools.tools.history_text import history_text
+from intake.links import conversation_path
+from intake.models import User
+from memory.search.history import History, HistoryRequest, HistoryScope
+from memory.search.history import HistoryResult as Found
+from memory.search.history import search_history as search
+
+
+class HistoryResult(ToolOutput):
+    source: Annotated[Literal["memory", "daily_log", "message", "session"], Field(description="What it is.")]
+    date: Annotated[str, Field(description="The day it is of, YYYY-MM-DD, in the person's time zone.")]
+    score: Annotated[float, Field(description="Higher is better; 1 is the most there is.")]
+    excerpt: Annotated[str, Field(description="At most 500 characters around the match.")]
+    highlights: Annotated[
+        list[tuple[int, int]],
+        Field(description="Where in the excerpt the matches are: start and end, in Unicode characters."),
+    ]
+    conversation_id: Annotated[UUID | None, Field(description="The conversation it is in, or is.")] = None
+    turn_number: Annotated[int | None, Field(description="Which turn of it, from 1.")] = None
+    session: Annotated[str | None, Field(description="The title of the conversation.")] = None
+    document_id: Annotated[UUID | None, Field(description="The document it is in.")] = None
+    record_id: Annotated[UUID | None, Field(description="The saved memory it is.")] = None
+
+
+class HistoryDay(ToolOutput):
+    date: Annotated[str, Field(description="YYYY-MM-DD, in the person's time zone.")]
+    results: Annotated[list[int], Field(description="Which of `results` are of this day, from 0.")]
+
+
+class SearchHistoryOutput(ToolOutput):
+    text: Annotated[str, Field(description="The results to read.")]
+    results: Annotated[list[HistoryResult], Field(description="The same, as data: best first.")]
+    by_date: Annotated[list[HistoryDay], Field(description="The results by day: newest day first.")]
+    query: Annotated[str, Field(description="The query as it was searched.")]
+    scope: Annotated[ScopeName, Field(description="Which sources were searched.")]
+    note: Annotated[str | None, Field(description="What could not be searched, and why.")] = None
+    pending: Annotated[
+        int | None, Field(description="How many of the caller's texts have no vector yet: they are found by words.")
+    ] = None
+
+
+def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
+    if user is None:
+        return _output(wanted, History(results=[], unfinished=[], pending=0), note=NO_CALLER)
+    request = HistoryRequest(
+        query=wanted.query,
+        scope=HistoryScope(wanted.scope),
+        date_from=wanted.date_from,
+        date_to=wanted.date_to,
+        max_results=wanted.max_results,
+    )
+    history = search(request, user=user, now=timezone.now())
+    return _output(wanted, history, note=_unfinished(history))
+
+
+def summarise(output: SearchHistoryOutput, user: User | None) -> str:
+    """How much was found, and the first places it was found in: conversations as links."""
+    if user is None:
+        return "Nothing to search yet: register or log in to have a memory"
+    if not output.results:
+        return "Nothing found"
+    best: dict[object, str] = {}
+    for result in output.results:
+        best.setdefault(result.conversation_id or _place(result), _place(result))
+    places = list(best.values())
+    count = f"{len(output.results)} {'result' if len(output.results) == 1 else 'results'}"
+    more = f" and {len(places) - LINKS} more" if len(places) > LINKS else ""
+    return f"Found {count}: {', '.join(places[:LINKS])}{more}"
+
+
+def _place(result: HistoryResult) -> str:
+    if result.conversation_id is not None:
+        path = conversation_path(result.conversation_id, turn_number=result.turn_number)
+        return f"[{link_text(result.session or '')}]({path})"
+    if result.record_id is not None:
+        return "a saved memory"
+    return f"the log of {result.date}" if result.source == "daily_log" else "MEMORY.md"
+
+
+def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
+    results = [_result(found) for found in history.results]
+    return SearchHistoryOutput(
+        text=history_text(wanted.query, wanted.scope, results, note=note),
+        results=results,
+        by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
+        query=wanted.query,
+        scope=wanted.scope,
+        note=note,
+        pending=history.pending or None,
+    )
+
+
+def _result(found: Found) -> HistoryResult:
+    reference = found.reference
+    return HistoryResult(
+        source=reference.kind.value,
+        date=reference.day.isoformat(),
+        score=round(found.score, 4),
+        excerpt=found.excerpt.text,
+        highlights=found.excerpt.highlights,
+        conversation_id=reference.conversation_id,
+        turn_number=reference.turn_number,
+        session=reference.session,
+        document_id=reference.document_id,
+        record_id=reference.record_id,
+    )
+
+
+def _unfinished(history: History) -> str | None:
+    if not history.unfinished:
+        return None
+    seconds = f"{settings.HISTORY_TIMEOUT_SECONDS:g} seconds"
+    return f"The search took longer than {seconds}: not searched to the end: {', '.join(history.unfinished)}"
+
+
+search_history = Tool(
+    name="search_history",
+    description=(
+        "Search past conversations, memory and daily logs for information the person mentioned before: a name, a "
+        "place, a decision, a piece of code, what happened on some day. Unlike `search_chat_history` it also searches "
+        "MEMORY.md, the daily logs, saved memories and the titles of conversations; finds exact pieces of text as well "
+        "as meaning; takes a range of dates; and prefers what is recent. Returns excerpts with their source and date, "
+        "best first. If nothing is found, try broader keywords or another scope. Only the caller's own history is "
+        "searched."
+    ),
+    input_model=SearchHistoryInput,
+    output_model=SearchHistoryOutput,
+    is_read_only=True,
+    run=run,
+    summarise=summarise,
+)

@@ -1,0 +1,30 @@
+"""The results of `search_history` as the text that its specification shows (FEAT-032, "Output Format")."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
+
+
+class Told(Protocol):
+    """What is told of a result. `session` is the title of the conversation, if it is in one."""
+
+    source: str
+    date: str
+    score: float
+    excerpt: str
+    session: str | None
+
+
+def history_text(query: str, scope: str, results: Sequence[Told], *, note: str | None = None) -> str:
+    """A header, and a block for each result; the note, if any, comes last."""
+    header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
+    blocks = [_block(number, result) for number, result in enumerate(results, start=1)] or [NOTHING_FOUND]
+    return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
+
+
+def _block(number: int, result: Told) -> str:
+    # A session's title is in its excerpt.
+    session = f', session: "{result.session}"' if result.source == "message" else ""
+    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{session}"
+    return f"--- Result {number} ({about}) ---\n{result.excerpt}"

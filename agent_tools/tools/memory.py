@@ -1,0 +1,195 @@
+"""The tool `search_memory`: the caller's own memory records by meaning, narrowed by type, project and tags."""
+
+import logging
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from agent_tools.registry import Tool, ToolInput, ToolOutput
+from intake.errors import RecollectError, SearchFailed, Unavailable
+from intake.models import User
+from memory.embedders import EmbedderError
+from memory.errors import EmbeddingModelAway
+from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
+from memory.search.records import (
+    MemorySearchError,
+    MemorySearchQuery,
+    MemorySearchResult,
+    count_pending,
+)
+from memory.search.records import (
+    search_memory as search,
+)
+
+logger = logging.getLogger(__name__)
+
+NO_CALLER = "user identity required"
+NO_MATCHES = "no memory records found"
+# How much of a record stands in the list; the results have all of it.
+EXCERPT_LENGTH = 500
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("nul", "A text cannot have a NUL character (U+0000).")
+    return text
+
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(_without_nul)]
+Labels = Annotated[list[Label], Field(max_length=MAX_TAGS)]
+
+
+class SearchMemoryInput(ToolInput):
+    query: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
+        Field(description="What to look for, in natural language."),
+    ]
+    top_k: Annotated[
+        int, Field(alias="topK", ge=1, description="How many results at most; more than 50 is taken for 50.")
+    ] = 10
+    min_similarity: Annotated[
+        float,
+        Field(
+            alias="minSimilarity",
+            ge=0.0,
+            le=1.0,
+            description="Leaves out what is less similar, from 0 (nothing) to 1 (all but the identical).",
+        ),
+    ] = 0.0
+    types: Annotated[Labels | None, Field(description="Only records of any of these types.")] = None
+    project_id: Annotated[
+        Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(_without_nul)] | None,
+        Field(description="Only records of this project."),
+    ] = None
+    tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
+
+
+class MemoryRecordOutput(BaseModel):
+    """A record as it was noted; its names are the contract's, which are not in camel case."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: UUID
+    type: Annotated[str, Field(description="What kind of record: a decision, a lesson, a note.")]
+    project_id: Annotated[str, Field(description="The project it belongs to; empty for none.")]
+    tags: tuple[str, ...]
+    content: str
+    created_at: AwareDatetime
+
+
+class MemoryResult(ToolOutput):
+    record: MemoryRecordOutput
+    similarity: Annotated[
+        float, Field(description="1 minus the cosine distance to the query: 0 is unrelated, 1 identical.")
+    ]
+
+
+class SearchMemoryOutput(ToolOutput):
+    results: Annotated[list[MemoryResult], Field(description="The records found, most similar first.")]
+    text: Annotated[str, Field(description="The results as a Markdown list, long records cut short.")]
+    note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
+    pending: Annotated[
+        int | None, Field(description="How many of the caller's records wait for a vector and cannot be found yet.")
+    ] = None
+
+
+def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
+    if user is None:
+        return SearchMemoryOutput(results=[], text=_as_markdown([]), note=NO_CALLER)
+    query = MemorySearchQuery(
+        text=wanted.query,
+        top_k=wanted.top_k,
+        min_similarity=wanted.min_similarity,
+        types=wanted.types or (),
+        project_id=wanted.project_id,
+        tags=wanted.tags or (),
+    )
+    try:
+        # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
+        pending = count_pending(user=user)
+        found = search(query, user=user)
+    except MemorySearchError as error:
+        raise _as_told(error) from error
+    return SearchMemoryOutput(
+        results=[_output(result) for result in found],
+        text=_as_markdown(found),
+        note=None if found else NO_MATCHES,
+        pending=pending or None,
+    )
+
+
+def summarise(output: SearchMemoryOutput, user: User | None) -> str:
+    if user is None:
+        return "Nothing to search yet: register or log in to have a memory"
+    count = len(output.results)
+    return f"Found {count} {'memory' if count == 1 else 'memories'}" if count else "Nothing found"
+
+
+def _as_told(error: MemorySearchError) -> RecollectError:
+    """What a caller may know of the cause: whether trying again helps."""
+    match error.cause:
+        case EmbedderError():
+            return EmbeddingModelAway()
+        case OperationalError() | InterfaceError():
+            return Unavailable("The database is away for the moment. Try again shortly.")
+        case cause:
+            logger.error("search_memory failed: %s", type(cause).__name__)
+            return SearchFailed()
+
+
+def _output(result: MemorySearchResult) -> MemoryResult:
+    record = result.record
+    return MemoryResult(
+        record=MemoryRecordOutput(
+            id=record.id,
+            type=record.type,
+            project_id=record.project_id,
+            tags=record.tags,
+            content=record.content,
+            created_at=record.created_at,
+        ),
+        similarity=result.similarity,
+    )
+
+
+def _as_markdown(found: list[MemorySearchResult]) -> str:
+    if not found:
+        return "No matching memories found."
+    return "\n".join(_item(number, result) for number, result in enumerate(found, start=1))
+
+
+def _item(number: int, result: MemorySearchResult) -> str:
+    record = result.record
+    about = [f"similarity {result.similarity:.2f}", _day(record.created_at)]
+    about += [f"project {record.project_id}"] if record.project_id else []
+    about += [f"tags: {', '.join(record.tags)}"] if record.tags else []
+    content = " ".join(record.content.split())
+    excerpt = content if len(content) <= EXCERPT_LENGTH else content[: EXCERPT_LENGTH - 1].rstrip() + "…"
+    return f"{number}. **{record.type}** ({'; '.join(about)}): {excerpt}"
+
+
+def _day(moment: datetime) -> str:
+    return moment.date().isoformat()
+
+
+search_memory = Tool(
+    name="search_memory",
+    description=(
+        "Search the person's long-term memory: the decisions, lessons, facts and notes that were saved on purpose, by "
+        "meaning. Use it before deciding something that may have been decided already, and for what the person asked "
+        "to be remembered. Narrow it by `types`, `project_id` and `tags`; a record must fit all that are given. "
+        "`similarity` is 1 for identical and 0 for unrelated: over 0.5 is usually about the same thing, under 0.2 "
+        "usually is not. Only the caller's own records are searched; for what was said in chats there is "
+        "`search_chat_history`."
+    ),
+    input_model=SearchMemoryInput,
+    output_model=SearchMemoryOutput,
+    is_read_only=True,
+    run=run,
+    summarise=summarise,
+)

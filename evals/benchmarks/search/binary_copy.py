@@ -1,0 +1,134 @@
+"""Many rows at once: columns of numbers and bytes become PostgreSQL's binary COPY stream, without a loop over rows.
+
+Each value is its length and its bytes (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"). Which
+bytes is decided by the model's field, so that whoever fills a table gives plain values by field name.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from django.db import connection, models
+from numpy.typing import NDArray
+
+Octets = NDArray[np.uint8]
+
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+NUMBERS = {"smallint": ">i2", "integer": ">i4", "bigint": ">i8", "boolean": "u1", "timestamp with time zone": ">i8"}
+HALF_VECTOR = "halfvec"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The values of all rows, one after another; `lengths` has each one's bytes, -1 for NULL."""
+
+    octets: Octets
+    lengths: NDArray[np.int64]
+
+
+def copy_rows(model: type[models.Model], values: Mapping[str, Any], *, count: int) -> None:
+    """Append `count` rows. `values` has, by column, one value for all rows or a sequence with one for each.
+
+    A column that is left out gets its field's default; the key, where the database numbers the rows, its number.
+    """
+    fields = [field for field in model._meta.concrete_fields if field.column in values or _has_default(field)]
+    unknown = set(values) - {field.column for field in fields}
+    if unknown:
+        raise ValueError(f"{model.__name__} has no column {', '.join(sorted(unknown))}.")
+    columns = [_column(field, values.get(field.column, _default(field)), count) for field in fields]
+    names = ", ".join(connection.ops.quote_name(field.column) for field in fields)
+    table = connection.ops.quote_name(model._meta.db_table)
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
+        copy.write(SIGNATURE + _rows(columns, count).tobytes() + TRAILER)
+
+
+def microseconds(moment: datetime) -> int:
+    """A time as PostgreSQL counts it."""
+    return round((moment - EPOCH).total_seconds() * 1_000_000)
+
+
+def _has_default(field: "models.Field[Any, Any]") -> bool:
+    return not isinstance(field, models.AutoField | models.CompositePrimaryKey)
+
+
+def _default(field: "models.Field[Any, Any]") -> Any:
+    return field.get_default()
+
+
+def _column(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:
+    if values is None:
+        return _Column(np.empty(0, np.uint8), np.full(count, -1))
+    kind = str(field.db_type(connection))
+    if kind == HALF_VECTOR:
+        return _half_vectors(values)
+    if kind in NUMBERS:
+        return _fixed(np.broadcast_to(np.asarray(values), count).astype(NUMBERS[kind]))
+    if isinstance(values, np.ndarray):
+        return _words(values) if values.dtype.kind == "S" else _fixed(values)
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes) and kind != "jsonb":
+        return _varying([_octets(kind, value) for value in values])
+    return _fixed(np.broadcast_to(np.frombuffer(_octets(kind, values), np.uint8), (count, len(_octets(kind, values)))))
+
+
+def _octets(kind: str, value: Any) -> bytes:
+    if kind == "jsonb":
+        return b"\x01" + json.dumps(value).encode()  # behind the number of jsonb's format
+    if kind == "varbit":
+        bits = bytes.fromhex(value.removeprefix("x"))
+        return (8 * len(bits)).to_bytes(4) + bits  # behind how many bits they are
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _fixed(values: NDArray[Any]) -> _Column:
+    octets = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+    return _Column(octets.reshape(-1), np.full(len(values), octets.shape[1]))
+
+
+def _varying(values: Sequence[bytes]) -> _Column:
+    return _Column(np.frombuffer(b"".join(values), np.uint8), np.array([len(value) for value in values]))
+
+
+def _words(values: NDArray[np.bytes_]) -> _Column:
+    """NumPy fills them up with zeros to one width."""
+    lengths = np.strings.str_len(values)
+    octets = _fixed(values).octets.reshape(len(values), -1)
+    return _Column(octets[np.arange(octets.shape[1]) < lengths[:, None]], lengths)
+
+
+def _half_vectors(vectors: NDArray[np.float32]) -> _Column:
+    """pgvector's own: the dimensions and an unused number in two bytes each, then the halves."""
+    count, dimensions = vectors.shape
+    head = np.broadcast_to(np.array([dimensions, 0], ">i2").view(np.uint8), (count, 4))
+    return _fixed(np.hstack([head, vectors.astype(">f2").view(np.uint8)]))
+
+
+def _rows(columns: Sequence[_Column], count: int) -> Octets:
+    """Every column's bytes set down in every row's place."""
+    sizes = np.array([np.maximum(column.lengths, 0) + 4 for column in columns])
+    width = sizes.sum(axis=0) + 2
+    place = np.cumsum(width) - width
+    out = np.empty(int(width.sum()), np.uint8)
+    _set_down(out, place, _fixed(np.full(count, len(columns), ">i2")))
+    place = place + 2
+    for column, size in zip(columns, sizes, strict=True):
+        _set_down(out, place, _fixed(column.lengths.astype(">i4")))
+        _set_down(out, place + 4, column)
+        place = place + size
+    return out
+
+
+def _set_down(out: Octets, place: NDArray[np.int64], column: _Column) -> None:
+    lengths = np.maximum(column.lengths, 0)
+    if not len(column.octets):
+        return
+    if (lengths == lengths[0]).all():
+        width = int(lengths[0])
+        out[place[:, None] + np.arange(width)] = column.octets.reshape(-1, width)
+        return
+    begins = np.cumsum(lengths) - lengths
+    out[np.repeat(place - begins, lengths) + np.arange(len(column.octets))] = column.octets

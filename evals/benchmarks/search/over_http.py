@@ -1,0 +1,66 @@
+"""The same questions as agents put them: over HTTP, with a token, to a real web process with its real model."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+from django.core.management import CommandError
+from knox.models import get_token_model
+
+from evals.benchmarks.search.ours import LIMIT
+from evals.benchmarks.search.questions import Asked, Question
+from evals.benchmarks.search.timing import Timing, figures
+from evals.processes import Environment, memory_megabytes, run_module
+from intake.models import User
+from memory.search import SearchMode
+
+CLIENTS = 8
+SECONDS = 10
+PATH = "/api/v1/tools/search_chat_history/"
+
+
+class Web:
+    """A running web process and the tokens of those who ask it."""
+
+    def __init__(self, address: str, process: psutil.Process, given: Environment) -> None:
+        self._address, self._process, self._given = urlsplit(address), process, given
+        self._tokens: dict[int, str] = {}
+
+    def timing(self, asked: Sequence[Asked], mode: SearchMode) -> Timing:
+        """One client that asks one question after the other."""
+        return figures(self._ask(asked, mode, clients=1, seconds=None)["milliseconds"])
+
+    def requests_per_second(self, asked: Sequence[Asked], mode: SearchMode, *, seconds: float = SECONDS) -> float:
+        """As many as get their answer with `CLIENTS` who ask at once, again and again."""
+        done = self._ask(asked, mode, clients=CLIENTS, seconds=seconds)
+        return round(len(done["milliseconds"]) / done["seconds"], 1)
+
+    def megabytes(self) -> float:
+        """What the process holds in memory now (10^6 bytes)."""
+        return memory_megabytes(self._process)[0]
+
+    def _ask(self, asked: Sequence[Asked], mode: SearchMode, *, clients: int, seconds: float | None) -> Any:
+        order = {
+            "host": self._address.hostname,
+            "port": self._address.port,
+            "path": PATH,
+            "warm_up": [self._request(one.user, question, mode) for one in asked for question in one.warm_up],
+            "requests": [self._request(one.user, question, mode) for one in asked for question in one.questions],
+            "clients": clients,
+            "seconds": seconds,
+        }
+        done = run_module("evals.children.http_client", self._given, data=order)
+        if done["failures"]:
+            failures = ", ".join(f"{count} x {what}" for what, count in Counter(done["failures"]).most_common())
+            raise CommandError(f"Searches over HTTP failed: {failures}.")
+        return done
+
+    def _request(self, user: User, question: Question, mode: SearchMode) -> list[Any]:
+        return [self._token(user), {"query": question.text, "limit": LIMIT, "mode": mode.value}]
+
+    def _token(self, user: User) -> str:
+        if user.pk not in self._tokens:
+            _, self._tokens[user.pk] = get_token_model().objects.create(user)
+        return self._tokens[user.pk]

@@ -1,0 +1,10 @@
+"""What the search is measured beside: each peer has the same vectors and is asked the same questions."""
+
+from evals.benchmarks.search.peers.base import Peer, PeerMissing
+from evals.benchmarks.search.peers.exact import Exact
+from evals.benchmarks.search.peers.lance import Filtered
+from evals.benchmarks.search.peers.sqlite import AsSpecified, Partitioned
+
+__all__ = ["PEERS", "Exact", "Peer", "PeerMissing"]
+
+PEERS: tuple[type[Peer], ...] = (Exact, AsSpecified, Partitioned, Filtered)

@@ -1,0 +1,66 @@
+"""LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from evals.benchmarks.search.peers.base import INSTALL, Peer, PeerMissing
+from evals.benchmarks.search.stored import Key, Stored
+from intake.models import User
+from memory.embedders.base import Vector
+
+
+class Filtered(Peer):
+    """Without an index over the vectors, which would make its answers approximate; with one over the person."""
+
+    name = "lancedb"
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            import lancedb  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise PeerMissing(f"LanceDB is not installed: {INSTALL}") from error
+        self._database = lancedb.connect(folder / "lance")
+        self._table: Any = None
+
+    def load(self, people: Iterable[Stored]) -> None:
+        """See Peer."""
+        import lancedb.index
+
+        people = iter(people)
+        first = _batch(next(people))
+        self._table = self._database.create_table("parts", data=_batches(first, people), schema=first.schema)
+        self._table.create_index("user_id", config=lancedb.index.Bitmap())
+        self._table.optimize()
+
+    def search(self, user: User, vector: Vector, *, limit: int) -> list[Key]:
+        """See Peer."""
+        found = (
+            self._table.search(vector)
+            .distance_type("cosine")
+            .where(f"user_id = {user.pk}", prefilter=True)
+            .select(["source_id", "chunk_index", "_distance"])
+            .limit(limit)
+            .to_arrow()
+        )
+        rows = zip(found["source_id"].to_pylist(), found["chunk_index"].to_pylist(), strict=True)
+        return [(UUID(key), number) for key, number in rows]
+
+
+def _batches(first: Any, people: Iterator[Stored]) -> Iterator[Any]:
+    yield first
+    yield from map(_batch, people)
+
+
+def _batch(person: Stored) -> Any:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(person.vectors.ravel()), person.vectors.shape[1])
+    columns = {
+        "user_id": pa.array([person.user.pk] * len(person.keys), pa.int64()),
+        "source_id": pa.array([str(key) for key, _ in person.keys]),
+        "chunk_index": pa.array([number for _, number in person.keys], pa.int32()),
+        "vector": vectors,
+    }
+    return pa.RecordBatch.from_pydict(columns)

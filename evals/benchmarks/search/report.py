@@ -1,0 +1,43 @@
+"""The figures as a person reads them: each search's times, and what they come to beside the peers'."""
+
+from evals.benchmarks.base import Figures
+
+Rows = list[list[str]]
+
+HEADINGS = ["", "p50 ms", "p95 ms", "n", "recall"]
+PEERS = ("numpy", "sqlite_vec_spec", "sqlite_vec_partition", "lancedb")
+
+
+def table(figures: Figures) -> Rows:
+    """A line for each search at full size, then the ratios."""
+    rows = [HEADINGS]
+    for name, timing in figures["results"].items():
+        recall = figures["recall"].get(name)
+        shown = "" if recall is None else f"{recall:.3f}"
+        rows.append([name, f"{timing['p50_ms']:.2f}", f"{timing['p95_ms']:.2f}", str(timing["n"]), shown])
+    rows += [_line(name, f"missing: {why}") for name, why in (one.split(": ", 1) for one in figures["missing"])]
+    rows += [_line("http_rps", f"{figures['http_rps']:,}")]
+    rows += [_line(name, value) for name, value in _ratios(figures)]
+    rows += [_line("vectors", f"{figures['rows']:,}")]
+    return rows
+
+
+def _ratios(figures: Figures) -> list[tuple[str, str]]:
+    """How many times as long a peer takes as the semantic search, and what ten times as many rows cost it."""
+    results = figures["results"]
+    ours = results["semantic_db"]["p50_ms"]
+    beside = [(f"{peer} / semantic_db", f"{results[peer]['p50_ms'] / ours:.2f}") for peer in PEERS if peer in results]
+    first, last = figures["scales"][0], figures["scales"][-1]
+    grown = [
+        (
+            f"{name}, {first['rows']:,} to {last['rows']:,} vectors",
+            f"{last['results'][name]['p50_ms'] / timing['p50_ms']:.2f}",
+        )
+        for name, timing in first["results"].items()
+        if first is not last
+    ]
+    return beside + grown
+
+
+def _line(name: str, value: str) -> list[str]:
+    return [name, value, "", "", ""]

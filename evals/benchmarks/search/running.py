@@ -1,0 +1,148 @@
+"""The run from an empty database to figures; each step says on standard error what it is about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.core.management import CommandError
+from django.utils import timezone
+
+from evals.benchmarks.base import Figures, Report
+from evals.benchmarks.search import ours, plots
+from evals.benchmarks.search.loading import load
+from evals.benchmarks.search.meaning import synthetic_meaning
+from evals.benchmarks.search.measuring import Groups, Measured
+from evals.benchmarks.search.questions import Asked, ask
+from evals.benchmarks.search.timing import Timing, timed
+from evals.processes import Environment, environment, own_broker
+from evals.scratch import as_worker, scratch_database
+from intake.models import User
+from memory.models import Embedding
+
+# More would only be more of the same; those who are not asked are the others among whom somebody is found.
+MOST_ASKED = 50
+# Shorter histories beside the full ones, as parts of them; some people of each.
+SHORTER = (100, 30, 10, 3)
+SHORTER_PEOPLE = 4
+# Shares of the people after whose loading the first of them are asked.
+STAGES = (0.1, 1.0)
+PLOTTED_STAGES = (0.1, 0.3, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The first people's timings when the table had so many vectors, of everybody together."""
+
+    rows: int
+    results: dict[str, Timing]
+
+
+class Run:
+    """One run's database, as far as it is filled."""
+
+    def __init__(self, options: dict[str, Any], given: Environment, now: datetime, report: Report) -> None:
+        self.users, self.turns, self.queries = options["users"], options["turns"], options["queries"]
+        self.given, self.now, self.report = given, now, report
+        self.is_plotted = options["plots"] is not None
+        self.people: list[User] = []
+        self.shorter: dict[int, list[User]] = {}
+        self.scales: list[Scale] = []
+
+    def load(self) -> None:
+        """Everybody, in stages; after each the first people are asked the same questions."""
+        if self.is_plotted:
+            self._load_shorter()
+        asked: list[Asked] = []
+        for share in PLOTTED_STAGES if self.is_plotted else STAGES:
+            missing = max(1, round(share * self.users)) - len(self.people)
+            if missing <= 0:
+                continue
+            self.people += load([self.turns] * missing, given=self.given, now=self.now, report=self.report)
+            asked = asked or ask(self.people[:MOST_ASKED], count=self.queries)
+            self._ask_first(asked)
+
+    def groups(self) -> Groups:
+        """Who is asked what, the shortest histories first."""
+        everybody = {**self.shorter, self.turns: _spread(self.people)}
+        return {size: ask(people, count=self.queries, seed=1) for size, people in everybody.items()}
+
+    @property
+    def everybody(self) -> list[User]:
+        return [*(user for users in self.shorter.values() for user in users), *self.people]
+
+    def _load_shorter(self) -> None:
+        sizes = sorted({size for part in SHORTER if (size := self.turns // part) > 0})
+        people = load(
+            [size for size in sizes for _ in range(SHORTER_PEOPLE)], given=self.given, now=self.now, report=self.report
+        )
+        self.shorter = {
+            size: people[number * SHORTER_PEOPLE : (number + 1) * SHORTER_PEOPLE] for number, size in enumerate(sizes)
+        }
+
+    def _ask_first(self, asked: Sequence[Asked]) -> None:
+        rows = _rows()
+        self.report(f"Asking the first {len(asked)} people among {rows:,} vectors.")
+        self.scales.append(Scale(rows, {name: timed(asked, search).figures for name, search in ours.SEARCHES.items()}))
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    _check(options)
+    with scratch_database() as database, own_broker() as broker:
+        # Other processes are configured as this one was: they have the real model.
+        given = environment(database=database, broker=broker)
+        with synthetic_meaning():
+            return _measure(options, given, report)
+
+
+def _measure(options: dict[str, Any], given: Environment, report: Report) -> Figures:
+    filled = Run(options, given, timezone.now(), report)
+    filled.load()
+    rows = _rows()
+    measured = Measured(filled.groups())
+    measured.ours(report)
+    measured.peers(filled.everybody, report)
+    requests_per_second, held = measured.over_http(given, report)
+    measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
+    figures = _figures(filled, measured, rows=rows, requests_per_second=requests_per_second, held=held)
+    if options["plots"]:
+        plots.draw(figures, options["plots"])
+    return figures
+
+
+def _figures(
+    filled: Run, measured: Measured, *, rows: int, requests_per_second: float, held: dict[int, float]
+) -> Figures:
+    return {
+        "users": filled.users,
+        "turns_per_user": filled.turns,
+        "rows": rows,
+        "results": measured.results[filled.turns],
+        "http_rps": requests_per_second,
+        "recall": measured.recall,
+        "missing": measured.missing,
+        "scales": [{"rows": scale.rows, "results": scale.results} for scale in filled.scales],
+        "sizes": [{"turns": size, "results": results} for size, results in measured.results.items()],
+        "web_rss_mb": [{"turns": size, "mb": mb} for size, mb in held.items()],
+    }
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raises `CommandError` before anything is made, rather than after an hour."""
+    for name in ("users", "turns", "queries"):
+        if options[name] < 1:
+            raise CommandError(f"--{name} must be at least 1.")
+    if options["plots"]:
+        plots.check()
+        Path(options["plots"]).mkdir(parents=True, exist_ok=True)
+
+
+def _spread(people: Sequence[User]) -> list[User]:
+    """At most `MOST_ASKED`, from the first to the last."""
+    return list(people[:: -(-len(people) // MOST_ASKED)])
+
+
+def _rows() -> int:
+    with as_worker():
+        return Embedding.objects.exclude(vector=None).count()

@@ -1,0 +1,45 @@
+"""The clock: every search, ours or a peer's, is asked the same questions in the same order and timed alike."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evals.benchmarks.search.questions import Asked, Question
+from intake.models import User
+
+Timing = dict[str, float]
+"""`p50_ms`, `p95_ms`, and `n`, the number of questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long each question took, and what was answered, in the order of the questions."""
+
+    milliseconds: list[float]
+    answers: list[Any]
+
+    @property
+    def figures(self) -> Timing:
+        return figures(self.milliseconds)
+
+
+def timed(asked: Sequence[Asked], search: Callable[[User, Question], Any]) -> Timed:
+    """Person by person: first the questions that warm up, then those that count."""
+    result = Timed([], [])
+    for one in asked:
+        for question in one.warm_up:
+            search(one.user, question)
+        for question in one.questions:
+            begun = time.perf_counter()
+            answer = search(one.user, question)
+            result.milliseconds.append(1000 * (time.perf_counter() - begun))
+            result.answers.append(answer)
+    return result
+
+
+def figures(milliseconds: Sequence[float]) -> Timing:
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    return {"p50_ms": round(float(p50), 3), "p95_ms": round(float(p95), 3), "n": len(milliseconds)}

@@ -1,0 +1,99 @@
+"""Cuts a document into chunks of consecutive lines: the texts that are indexed and found, each with its line numbers.
+
+Where the chunks lie follows from the content alone, whatever the embedding model. So they need not be stored, and words
+and every model's vectors speak of the same ones. A cut depends on nothing but what is near it: what is appended leaves
+all earlier chunks as they are, and after a change further up the cuts soon fall where they fell before.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+
+# In English a token is about four bytes, and other scripts, which take more bytes for a character, take more tokens.
+TOKEN_BYTES = 4
+CHUNK_BYTES = 400 * TOKEN_BYTES
+OVERLAP_BYTES = 80 * TOKEN_BYTES
+
+_INSIDE_LINE, _LINE, _PARAGRAPH, _HEADING = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a document, and the lines it lies in: numbered from 1, the last included."""
+
+    text: str
+    start_line: int
+    end_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line with its end, or a stretch of one that is longer than the overlap."""
+
+    text: str
+    line: int
+    starts_line: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.text.encode())
+
+
+def document_chunks(content: str) -> list[Chunk]:
+    """The chunks in order, each of about 400 tokens, of which it has about 80 in common with the one before it.
+
+    They end before a heading, after a blank line, at a line's end: at the best of these in the chunk's second half. A
+    line is cut only where it is longer than a chunk, or for the overlap. What is blank has no chunk.
+    """
+    pieces = _pieces(content)
+    # total[i]: the bytes before piece i.
+    total = [0, *accumulate(piece.size for piece in pieces)]
+    chunks: list[Chunk] = []
+    start = end = 0
+    while end < len(pieces):
+        end = _end(pieces, total, start, end)
+        text = "".join(piece.text for piece in pieces[start:end])
+        if text.strip():
+            chunks.append(Chunk(text.rstrip("\n"), pieces[start].line, pieces[end - 1].line))
+        # No piece is longer than the overlap, so the next chunk has room for one more at least.
+        start = bisect_left(total, total[end] - OVERLAP_BYTES)
+    return chunks
+
+
+def _end(pieces: list[_Piece], total: list[int], start: int, covered: int) -> int:
+    """The piece before which to cut, beyond what is `covered` already."""
+    limit = bisect_right(total, total[start] + CHUNK_BYTES) - 1
+    if limit >= len(pieces):
+        return len(pieces)
+    earliest = max(covered + 1, bisect_left(total, total[start] + CHUNK_BYTES // 2))
+    return max(range(earliest, limit + 1), key=lambda index: (_break_before(pieces, index), index))
+
+
+def _break_before(pieces: list[_Piece], index: int) -> int:
+    """How good a place it is to cut."""
+    if not pieces[index].starts_line:
+        return _INSIDE_LINE
+    if pieces[index].text.startswith("#"):
+        return _HEADING
+    return _LINE if pieces[index - 1].text.strip() else _PARAGRAPH
+
+
+def _pieces(content: str) -> list[_Piece]:
+    lines = content.removesuffix("\n").split("\n") if content else []
+    return [
+        _Piece(text, number, starts_line=index == 0)
+        for number, line in enumerate(lines, start=1)
+        for index, text in enumerate(_cut(line + "\n"))
+    ]
+
+
+def _cut(line: str) -> list[str]:
+    """The line in stretches that fit the overlap, cut after a space where there is one."""
+    stretches = []
+    start = 0
+    while len((ahead := line[start : start + OVERLAP_BYTES + 1]).encode()) > OVERLAP_BYTES:
+        room = ahead.encode()[:OVERLAP_BYTES].decode(errors="ignore")
+        length = room.rfind(" ") + 1 or len(room)
+        stretches.append(line[start : start + length])
+        start += length
+    return [*stretches, line[start:]]

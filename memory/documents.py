@@ -1,0 +1,170 @@
+"""MEMORY.md and the daily logs: every read and write goes through here, and a write indexes in its own transaction.
+
+A document is named by its day: MEMORY.md, which has none, by None. Whoever overwrites one says which state of it they
+have read, so that of two who read the same only one overwrites it. Whoever appends need not: appends never conflict.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Self
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.db.models.functions import Length
+
+from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
+from intake.models import User
+from memory import indexing
+from memory.models import MemoryDocument, MemoryDocumentQuerySet
+from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.sources.documents import entry_of
+from memory.texts import checked
+
+MAX_LOGS = 100
+# A day beyond would have no noon in some time zones, or is a slip of the finger.
+YEARS = range(1900, 3000)
+
+FULL = f"The document would have more than {MAX_DOCUMENT_LENGTH:,} characters, and so nothing was appended."
+EXISTS = "There is such a document already. Read it, and write with its ETag."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document as it stands. `version` counts its writes."""
+
+    id: UUID
+    date: date | None
+    content: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, row: MemoryDocument) -> Self:
+        return cls(
+            id=row.pk,
+            date=row.date,
+            content=row.content,
+            version=row.version,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+
+    @property
+    def state(self) -> str:
+        """Changes with every write and never comes back, not even when the document is deleted and written anew."""
+        return f"{self.version}-{self.id.hex[-12:]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyLog:
+    """That there is a log for a day; `length` in characters."""
+
+    date: date
+    version: int
+    length: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DailyLogs:
+    """A stretch of the list, the latest day first; `before` is where the next begins, if there is one."""
+
+    logs: list[DailyLog]
+    before: date | None
+
+
+def read(*, user: User, day: date | None) -> Document:
+    """Raises `NotFound`."""
+    return Document.of(_get(user, day))
+
+
+def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_LOGS) -> DailyLogs:
+    """The `limit` (1 to 100) latest logs of days before `before`, without their content."""
+    found = MemoryDocument.objects.for_user(user).daily_logs().annotate(length=Length("content")).order_by("-date")
+    if before is not None:
+        found = found.filter(date__lt=before)
+    rows = found.values("date", "version", "length", "updated_at")[: limit + 1]
+    logs = [DailyLog(**row) for row in rows]
+    return DailyLogs(logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
+
+
+def create(*, user: User, day: date | None, content: str, now: datetime) -> Document:
+    """Write a document that is not there yet. Raises `Conflict` if it is, also if somebody was a moment faster."""
+    _check_day(day)
+    checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                row = MemoryDocument.objects.create(
+                    user=user, kind=_kind(day), date=day, content=content, created_at=now, updated_at=now
+                )
+        except IntegrityError:
+            raise Conflict(EXISTS) from None
+        indexing.index(entry_of(row), now=now)
+    return Document.of(row)
+
+
+def replace(*, user: User, day: date | None, content: str, expected: Collection[str] | None, now: datetime) -> Document:
+    """Overwrite a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
+    checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
+    with transaction.atomic():
+        document = MemoryDocument.objects.for_user(user).on(day)
+        row = _in_state(expected, document)
+        # Of two who have read the same, the second finds no row of that version any more.
+        unchanged = document.filter(pk=row.pk, **({} if expected is None else {"version": row.version}))
+        if not unchanged.update(content=content, version=F("version") + 1, updated_at=now):
+            raise Conflict
+        return _indexed(user, day, now)
+
+
+def append(*, user: User, day: date | None, text: str, now: datetime) -> Document:
+    """Add lines to a document, which is made if need be. Raises `TooLarge`, and then has added nothing."""
+    _check_day(day)
+    checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
+    with transaction.atomic():
+        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=day, lines=_as_lines(text), now=now):
+            raise TooLarge(FULL)
+        return _indexed(user, day, now)
+
+
+def delete(*, user: User, day: date | None, expected: Collection[str] | None) -> None:
+    """Delete a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
+    with transaction.atomic():
+        document = MemoryDocument.objects.for_user(user).on(day)
+        _in_state(expected, document.select_for_update()).delete()
+
+
+def _get(user: User, day: date | None) -> MemoryDocument:
+    try:
+        return MemoryDocument.objects.for_user(user).on(day).select_related("user").get()
+    except MemoryDocument.DoesNotExist:
+        raise NotFound from None
+
+
+def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet) -> MemoryDocument:
+    row = document.first()
+    if row is None or (expected is not None and Document.of(row).state not in expected):
+        raise Conflict
+    return row
+
+
+def _indexed(user: User, day: date | None, now: datetime) -> Document:
+    row = _get(user, day)
+    indexing.index(entry_of(row), now=now)
+    return Document.of(row)
+
+
+def _check_day(day: date | None) -> None:
+    if day is not None and day.year not in YEARS:
+        raise InvalidInput(errors={"date": [f"A log's year lies between {YEARS[0]} and {YEARS[-1]}."]})
+
+
+def _kind(day: date | None) -> MemoryDocument.Kind:
+    return MemoryDocument.Kind.MEMORY if day is None else MemoryDocument.Kind.DAILY_LOG
+
+
+def _as_lines(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"

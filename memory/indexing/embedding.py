@@ -1,0 +1,141 @@
+"""Makes the vectors of claimed rows, batch by batch, and stores each only if its text is still the same."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connection
+from django.utils import timezone
+from pgvector import HalfVector
+
+from memory import sources
+from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
+from memory.embedders.base import Matrix
+from memory.indexing.claims import claim, count_failure, hold, postpone
+from memory.indexing.queueing import refresh
+from memory.models import Corpus, Embedding
+from memory.sources import Source, SourceKey, content_hash
+
+logger = logging.getLogger(__name__)
+
+# Claimed rows, each with the text of its part.
+Batch = dict[Embedding, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What one pass over the pending rows did."""
+
+    embedded: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "Filled") -> "Filled":
+        return Filled(self.embedded + other.embedded, self.failed + other.failed)
+
+
+def embed_pending(*, until: datetime | None = None) -> Filled:
+    """Fill what waits, until nothing does or the time is up.
+
+    The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
+    the cores never wait for the database.
+    """
+    embedder = get_embedder()
+    total = Filled()
+    with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
+        batch = _next_batch(embedder)
+        made = beside.submit(_embed, batch, embedder)
+        while batch:
+            is_time_up = until is not None and timezone.now() >= until
+            upcoming = {} if is_time_up else _next_batch(embedder)
+            vectors = made.result()
+            hold(upcoming, now=timezone.now())
+            made = beside.submit(_embed, upcoming, embedder)
+            total += _settle(batch, vectors)
+            if not upcoming and not is_time_up:
+                # What just failed may be due again already.
+                upcoming = _next_batch(embedder)
+                made = beside.submit(_embed, upcoming, embedder)
+            batch = upcoming
+    return total
+
+
+def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
+    """Make the vectors of claimed rows and store them."""
+    batch = _with_texts(rows, embedder)
+    return _settle(batch, _embed(batch, embedder))
+
+
+def _next_batch(embedder: Embedder) -> Batch:
+    """Claimed rows with their texts; empty when nothing is due."""
+    while rows := claim(embedder=embedder, now=timezone.now()):
+        if batch := _with_texts(rows, embedder):
+            return batch
+    return {}
+
+
+def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
+    """In a thread without a database: the vectors in the batch's order, or what went wrong."""
+    try:
+        return embedder.embed_documents(list(batch.values()))
+    except Exception as error:  # a text the model cannot take must not stop the others
+        return error
+
+
+def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
+    rows = list(batch)
+    match made:
+        case EmbedderRefused():
+            count_failure(rows, made, now=timezone.now())
+        case EmbedderError():
+            postpone(rows, made, now=timezone.now())
+        case Exception():
+            logger.error("Embedding failed for rows %s", [row.pk for row in rows], exc_info=made)
+            count_failure(rows, made, now=timezone.now())
+        case _:
+            _store(rows, made, now=timezone.now())
+            return Filled(embedded=len(rows))
+    return Filled(failed=len(rows))
+
+
+def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
+    """The rows with their parts' texts. Rows of what is gone are dropped; rows of another text are made anew."""
+    by_key: dict[SourceKey, list[Embedding]] = defaultdict(list)
+    for row in rows:
+        by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
+    batch: Batch = {}
+    for source in sources.load(by_key, embedder):
+        of_source = by_key.pop(source.key)
+        current = {row: source.parts[row.part] for row in of_source if _is_current(row, source)}
+        if len(current) < len(of_source):
+            refresh(source.key, embedder=embedder, now=timezone.now())
+        batch |= current
+    gone = [row.pk for of_source in by_key.values() for row in of_source]
+    if gone:
+        Embedding.objects.filter(pk__in=gone).delete()
+    return batch
+
+
+def _is_current(row: Embedding, source: Source) -> bool:
+    return (
+        row.user_id == source.user_id
+        and row.part < len(source.parts)
+        and bytes(row.content_hash) == content_hash(source.parts[row.part])
+    )
+
+
+def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
+    """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            """
+            UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
+             WHERE id = %s AND content_hash = %s
+            """,
+            [
+                (HalfVector(vector).to_text(), now, row.pk, bytes(row.content_hash))
+                for row, vector in zip(rows, vectors, strict=True)
+            ],
+        )

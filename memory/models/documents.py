@@ -1,0 +1,103 @@
+"""What a person writes down for keeps, as Markdown: one MEMORY.md, and a log for each day that has one."""
+
+from datetime import date, datetime
+from typing import Self
+
+from django.conf import settings
+from django.db import connection, models
+from django.db.models import Q
+from django.utils import timezone
+
+from intake.ids import uuid7
+from intake.models import User
+from memory.models.corpora import Corpus
+
+# Bounds what an append costs, since it reads the whole again, and fits a request's body in any script.
+MAX_DOCUMENT_LENGTH = 500_000
+
+# A last line without an end is ended first. What would be too long leaves no row, and the caller sees that.
+_APPEND = r"""
+INSERT INTO memory_documents AS document (id, user_id, kind, date, content, version, created_at, updated_at)
+SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, %(lines)s, 1, %(now)s, %(now)s
+ WHERE char_length(%(lines)s) <= %(max_length)s
+    ON CONFLICT (user_id, kind, date) DO UPDATE
+   SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
+       version = document.version + 1, updated_at = excluded.updated_at
+ WHERE char_length(document.content) + char_length(excluded.content) < %(max_length)s
+"""
+
+
+class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
+    def for_user(self, user: User) -> Self:
+        return self.filter(user=user)
+
+    def memory(self) -> Self:
+        """A person's MEMORY.md, if they have one."""
+        return self.filter(kind=MemoryDocument.Kind.MEMORY)
+
+    def daily_logs(self) -> Self:
+        return self.filter(kind=MemoryDocument.Kind.DAILY_LOG)
+
+    def on(self, day: date | None) -> Self:
+        """The log of that day; MEMORY.md, which has no date, for None."""
+        return self.memory() if day is None else self.daily_logs().filter(date=day)
+
+    def append(self, *, user: User, kind: str, day: date | None, lines: str, now: datetime) -> bool:
+        """Add whole lines to a document, made if need be, in one statement; False if it would become too long.
+
+        Writers wait for each other at the row and then see what the others wrote, so none of them overwrites anything.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _APPEND,
+                {
+                    "id": uuid7(),
+                    "user_id": user.pk,
+                    "kind": kind,
+                    "date": day,
+                    "lines": lines,
+                    "now": now,
+                    "max_length": MAX_DOCUMENT_LENGTH,
+                },
+            )
+            return bool(cursor.rowcount)
+
+
+class MemoryDocument(models.Model):
+    class Kind(models.TextChoices):
+        """The document's corpus, too."""
+
+        MEMORY = Corpus.MEMORY.value, Corpus.MEMORY.label
+        DAILY_LOG = Corpus.DAILY_LOG.value, Corpus.DAILY_LOG.label
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    kind = models.CharField(max_length=16, choices=Kind)
+    date = models.DateField(null=True, blank=True, help_text="The day of a log; MEMORY.md has none.")
+    content = models.TextField(blank=True, default="", help_text="Markdown.")
+    # What a writer has read is compared with it, so that of two who read the same only one overwrites it.
+    version = models.PositiveIntegerField(default=1, help_text="Counts up with every write.")
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    objects = MemoryDocumentQuerySet.as_manager()
+
+    class Meta:
+        db_table = "memory_documents"
+        constraints = [
+            # A date that is missing equals another: one MEMORY.md a person, and one log a day. Read by date, too.
+            models.UniqueConstraint(
+                fields=["user", "kind", "date"], nulls_distinct=False, name="memory_documents_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="memory", date__isnull=True) | Q(kind="daily_log", date__isnull=False),
+                name="memory_documents_logs_have_dates",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.kind if self.date is None else f"{self.kind}:{self.date}"
+
+    @property
+    def corpus(self) -> Corpus:
+        return Corpus(self.kind)

@@ -1,0 +1,147 @@
+"""Memory records: noted once, found by `search_memory`, deleted when they no longer hold; none is ever changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from intake.errors import InvalidInput, NotFound
+from intake.models import User
+from memory import indexing
+from memory.models import MemoryRecord
+from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.sources.records import entry_of
+from memory.texts import checked
+
+MAX_RECORDS = 100
+# What a record is when nobody says.
+DEFAULT_TYPE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record as it was noted. `project_id` is empty for a record that belongs to no project."""
+
+    id: UUID
+    type: str
+    project_id: str
+    tags: tuple[str, ...]
+    content: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: MemoryRecord) -> Self:
+        return cls(
+            id=row.pk,
+            type=row.type,
+            project_id=row.project_id,
+            tags=tuple(row.tags),
+            content=row.content,
+            created_at=row.created_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a list of records, newest first, was left: after this one."""
+
+    created_at: datetime
+    record_id: UUID
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads what `str` writes; raises `InvalidInput` for anything else."""
+        moment, _, record_id = text.partition("_")
+        try:
+            cursor = cls(datetime.fromisoformat(moment), UUID(record_id))
+        except ValueError:
+            cursor = None
+        if cursor is None or cursor.created_at.tzinfo is None:
+            raise InvalidInput(errors={"after": ["This is not where a list was left."]})
+        return cursor
+
+    def __str__(self) -> str:
+        return f"{self.created_at.isoformat()}_{self.record_id}"
+
+    def later_in_list(self) -> Q:
+        same_moment = Q(created_at=self.created_at, id__gte=self.record_id)
+        return Q(created_at__lte=self.created_at) & ~same_moment
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A stretch of the list, newest first; `after` is where the next begins, if there is one."""
+
+    records: list[Record]
+    after: Cursor | None
+
+
+def create(
+    *,
+    user: User,
+    content: str,
+    now: datetime,
+    type: str = DEFAULT_TYPE,
+    project_id: str = "",
+    tags: Sequence[str] = (),
+) -> Record:
+    """Note something. Raises `InvalidInput` that names the field at fault."""
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(errors={"tags": [f"At most {MAX_TAGS}; these are {len(tags):,}."]})
+    with transaction.atomic():
+        row = MemoryRecord.objects.create(
+            user=user,
+            content=checked(content, field="content", max_length=MAX_RECORD_LENGTH),
+            type=checked(type, field="type", max_length=MAX_LABEL_LENGTH),
+            project_id=checked(project_id, field="project_id", max_length=MAX_PROJECT_LENGTH, may_be_blank=True),
+            tags=[checked(tag, field="tags", max_length=MAX_LABEL_LENGTH) for tag in dict.fromkeys(tags)],
+            created_at=now,
+        )
+        indexing.index(entry_of(row), now=now)
+    return Record.of(row)
+
+
+def list_records(
+    *,
+    user: User,
+    type: str | None = None,
+    project_id: str | None = None,
+    tag: str | None = None,
+    after: Cursor | None = None,
+    limit: int = MAX_RECORDS,
+) -> Records:
+    """The `limit` (1 to 100) newest records after `after` that fit every condition given."""
+    found = MemoryRecord.objects.for_user(user).newest_first()
+    if type is not None:
+        found = found.filter(type=type)
+    if project_id is not None:
+        found = found.filter(project_id=project_id)
+    if tag is not None:
+        found = found.filter(tags__contains=[tag])
+    if after is not None:
+        found = found.filter(after.later_in_list())
+    records = [Record.of(row) for row in found[: limit + 1]]
+    page = records[:limit]
+    return Records(page, after=Cursor(page[-1].created_at, page[-1].id) if len(records) > limit else None)
+
+
+def read(*, user: User, record_id: UUID) -> Record:
+    """Raises `NotFound` alike for what does not exist and for somebody else's."""
+    return Record.of(_get(user, record_id))
+
+
+def delete(*, user: User, record_id: UUID) -> None:
+    """Raises `NotFound` like `read`."""
+    with transaction.atomic():
+        _get(user, record_id).delete()
+
+
+def _get(user: User, record_id: UUID) -> MemoryRecord:
+    try:
+        return MemoryRecord.objects.for_user(user).get(pk=record_id)
+    except MemoryRecord.DoesNotExist:
+        raise NotFound from None

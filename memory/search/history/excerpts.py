@@ -1,0 +1,189 @@
+"""What is shown of a text that was found: a stretch of it around the match, and where in it the matches are.
+
+Pure. Lengths and places are counted in characters (code points) of the excerpt.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memory.search.history.overlap import UNSPACED
+
+Span = tuple[int, int]
+"""Start (inclusive) and end (exclusive)."""
+
+ELLIPSIS = "…"
+# How far a cut may move to fall between two words.
+LEEWAY = 30
+# Of a text that is full of matches, so many decide where it is cut.
+CONSIDERED = 200
+# So much of a query is looked for as it stands: no excerpt is longer.
+MAX_LITERAL = 500
+# Words of the query that are looked for; a longer one is a text rather than a question.
+MAX_WORDS = 64
+# A word and its inflections nearly always begin alike.
+STEM_LENGTH = 3
+
+_WORD = re.compile(r"\w+")
+_UNSPACED_PIECE = re.compile(rf"[{UNSPACED}]+")
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """`highlights` are ascending and disjoint."""
+
+    text: str
+    highlights: list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """What counts as a match in a text: the query's very letters in any case, and these words, in lower case."""
+
+    literal: re.Pattern[str]
+    likely: re.Pattern[str] | None
+    words: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, query: str) -> "Matcher":
+        """Knows no words yet: `candidates` names those of some texts that may be inflections of the query's."""
+        query = query[:MAX_LITERAL].strip()
+        # Of scripts without spaces every piece is looked for as it stands, for nobody says where its words end.
+        pieces = sorted({query, *_UNSPACED_PIECE.findall(query)}, key=lambda piece: (-len(piece), piece))
+        literal = re.compile("|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS]), re.IGNORECASE)
+        beginnings = list(dict.fromkeys(_beginning(word) for word in _WORD.findall(query)))[:MAX_WORDS]
+        either = "|".join(re.escape(beginning) for beginning in beginnings)
+        return cls(literal, re.compile(rf"\b(?:{either})\w*", re.IGNORECASE) if beginnings else None)
+
+    def candidates(self, texts: Iterable[str]) -> set[str]:
+        if self.likely is None:
+            return set()
+        return {word.lower() for text in texts for word in self.likely.findall(text)}
+
+    def knowing(self, words: Iterable[str]) -> "Matcher":
+        return Matcher(self.literal, self.likely, frozenset(words))
+
+    def literals(self, text: str) -> list[Span]:
+        return [match.span() for match in self.literal.finditer(text)]
+
+    def spans(self, text: str) -> list[Span]:
+        """Where the text matches, ascending; what touches or overlaps is one."""
+        found = self.literals(text)
+        if self.likely is not None and self.words:
+            found += [match.span() for match in self.likely.finditer(text) if match.group().lower() in self.words]
+        return _united(found)
+
+
+def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:
+    """At most `length` characters of the text, around its matches, from word to word; from its beginning without any.
+
+    The query's very letters are preferred to its words, and many matches to few.
+    """
+    text = text.strip()
+    spans = matcher.spans(text)
+    if len(text) <= length:
+        return Excerpt(text, spans)
+    start, end = _window(text, matcher.literals(text) or spans, length)
+    before = ELLIPSIS if start else ""
+    after = ELLIPSIS if end < len(text) else ""
+    shift = len(before) - start
+    shown = [
+        (max(first, start) + shift, min(last, end) + shift) for first, last in spans if first < end and last > start
+    ]
+    return Excerpt(before + text[start:end] + after, shown)
+
+
+def _window(text: str, spans: Sequence[Span], length: int) -> Span:
+    """The stretch to show, ellipses not counted."""
+    first, last = _densest(spans[:CONSIDERED], length) if spans else (0, 0)
+    room = length - 2 * len(ELLIPSIS)
+    start = min(max(0, first - (room - min(last - first, room)) // 2), len(text) - room)
+    if start <= len(ELLIPSIS):
+        start = 0
+    start = _word_start(text, start, limit=first) if start else 0
+    room = length - len(ELLIPSIS) * (2 if start else 1)
+    if len(text) - start <= room + len(ELLIPSIS):
+        return start, len(text)
+    return start, _word_end(text, start + room, limit=min(last, start + room))
+
+
+def _densest(spans: Sequence[Span], length: int) -> Span:
+    """From the first to the last of the matches that fit together; the first of those stretches that have most."""
+    best: tuple[int, Span] = (0, spans[0])
+    until = 0
+    for index, (start, end) in enumerate(spans):
+        until = max(until, index + 1)
+        while until < len(spans) and spans[until][1] - start <= length // 2:
+            until += 1
+        if until - index > best[0]:
+            best = (until - index, (start, max(end, spans[until - 1][1])))
+    return best[1]
+
+
+def _word_start(text: str, start: int, *, limit: int) -> int:
+    """The next beginning of a word, if there is one near and before the match; else the next whole character."""
+    if not text[start - 1].isspace():
+        for index in range(start, min(start + LEEWAY, limit + 1)):
+            if text[index - 1].isspace():
+                start = index
+                break
+    while start < limit and (text[start].isspace() or _is_inside(text, start)):
+        start += 1
+    return start
+
+
+def _word_end(text: str, end: int, *, limit: int) -> int:
+    """The last end of a word, if there is one near and after the match; else the last whole character."""
+    if not text[end].isspace():
+        for index in range(end, max(end - LEEWAY, limit - 1), -1):
+            if text[index].isspace():
+                end = index
+                break
+    while end > limit and (text[end - 1].isspace() or _is_inside(text, end)):
+        end -= 1
+    return end
+
+
+def _is_inside(text: str, index: int) -> bool:
+    """Whether a cut before this place would part an accent from its letter, or an emoji from what completes it."""
+    before, after = text[index - 1], text[index]
+    completes = unicodedata.category(after) in {"Mn", "Me", "Mc"} or after == _ZERO_WIDTH_JOINER or _is_skin_tone(after)
+    if completes or before == _ZERO_WIDTH_JOINER:
+        return True
+    return _is_flag_half(after) and _flag_halves_before(text, index) % 2 == 1
+
+
+def _is_skin_tone(character: str) -> bool:
+    return "\U0001f3fb" <= character <= "\U0001f3ff"
+
+
+def _is_flag_half(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _flag_halves_before(text: str, index: int) -> int:
+    start = index
+    while start and _is_flag_half(text[start - 1]):
+        start -= 1
+    return index - start
+
+
+def _beginning(word: str) -> str:
+    return word[: max(1, min(STEM_LENGTH, len(word) - 1))]
+
+
+def _with_any_space(piece: str) -> str:
+    """A pattern for the piece; where it has a space, a text may have a line break."""
+    return r"\s+".join(re.escape(word) for word in piece.split())
+
+
+def _united(spans: Iterable[Span]) -> list[Span]:
+    united: list[Span] = []
+    for start, end in sorted(spans):
+        if united and start <= united[-1][1]:
+            united[-1] = (united[-1][0], max(united[-1][1], end))
+        else:
+            united.append((start, end))
+    return united

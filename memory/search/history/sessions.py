@@ -1,0 +1,144 @@
+"""The third source: conversations whose title, or the beginning of whose last message, has the query or words of it.
+
+`raw` = the query stands in the title + the share of its words that do + half of both for the last message. A title says
+what a conversation is about; its last message only where it ended.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from django.conf import settings
+from django.db import connection
+from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models.functions import Left
+
+from intake.models import Conversation, Turn
+from memory.search.fusion import Key
+from memory.search.history.passages import Part
+from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
+from memory.words import searchable
+
+# Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
+# (each of which costs a look into the turns), and how many of those that may match are weighed.
+TITLES = 20_000
+PREVIEWS = 1_000
+WEIGHED = 1_000
+BEST = 100
+PREVIEW_LENGTH = 200
+# No title and no preview is longer, and neither is what can stand in one.
+LONGEST = 200
+UNTITLED = "Untitled"
+
+# A conversation may match only if it has the beginning of a word of the query's, up to where inflection sets in;
+# finding words is what costs, so it is done for those alone. `strpos` knows no special characters.
+_FIND = """
+WITH term AS MATERIALIZED (
+    SELECT lexeme, left(lexeme, greatest(3, length(lexeme) - 1)) AS beginning
+      FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+), asked AS MATERIALIZED (
+    SELECT lower(%(piece)s) AS piece, array(SELECT lexeme FROM term) AS lexemes,
+           greatest(1, (SELECT count(*) FROM term))::float8 AS words
+), mine AS MATERIALIZED (
+    SELECT id, lower(title) AS title, last_active_at
+      FROM intake_conversations
+     WHERE user_id = %(user_id)s AND last_active_at >= %(since)s AND last_active_at < %(until)s
+     ORDER BY last_active_at DESC, id DESC
+     LIMIT %(titles)s
+), previewed AS MATERIALIZED (
+    SELECT id, lower(preview) AS preview
+      FROM (SELECT id FROM mine ORDER BY last_active_at DESC, id DESC LIMIT %(previews)s) AS newest
+     CROSS JOIN LATERAL (
+        SELECT left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END,
+                    %(preview_length)s) AS preview
+          FROM intake_conversation_turns
+         WHERE conversation_id = newest.id AND user_id = %(user_id)s AND status <> 'streaming'
+         ORDER BY turn_number DESC
+         LIMIT 1) AS last
+), possible AS MATERIALIZED (
+    SELECT id, last_active_at, title, coalesce(preview, '') AS preview
+      FROM mine
+      LEFT JOIN previewed USING (id)
+     CROSS JOIN asked
+     WHERE (piece <> '' AND (strpos(title, piece) > 0 OR strpos(preview, piece) > 0))
+        OR EXISTS (SELECT FROM term WHERE strpos(title, beginning) > 0 OR strpos(preview, beginning) > 0)
+     ORDER BY last_active_at DESC, id DESC
+     LIMIT %(weighed)s
+), weighed AS (
+    SELECT id, last_active_at,
+           (piece <> '' AND strpos(title, piece) > 0)::int
+           + (piece <> '' AND strpos(preview, piece) > 0)::int / 2.0
+           + (SELECT count(*) FROM unnest(to_tsvector(%(configuration)s::regconfig, title))
+               WHERE lexeme = ANY(lexemes)) / words
+           + (SELECT count(*) FROM unnest(to_tsvector(%(configuration)s::regconfig, preview))
+               WHERE lexeme = ANY(lexemes)) / words / 2 AS raw
+      FROM possible
+     CROSS JOIN asked
+)
+SELECT id, raw, last_active_at
+  FROM weighed
+ WHERE raw > 0
+ ORDER BY raw DESC, last_active_at DESC, id
+ LIMIT %(best)s
+"""
+
+
+class Sessions(Source):
+    name = "sessions"
+
+    def find(self, asked: Asked) -> list[Hit]:
+        """See Source."""
+        piece = " ".join(asked.query.split())
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _FIND,
+                {
+                    "user_id": asked.user.pk,
+                    "since": asked.period.since or "-infinity",
+                    "until": asked.period.until or "infinity",
+                    "configuration": settings.TEXT_SEARCH_CONFIG,
+                    "query": searchable(asked.query),
+                    "piece": piece if len(piece) <= LONGEST else "",
+                    "titles": TITLES,
+                    "previews": PREVIEWS,
+                    "preview_length": PREVIEW_LENGTH,
+                    "weighed": WEIGHED,
+                    "best": BEST,
+                },
+            )
+            return [Hit(self.name, (id_, 0), float(raw), at) for id_, raw, at in cursor.fetchall()]
+
+    def read(self, keys: Sequence[Key], asked: Asked) -> Mapping[Key, Passage]:
+        """See Source: a conversation in which nothing has been answered yet is the one that asks."""
+        told = _told(asked).filter(pk__in=[id_ for id_, _ in keys])
+        return {
+            (conversation.pk, 0): _passage(conversation, asked)
+            for conversation in told
+            if conversation.preview is not None or not conversation.messages
+        }
+
+
+def _told(asked: Asked) -> "QuerySet[Conversation]":
+    """With what is said of each: its `preview` and how many `messages` it has; None where it has no turn."""
+    turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
+    last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
+    message = Case(
+        When(Q(is_recall=True) | Q(assistant_message=""), then=F("user_message")), default=F("assistant_message")
+    )
+    count = (
+        turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=~Q(assistant_message="")))
+    )
+    return Conversation.objects.for_user(asked.user).annotate(
+        preview=Subquery(last.values(beginning=Left(message, PREVIEW_LENGTH))[:1]),
+        messages=Subquery(count.values("n")),
+    )
+
+
+def _passage(conversation: Conversation, asked: Asked) -> Passage:
+    day = conversation.last_active_at.astimezone(asked.zone).date()
+    title = " ".join(conversation.title.split()) or UNTITLED
+    count = conversation.messages or 0
+    about = f'" ({count} {"message" if count == 1 else "messages"}, last active: {day})'
+    preview = " ".join((conversation.preview or "").split())
+    return Passage(
+        reference=Reference(kind=Kind.SESSION, day=day, conversation_id=conversation.pk, session=title),
+        parts=[Part(title, before='Session: "', after=about), Part(preview, before="Preview: ")],
+    )

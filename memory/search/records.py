@@ -1,0 +1,113 @@
+"""`search_memory`: the person's own memory records, nearest in meaning first, narrowed by type, project and tags."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from intake.errors import SearchFailed
+from intake.models import User
+from memory.chunking import TEXT_STRETCHES
+from memory.embedders import Embedder, get_embedder
+from memory.models import Corpus, Embedding, EmbeddingQuerySet, MemoryRecord
+from memory.records import Record
+from memory.search.nearest import nearest_texts
+from memory.search.record_filter import build_filter
+
+logger = logging.getLogger(__name__)
+
+# One query must not bring more than this of somebody's records into memory, each up to 32,000 characters long.
+MAX_TOP_K = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySearchQuery:
+    """What to look for. What is empty or None narrows nothing; conditions combine with AND.
+
+    `min_similarity` is between 0 and 1; `top_k` is at least 1, and more than 50 is taken for 50. A record fits if it
+    is of any of the `types` and has any of the `tags`.
+    """
+
+    text: str
+    top_k: int = 10
+    min_similarity: float = 0.0
+    types: Sequence[str] = ()
+    project_id: str | None = None
+    tags: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySearchResult:
+    """A record and how near it is to the query: 0 for unrelated, 1 for identical."""
+
+    record: Record
+    similarity: float
+
+
+class MemorySearchError(SearchFailed):
+    """No search was made; `cause` says why, and is for programs: its message may tell of the inside of the system."""
+
+    def __init__(self, message: str, cause: Exception) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+def search_memory(
+    query: MemorySearchQuery, *, user: User, embedder: Embedder | None = None
+) -> list[MemorySearchResult]:
+    """The records of `user` nearest to `query.text`, best first. Raises `MemorySearchError`, whatever went wrong.
+
+    A record is as near as its nearest part, and one that waits for its vector is not found yet.
+    """
+    with _failing_as_search():
+        return _search(query, user=user, embedder=embedder or get_embedder())
+
+
+def count_pending(*, user: User) -> int:
+    """How many of the person's records wait for a vector, and so cannot be found yet. Raises `MemorySearchError`."""
+    with _failing_as_search():
+        return _embeddings(user, get_embedder()).count_unfilled_sources()
+
+
+@contextmanager
+def _failing_as_search() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise MemorySearchError("The memory records could not be searched.", error) from error
+
+
+def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list[MemorySearchResult]:
+    top_k = _top_k(query)
+    vector = embedder.embed_query(query.text)
+    rows = _embeddings(user, embedder)
+    condition = build_filter(query)
+    if condition is not None:
+        # Inside the query: of the records that fit, the nearest are found however many others are nearer.
+        fitting = MemoryRecord.objects.for_user(user).filter(condition)
+        rows = rows.filter(source_id__in=fitting.values("pk"))
+    nearest = nearest_texts(rows, vector, limit=top_k, most_parts=TEXT_STRETCHES)
+    similarities = {source_id: _similarity(distance) for (source_id, _), distance in nearest.items()}
+    good = {pk: similarity for pk, similarity in similarities.items() if similarity >= max(0.0, query.min_similarity)}
+    # One deleted meanwhile is no longer a result.
+    records = MemoryRecord.objects.for_user(user).in_bulk(good)
+    return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
+
+
+def _embeddings(user: User, embedder: Embedder) -> EmbeddingQuerySet:
+    return Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
+
+
+def _top_k(query: MemorySearchQuery) -> int:
+    if query.top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {query.top_k}.")
+    if query.top_k > MAX_TOP_K:
+        logger.warning("search_memory: top_k is %d; it is taken for %d, the most there is.", query.top_k, MAX_TOP_K)
+    return min(query.top_k, MAX_TOP_K)
+
+
+def _similarity(distance: float) -> float:
+    # A cosine distance lies in 0..2. This assumes what every Embedder promises: vectors of length 1, for which texts
+    # that have anything to do with each other lie in 0..1; what lies beyond has a similarity below 0, and so below any
+    # threshold. Half precision can bring a vector a hair nearer to itself than 0.
+    return min(1.0, 1.0 - distance)

@@ -1,0 +1,158 @@
+"""Sources that are slow or fail: what the others found is still given, and nothing of the inside is told."""
+
+import logging
+from time import monotonic
+
+import pytest
+from django.db import OperationalError, connection
+
+from intake.errors import SearchFailed
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import indexing
+from memory.search.history import HistoryRequest, HistoryScope, search_history, searching
+from memory.search.history.memories import Memories
+from memory.search.history.messages import Messages
+from memory.search.history.patience import OutOfTime, at_most
+from memory.search.history.sessions import Sessions
+
+pytestmark = pytest.mark.django_db
+
+SOURCES = {"memory": Memories, "messages": Messages, "sessions": Sessions}
+
+
+@pytest.fixture
+def alice():
+    alice = a_person()
+    a_turn(alice, "A restaurant in Shibuya")
+    indexing.embed_pending()
+    return alice
+
+
+def search(user, scope="all"):
+    return search_history(HistoryRequest(query="restaurant", scope=HistoryScope(scope)), user=user, now=NOW)
+
+
+def slow_down(monkeypatch, name, *, seconds=60, statements=1):
+    """The source asks the database for something that takes so long, and then does its work."""
+    find = SOURCES[name].find
+
+    def slowly(self, asked):
+        with connection.cursor() as cursor:
+            for _ in range(statements):
+                cursor.execute("SELECT pg_sleep(%s)", [seconds / statements])
+        return find(self, asked)
+
+    monkeypatch.setattr(SOURCES[name], "find", slowly)
+
+
+def kinds(history):
+    return {result.reference.kind.value for result in history.results}
+
+
+def test_all_sources_that_finish_are_named_nowhere(alice):
+    history = search(alice)
+    assert (kinds(history), history.unfinished) == ({"message", "session"}, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "left"), [("memory", {"message", "session"}), ("messages", {"session"}), ("sessions", {"message"})]
+)
+def test_past_the_timeout_the_sources_that_finished_are_given_and_the_other_is_named(
+    alice, settings, monkeypatch, name, left
+):
+    settings.HISTORY_TIMEOUT_SECONDS = 1.5
+    slow_down(monkeypatch, name)
+    started = monotonic()
+    history = search(alice)
+    assert monotonic() - started < 4
+    assert (kinds(history), history.unfinished) == (left, [name])
+
+
+def test_many_statements_that_are_slow_together_are_ended_too(alice, settings, monkeypatch):
+    settings.HISTORY_TIMEOUT_SECONDS = 1.5
+    slow_down(monkeypatch, "messages", seconds=20, statements=100)
+    started = monotonic()
+    assert search(alice, "sessions").unfinished == ["messages"]
+    assert monotonic() - started < 4
+
+
+def test_when_no_source_finishes_all_are_named(alice, settings, monkeypatch):
+    settings.HISTORY_TIMEOUT_SECONDS = 0.3
+    for name in SOURCES:
+        slow_down(monkeypatch, name)
+    history = search(alice)
+    assert (history.results, history.unfinished) == ([], ["memory", "messages", "sessions"])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_that_fails_is_a_search_error_that_tells_nothing_of_the_inside(alice, monkeypatch, caplog, name):
+    def fail(self, asked):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 'secret' FROM no_such_table")
+
+    monkeypatch.setattr(SOURCES[name], "find", fail)
+    with caplog.at_level(logging.ERROR), pytest.raises(SearchFailed) as failure:
+        search(alice)
+    assert failure.value.detail == f"Search failed: {name} could not be searched."
+    assert (failure.value.code, failure.value.retryable) == ("search_error", False)
+    assert "ProgrammingError" in caplog.text
+    assert "secret" not in caplog.text and "restaurant" not in caplog.text
+
+
+def test_results_that_cannot_be_read_are_a_search_error(alice, monkeypatch):
+    def fail(self, keys, asked):
+        raise KeyError("secret")
+
+    monkeypatch.setattr(Messages, "read", fail)
+    with pytest.raises(SearchFailed, match=r"^Search failed: what was found could not be read\.$"):
+        search(alice)
+
+
+def test_results_that_are_not_read_in_time_are_a_search_error(alice, monkeypatch, settings):
+    def read(self, keys, asked):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    settings.HISTORY_TIMEOUT_SECONDS = 0.5
+    monkeypatch.setattr(searching, "SECONDS_TO_READ", 0.5)
+    monkeypatch.setattr(Messages, "read", read)
+    with pytest.raises(SearchFailed, match="in time"):
+        search(alice)
+
+
+def test_a_database_that_is_away_stays_what_it_is(alice, monkeypatch):
+    def away(self, asked):
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(Messages, "find", away)
+    with pytest.raises(OperationalError):
+        search(alice)
+
+
+def timeout():
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return cursor.fetchone()[0]
+
+
+def test_the_limit_holds_inside_and_is_gone_afterwards():
+    before = timeout()
+    with at_most(5):
+        assert timeout() != before
+    assert timeout() == before
+    with pytest.raises(OutOfTime), at_most(0.2), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(60)")
+    assert timeout() == before
+
+
+def test_when_no_time_is_left_nothing_is_asked():
+    with pytest.raises(OutOfTime), at_most(0), connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_goes_back_without_the_limit():
+    before = timeout()
+    with at_most(5):
+        assert timeout() != before
+    assert timeout() == before

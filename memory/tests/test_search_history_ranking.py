@@ -1,0 +1,157 @@
+"""The ranking of `search_history`: each source by its best, weighted, decayed, sorted; and what repeats a better one."""
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import exp, isclose, log
+
+import pytest
+
+from memory.search.history.overlap import Fingerprint
+from memory.search.history.ranking import decay, rank
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}
+
+
+@dataclass(frozen=True)
+class Hit:
+    source: str
+    raw: float
+    at: datetime = NOW
+
+
+def scores(*hits, rate=0.0, weights=WEIGHTS):
+    return {each.hit: each.score for each in rank(hits, weights=weights, rate=rate, now=NOW)}
+
+
+def test_source_weights_are_applied_memory_1_messages_0_6_sessions_0_5():
+    memory, message, session = Hit("memory", 7.0), Hit("messages", 0.2), Hit("sessions", 3.0)
+    assert scores(message, session, memory) == {memory: 1.0, message: 0.6, session: 0.5}
+
+
+def test_scores_of_a_source_are_divided_by_its_best():
+    best, other = Hit("messages", 8.0), Hit("messages", 2.0)
+    assert scores(best, other) == {best: 0.6, other: pytest.approx(0.15)}
+
+
+def test_a_source_whose_scores_are_all_0_divides_by_nothing():
+    assert scores(Hit("messages", 0.0)) == {Hit("messages", 0.0): 0.0}
+
+
+def test_results_are_sorted_by_score_descending_and_of_equals_the_first_stays_first():
+    hits = [Hit("memory", 1.0, NOW - timedelta(days=days)) for days in (5, 1, 3)]
+    twins = [Hit("messages", 1.0), Hit("messages", 1.0)]
+    ranked = rank([*hits, *twins], weights=WEIGHTS, rate=0.01, now=NOW)
+    assert [each.score for each in ranked] == sorted((each.score for each in ranked), reverse=True)
+    assert [each.hit for each in ranked if each.hit.source == "messages"] == twins
+
+
+def test_a_result_counts_half_after_69_days():
+    assert decay(NOW - timedelta(days=log(2) / 0.01), now=NOW, rate=0.01) == pytest.approx(0.5)
+    assert decay(NOW - timedelta(days=10), now=NOW, rate=0.01) == pytest.approx(exp(-0.1))
+
+
+def test_a_rate_of_0_turns_the_decay_off():
+    assert decay(NOW - timedelta(days=9000), now=NOW, rate=0.0) == 1.0
+
+
+def test_what_is_dated_ahead_of_now_is_not_younger_than_now():
+    assert decay(NOW + timedelta(days=30), now=NOW, rate=0.01) == 1.0
+
+
+def test_an_age_is_counted_across_time_zones():
+    from zoneinfo import ZoneInfo
+
+    tokyo = (NOW - timedelta(days=1)).astimezone(ZoneInfo("Asia/Tokyo"))
+    assert decay(tokyo, now=NOW, rate=0.01) == pytest.approx(exp(-0.01))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_the_sources_measure_in_makes_no_difference(seed):
+    dice = random.Random(seed)
+    hits = [
+        Hit(dice.choice(list(WEIGHTS)), dice.random(), NOW - timedelta(days=dice.random() * 400)) for _ in range(40)
+    ]
+    scaled = [
+        Hit(hit.source, hit.raw * {"memory": 100, "messages": 0.01, "sessions": 3}[hit.source], hit.at) for hit in hits
+    ]
+    before = rank(hits, weights=WEIGHTS, rate=0.01, now=NOW)
+    after = rank(scaled, weights=WEIGHTS, rate=0.01, now=NOW)
+    assert all(isclose(one.score, other.score) for one, other in zip(before, after, strict=True))
+    assert all(0 <= each.score <= WEIGHTS[each.hit.source] for each in before)
+    assert sorted(map(id, hits)) == sorted(id(each.hit) for each in before)
+
+
+# -- Overlap ----------------------------------------------------------------------------------------------------------
+
+
+def overlap(worse, better):
+    return Fingerprint.of(worse).share_in(Fingerprint.of(better))
+
+
+TEN_WORDS = "we had dinner at sakura sushi in shibuya last tuesday"
+
+
+def test_a_text_overlaps_itself_whole():
+    assert overlap(TEN_WORDS, TEN_WORDS) == 1.0
+
+
+def test_case_punctuation_width_and_line_breaks_make_no_difference():
+    assert (
+        overlap("We had dinner,\nat \uff33\uff21\uff2b\uff35\uff32\uff21 Sushi!", "we had dinner at sakura sushi")
+        == 1.0
+    )
+
+
+def test_a_changed_word_costs_itself_and_no_more():
+    assert overlap(TEN_WORDS, TEN_WORDS.replace("dinner", "supper")) == pytest.approx(0.7)
+    assert overlap(TEN_WORDS, TEN_WORDS.replace("tuesday", "friday")) == 0.9
+
+
+def test_a_passage_copied_into_a_longer_text_is_in_it_and_the_longer_text_is_not_in_the_passage():
+    longer = f"Notes of the week. {TEN_WORDS}. The bill was high, and the train home was late again."
+    assert overlap(TEN_WORDS, longer) == 1.0
+    assert overlap(longer, TEN_WORDS) < 0.5
+
+
+def test_common_words_in_another_order_are_no_overlap():
+    assert overlap("is it the one that we had", "that one had it we is the") == 0.0
+
+
+def test_a_text_of_two_words_overlaps_with_its_equal_alone():
+    assert overlap("Sakura Sushi", "sakura sushi!") == 1.0
+    assert overlap("Sakura Sushi", "we ate at sakura sushi") == 0.0
+
+
+def test_another_number_is_another_fact():
+    assert overlap("the flight to lisbon leaves at gate 14", "the flight to lisbon leaves at gate 15") == 0.0
+    assert overlap("the flight to lisbon leaves soon", "at 12:03 the flight to lisbon leaves soon") == 1.0
+
+
+def test_scripts_without_spaces_are_compared_by_the_character():
+    assert overlap("我昨天在涉谷吃了寿司", "我昨天在涉谷吃了寿司和拉面") == 1.0
+    assert overlap("我昨天在涉谷吃了寿司", "明天我们去看电影吧好不好呢") == 0.0
+    assert overlap("昨日は渋谷で寿司を食べた", "昨日は渋谷で寿司を食べました") > 0.8
+
+
+@pytest.mark.parametrize("text", ["", "   ", "🐈", "!!!"])
+def test_texts_without_words_are_compared_by_what_they_have(text):
+    assert overlap(text, text) == 1.0
+    assert overlap(text, "we had dinner") == 0.0
+    assert overlap("we had dinner", text) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_overlap_is_a_share_and_grows_with_what_is_copied(seed):
+    dice = random.Random(seed)
+    words = [dice.choice("abcdefghijklmnop") * dice.randint(1, 3) for _ in range(60)]
+    other = [f"x{number}" for number in range(60)]
+    shares = [
+        overlap(" ".join(words), " ".join(words[:kept] + ["y"] + words[kept:kept] + ["z"] * 20))
+        for kept in range(0, 61, 10)
+    ]
+    assert all(0 <= share <= 1 for share in shares)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert overlap(" ".join(words), " ".join(other)) == 0.0
