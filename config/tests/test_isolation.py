@@ -199,7 +199,7 @@ def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alic
     rows_everywhere(bob)
     with acting_as_staff():
         assert {row.user_id for row in Embedding.objects.exclude(vector=None)} == {alice.pk, bob.pk}
-        assert Embedding.objects.update(vector=None, embedded_at=None, next_attempt_at=timezone.now()) == 2
+        assert Embedding.objects.update(vector=None, embedded_at=None, next_attempt_at=timezone.now()) >= 2
         for change in ({"user": alice}, {"source_id": "0190c0de-0000-7000-8000-000000000000"}, {"length": 0}):
             with refused("permission denied"), transaction.atomic():
                 Embedding.objects.update(**change)
