@@ -1,5 +1,11 @@
 from django.apps import AppConfig
+from django.core.checks import register
 
 
 class AgentToolsConfig(AppConfig):
     name = "agent_tools"
+
+    def ready(self) -> None:
+        from agent_tools.checks import check_tools
+
+        register(check_tools)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from agent_tools.scopes import Scope
 from intake.acting import acting_as
 from intake.models import User
 from intake.models.conversations import Caller
@@ -33,7 +35,10 @@ class ToolOutput(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Generic[Input, Output]):
-    """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown."""
+    """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown.
+
+    An output with a field `text` says there what a model should read; any other is read as JSON.
+    """
 
     name: str
     description: str
@@ -50,12 +55,22 @@ class Tool(Generic[Input, Output]):
             return self.run(wanted, user)
 
     @property
+    def scope(self) -> Scope:
+        """What a token must be allowed for a call."""
+        return Scope.SEARCH if self.is_read_only else Scope.WRITE
+
+    @property
     def input_schema(self) -> dict[str, Any]:
-        return self.input_model.model_json_schema()
+        return _schema(self.input_model, "validation")
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        return self.output_model.model_json_schema(mode="serialization")
+        return _schema(self.output_model, "serialization")
+
+
+@cache
+def _schema(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    return model.model_json_schema(mode=mode)
 
 
 def as_data(output: BaseModel) -> dict[str, Any]:
@@ -64,19 +79,16 @@ def as_data(output: BaseModel) -> dict[str, Any]:
 
 
 class Registry:
+    """The tools in the order they were registered. It takes any; `agent_tools.checks` says what is wrong."""
+
     def __init__(self) -> None:
-        self._tools: dict[str, Tool[Any, Any]] = {}
+        self._tools: list[Tool[Any, Any]] = []
 
     def register(self, tool: Tool[Any, Any]) -> None:
-        """Refuses, at start-up, a tool that no caller could use."""
-        if tool.name in self._tools:
-            raise ValueError(f"Two tools are called {tool.name!r}.")
-        if not tool.description.strip():
-            raise ValueError(f"The tool {tool.name!r} has no description for a model to read.")
-        self._tools[tool.name] = tool
+        self._tools.append(tool)
 
     def get(self, name: str) -> Tool[Any, Any] | None:
-        return self._tools.get(name)
+        return next((tool for tool in self._tools if tool.name == name), None)
 
     def __iter__(self) -> Iterator[Tool[Any, Any]]:
-        return iter(self._tools.values())
+        return iter(self._tools)

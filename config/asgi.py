@@ -1,4 +1,4 @@
-"""The web process: a Starlette root that serves static files and hands everything else to Django."""
+"""The web process: a Starlette root that serves static files and MCP, and hands everything else to Django."""
 
 import os
 
@@ -17,11 +17,16 @@ django_application: Any = get_asgi_application()
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
-from starlette.routing import Mount  # noqa: E402
+from starlette.routing import Mount, Route  # noqa: E402
 from starlette.staticfiles import StaticFiles  # noqa: E402
 
+from agent_tools.mcp.http import McpEndpoint  # noqa: E402
+from agent_tools.tools import registry  # noqa: E402
+from config.bodies import BoundedBodies  # noqa: E402
 from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
+
+mcp = McpEndpoint(registry)
 
 
 def _make_sure_of_the_database() -> None:
@@ -39,15 +44,19 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await asyncio.to_thread(get_embedder().warm_up)
     # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
     loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
-    yield
+    async with mcp.running():
+        yield
     await loading
     await import_module("intake.agent.models").close_connections()
 
 
-application = Starlette(
-    lifespan=lifespan,
-    routes=[
-        Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
-        Mount("/", django_application),
-    ],
+application = BoundedBodies(
+    Starlette(
+        lifespan=lifespan,
+        routes=[
+            Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+            Route("/mcp", mcp),
+            Mount("/", django_application),
+        ],
+    )
 )

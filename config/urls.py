@@ -5,6 +5,11 @@ from django.urls import include, path
 
 from config.health import healthz
 
+handler400 = "intake.views.failures.bad_request"
+handler403 = "intake.views.failures.permission_denied"
+handler404 = "intake.views.failures.not_found"
+handler500 = "intake.views.failures.server_error"
+
 urlpatterns = [
     path("healthz", healthz),
     path("api/v1/", include("config.api")),

@@ -5,5 +5,5 @@ class IntakeConfig(AppConfig):
     name = "intake"
 
     def ready(self) -> None:
-        from intake import receivers  # noqa: F401
-        from intake.isolation import checks  # noqa: F401
+        from intake import checks, receivers  # noqa: F401
+        from intake.isolation import checks as isolation_checks  # noqa: F401

@@ -26,6 +26,13 @@ class AuthenticationRequired(RecollectError):
     default_detail = "Log in, or send a valid token."
 
 
+class InsufficientScope(RecollectError):
+    """The token is good, but not for this."""
+
+    code = "insufficient_scope"
+    default_detail = "This token may not do that."
+
+
 class NotFound(RecollectError):
     """For what does not exist and for what is somebody else's: a caller cannot tell the two apart."""
 
@@ -47,6 +54,19 @@ class PreconditionRequired(RecollectError):
     default_detail = "Say which version is to be changed."
 
 
+class StillRunning(RecollectError):
+    """The same request came before and has no answer yet."""
+
+    code = "still_running"
+    default_detail = "The same request is still running. Try again shortly."
+    retryable = True
+
+
+class IdempotencyKeyReused(RecollectError):
+    code = "idempotency_key_reused"
+    default_detail = "This Idempotency-Key came with another request before. Use a new one for a new request."
+
+
 class TooLarge(RecollectError):
     code = "too_large"
     default_detail = "The request is too large."
@@ -56,6 +76,24 @@ class RateLimited(RecollectError):
     code = "rate_limited"
     default_detail = "Too many requests. Try again in a moment."
     retryable = True
+
+    def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
+        """`retry_after`: seconds, where they are known."""
+        self.retry_after = retry_after
+        super().__init__(detail)
+
+
+class TooSlow(RecollectError):
+    code = "timeout"
+    default_detail = "The request took too long to arrive."
+    retryable = True
+
+
+class Broken(RecollectError):
+    """A fault of this program, which has been written to the log."""
+
+    code = "internal_error"
+    default_detail = "Something went wrong here. It has been written to the log."
 
 
 class SearchFailed(RecollectError):

@@ -1,4 +1,4 @@
-"""Registering and logging in: an email and a password, with what went wrong said beside the field."""
+"""What people fill in (an account, its settings, a title), with what went wrong said beside the field."""
 
 import zoneinfo
 from typing import Any
@@ -9,7 +9,9 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from intake.errors import RateLimited
 from intake.models import User
+from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager
 
 EMAIL_TAKEN = "There is an account with this email already. Log in instead, or use another email."
@@ -21,12 +23,22 @@ class LoginForm(AuthenticationForm):
         "invalid_login": "That email and password do not belong together. Passwords are case-sensitive.",
     }
 
+    # Why the password was not even looked at, if it was not.
+    limited: RateLimited | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
         self.fields["username"].widget = forms.EmailInput(
             attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
         )
         self.fields["username"].label = "Email"
+
+    def clean(self) -> dict[str, Any]:
+        try:
+            return super().clean()
+        except RateLimited as error:
+            self.limited = error
+            raise ValidationError(error.detail, code=error.code) from None
 
 
 class RegisterForm(forms.Form):
@@ -78,3 +90,39 @@ class RegisterForm(forms.Form):
             validate_password(password, User(email=self.cleaned_data.get("email", "")))
         except ValidationError as error:
             self.add_error("password", error)
+
+
+class RenameForm(forms.Form):
+    title = forms.CharField(max_length=TITLE_LENGTH, widget=forms.TextInput(attrs={"autofocus": True}))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+
+class TimeZoneForm(forms.Form):
+    time_zone = forms.ChoiceField(
+        choices=lambda: [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())],
+        help_text="Days are counted in it when your history is searched by date.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+
+class DeleteAccountForm(forms.Form):
+    password = forms.CharField(
+        strip=False,
+        max_length=4096,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+        help_text="To make sure that it is you.",
+    )
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        self.user = user
+
+    def clean_password(self) -> str:
+        password: str = self.cleaned_data["password"]
+        if not self.user.check_password(password):
+            raise ValidationError("This is not your password.", code="wrong_password")
+        return password

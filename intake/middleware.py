@@ -1,23 +1,48 @@
-"""A database that is away is not a fault of this program: people and agents are told to try again, not shown a 500."""
+"""Failures that were expected, wherever they arise, and headers that every answer bears."""
 
 from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from intake.errors import Unavailable
-from intake.problems import as_recollect_error, problem_response
+from intake.errors import RecollectError
+from intake.views.failures import answer_to
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
 
+# A page may do none of this, nor may anything that gets into one.
+PERMISSIONS_POLICY = ", ".join(
+    f"{feature}=()"
+    for feature in (
+        "accelerometer",
+        "autoplay",
+        "camera",
+        "display-capture",
+        "encrypted-media",
+        "fullscreen",
+        "geolocation",
+        "gyroscope",
+        "magnetometer",
+        "microphone",
+        "midi",
+        "payment",
+        "picture-in-picture",
+        "publickey-credentials-get",
+        "screen-wake-lock",
+        "usb",
+        "xr-spatial-tracking",
+    )
+)
 
-class DatabaseAwayMiddleware:
-    """Turns a lost database into a 503: a problem document under `/api/`, a page elsewhere."""
 
-    sync_capable = True
-    async_capable = True
+class _Middleware:
+    """Runs natively in synchronous and asynchronous requests."""
+
+    sync_capable: ClassVar[bool] = True
+    async_capable: ClassVar[bool] = True
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -25,18 +50,38 @@ class DatabaseAwayMiddleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        return self.get_response(request)
+        response = self.get_response(request)
+        if isinstance(response, HttpResponseBase):
+            return self.change(response)
+        return self._change_later(response)
+
+    async def _change_later(self, response: Awaitable[HttpResponseBase]) -> HttpResponseBase:
+        return self.change(await response)
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        return response
+
+
+class FailureMiddleware(_Middleware):
+    """A lost database is a 503, a limit that is reached a 429: no fault of this program, and no 500."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if isinstance(exception, OperationalError | InterfaceError):
-            return away(request, exception)
+        if isinstance(exception, OperationalError | InterfaceError | RecollectError):
+            return answer_to(request, exception)
         return None
 
 
-def away(request: HttpRequest, exception: Exception) -> HttpResponse:
-    error = as_recollect_error(exception) or Unavailable()
-    if request.path.startswith("/api/"):
-        return problem_response(error)
-    # No template: rendering one would ask the session, and so the database, who is looking.
-    page = "<!doctype html><title>Away</title><h1>Recollect is away for a moment</h1><p>Reload the page shortly.</p>"
-    return HttpResponse(page, status=503, headers={"Retry-After": "5"})
+class PrivacyMiddleware(_Middleware):
+    """Nothing that Django answers is kept by a cache on the way, and no page reaches for the device.
+
+    Static files do not pass here: they are the same for everybody.
+    """
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        kept = response.headers.get("Cache-Control", "")
+        if "no-store" not in kept:
+            response.headers["Cache-Control"] = "private, no-store"
+        elif "private" not in kept:
+            response.headers["Cache-Control"] = f"{kept}, private"
+        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        return response

@@ -12,7 +12,7 @@ from intake.errors import InvalidInput
 def parse_json(body: bytes) -> Any:
     """Raises `InvalidInput` for what is not JSON in UTF-8."""
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
     except RecursionError:
         raise InvalidInput("The JSON is nested too deeply.") from None
     except ValueError:
@@ -21,6 +21,14 @@ def parse_json(body: bytes) -> Any:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two values is meant nobody knows, and who checks a body may know otherwise than who uses it."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is given twice")
+    return members
 
 
 class StrictJSONParser(JSONParser):

@@ -13,27 +13,38 @@ from rest_framework.views import set_rollback
 
 from intake.errors import (
     AuthenticationRequired,
+    Broken,
     Conflict,
+    IdempotencyKeyReused,
+    InsufficientScope,
     InvalidInput,
     NotFound,
     PreconditionRequired,
     RateLimited,
     RecollectError,
     SearchFailed,
+    StillRunning,
     TooLarge,
+    TooSlow,
     Unavailable,
 )
 
 CONTENT_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
 
 STATUSES: dict[str, HTTPStatus] = {
     InvalidInput.code: HTTPStatus.BAD_REQUEST,
     AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
+    InsufficientScope.code: HTTPStatus.FORBIDDEN,
     NotFound.code: HTTPStatus.NOT_FOUND,
     Conflict.code: HTTPStatus.PRECONDITION_FAILED,
     PreconditionRequired.code: HTTPStatus.PRECONDITION_REQUIRED,
+    StillRunning.code: HTTPStatus.CONFLICT,
+    IdempotencyKeyReused.code: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    TooSlow.code: HTTPStatus.REQUEST_TIMEOUT,
     RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
+    Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
 }
@@ -62,8 +73,13 @@ def problem_response(error: RecollectError) -> HttpResponse:
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
     if error.retryable:
-        response["Retry-After"] = "5"
+        response["Retry-After"] = retry_after(error)
     return response
+
+
+def retry_after(error: RecollectError) -> str:
+    """Seconds, for the header of the same name."""
+    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
@@ -79,9 +95,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = "Token"
-    wait = getattr(exc, "wait", None)
     if error.retryable:
-        response["Retry-After"] = str(int(wait) if wait else 5)
+        response["Retry-After"] = retry_after(error)
     return response
 
 

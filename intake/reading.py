@@ -9,12 +9,14 @@ from django.db.models import Q
 
 from intake.errors import NotFound
 from intake.models import Conversation, Turn
-from intake.models.conversations import Caller
+from intake.models.conversations import Caller, TurnQuerySet
 
 CONVERSATIONS_PER_PAGE = 30
 TURNS_PER_PAGE = 50
 # A turn that was asked for is shown with some of what led to it.
 TURNS_BEFORE_ASKED = 10
+# No turn is numbered higher, and no integer of the database is larger.
+LARGEST_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class ConversationList:
 class TurnWindow:
     """Consecutive turns of a conversation.
 
-    `earlier`: the first one's number, if there are turns before it; `later`: the number after the last one's, likewise.
+    `earlier`: the first one's number, if there are turns before it; `later`: the next one's number, likewise.
     """
 
     turns: list[Turn]
@@ -74,29 +76,66 @@ def list_conversations(*, caller: Caller, after: Position | None = None) -> Conv
     return ConversationList(page, more)
 
 
+def as_conversation_id(text: str) -> UUID:
+    """Raises `NotFound` for a malformed one, as for one that is not there."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None
+
+
+def as_turn_number(text: str | None) -> int | None:
+    """A turn's number from an address; what is not one is as if it were not there."""
+    if text is None or not text.isdecimal():
+        return None
+    return min(int(text[:10]), LARGEST_NUMBER) or None
+
+
 def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
     """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
     try:
-        return Conversation.objects.for_caller(caller).get(pk=UUID(conversation_id))
-    except (ValueError, Conversation.DoesNotExist):
+        return Conversation.objects.for_caller(caller).get(pk=as_conversation_id(conversation_id))
+    except Conversation.DoesNotExist:
         raise NotFound from None
+
+
+def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn:
+    """Raises `NotFound` alike for what is nobody's or somebody else's."""
+    turn = Turn.objects.for_caller(caller).with_keys([(conversation_id, turn_number)]).first()
+    if turn is None:
+        raise NotFound
+    return turn
 
 
 def turns_to_show(*, conversation: Conversation, around: int | None = None, before: int | None = None) -> TurnWindow:
     """The latest turns; or those around one that is not among them; or those before one."""
-    count = conversation.turn_count
-    first = max(1, count - TURNS_PER_PAGE + 1)
-    if before is not None:
-        before = min(before, count + 1)
-        first = before - TURNS_PER_PAGE
-    elif around is not None and around < first:
-        first = around - TURNS_BEFORE_ASKED
-    first = max(1, first)
-    last = min(count, first + TURNS_PER_PAGE - 1, before - 1 if before is not None else count)
     # The owner is named although the conversation implies it: rows are distributed by owner.
-    turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id, turn_number__range=(first, last))
+    turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
+    window = _ending(turns, before)
+    is_earlier = around is not None and window.turns and around < window.turns[0].turn_number
+    if around is not None and before is None and is_earlier:
+        window = _starting(turns, around - TURNS_BEFORE_ASKED)
+    return window
+
+
+def _ending(turns: TurnQuerySet, before: int | None) -> TurnWindow:
+    """The last ones, or the last ones before a number; numbers may be missing where turns were deleted."""
+    rows = turns if before is None else turns.filter(turn_number__lt=before)
+    found = list(reversed(rows.order_by("-turn_number")[: TURNS_PER_PAGE + 1]))
+    shown = found[-TURNS_PER_PAGE:]
+    is_followed = before is not None and turns.filter(turn_number__gte=before).exists()
     return TurnWindow(
-        turns=list(turns.in_order()),
-        earlier=first if first > 1 else None,
-        later=last + 1 if last < count else None,
+        turns=shown,
+        earlier=shown[0].turn_number if len(found) > len(shown) else None,
+        later=before if is_followed else None,
+    )
+
+
+def _starting(turns: TurnQuerySet, first: int) -> TurnWindow:
+    found = list(turns.filter(turn_number__gte=first).in_order()[: TURNS_PER_PAGE + 1])
+    shown = found[:TURNS_PER_PAGE]
+    return TurnWindow(
+        turns=shown,
+        earlier=shown[0].turn_number if turns.filter(turn_number__lt=first).exists() else None,
+        later=found[-1].turn_number if len(found) > len(shown) else None,
     )

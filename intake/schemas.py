@@ -26,7 +26,7 @@ def problems(*statuses: int) -> dict[tuple[int, str], Any]:
 
 CHAT_PATH = "/api/v1/intake/chat"
 # It searches nothing itself, and overwrites nothing.
-NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
+NOT_IN_CHAT = ("search_error", "conflict", "precondition_required", "still_running", "idempotency_key_reused")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
 `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
 
@@ -48,7 +48,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             "summary": "chat",
             "description": CHAT_DESCRIPTION,
             "tags": ["intake"],
-            "security": [{"knoxApiToken": []}, {"cookieAuth": []}],
+            "security": [{"accessToken": []}, {"cookieAuth": []}],
             "requestBody": {
                 "required": True,
                 "content": {"application/json": {"schema": ChatMessage.model_json_schema()}},

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.views import accounts, pages
+from intake.views import accounts, changing, pages, settings
 
 app_name = "intake"
 
@@ -10,7 +10,12 @@ urlpatterns = [
     path("", pages.home, name="home"),
     # Any text, so that a malformed id gets the same answer as one that is not there.
     path("c/<str:conversation_id>/", pages.conversation, name="conversation"),
+    path("c/<str:conversation_id>/rename/", changing.rename_conversation, name="rename_conversation"),
+    path("c/<str:conversation_id>/delete/", changing.delete_conversation, name="delete_conversation"),
+    path("c/<str:conversation_id>/turns/<str:turn_number>/delete/", changing.delete_turn, name="delete_turn"),
     path("conversations/", pages.conversations, name="conversations"),
+    path("settings/account/", settings.account, name="account"),
+    path("settings/account/delete/", settings.delete_account, name="delete_account"),
     path("register/", accounts.RegisterView.as_view(), name="register"),
     path("login/", accounts.LoginView.as_view(), name="login"),
     path("logout/", accounts.LogoutView.as_view(), name="logout"),

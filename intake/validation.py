@@ -28,8 +28,10 @@ def validate(model: type[Model], data: Any) -> Model:
         raise InvalidInput("The input must be a JSON object.")
     try:
         return model.model_validate_json(json.dumps(data), strict=True)
+    except RecursionError:
+        raise InvalidInput("The input is nested too deeply.") from None
     except ValidationError as error:
-        raise InvalidInput(_sentence(error), errors=_by_field(error)) from None
+        raise InvalidInput(_sentence(error), errors=by_field(error)) from None
 
 
 def _sentence(error: ValidationError) -> str | None:
@@ -38,7 +40,7 @@ def _sentence(error: ValidationError) -> str | None:
     return next((problem["msg"] for problem in problems if problem["type"] == _STATED), None)
 
 
-def _by_field(error: ValidationError) -> dict[str, list[str]]:
+def by_field(error: ValidationError) -> dict[str, list[str]]:
     """Pydantic's messages never quote the input: it may be somebody's words, and of any length."""
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):

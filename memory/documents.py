@@ -81,6 +81,10 @@ def read(*, user: User, day: date | None) -> Document:
     return Document.of(_get(user, day))
 
 
+def exists(*, user: User, day: date | None) -> bool:
+    return MemoryDocument.objects.for_user(user).on(day).exists()
+
+
 def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_LOGS) -> DailyLogs:
     """The `limit` (1 to 100) latest logs of days before `before`, without their content."""
     found = MemoryDocument.objects.for_user(user).daily_logs().annotate(length=Length("content")).order_by("-date")

@@ -7,10 +7,10 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 from django.utils import timezone
 
-from intake.models import Turn, User
+from intake.models import Conversation, Turn, User
 from memory import indexing
-from memory.models import MemoryDocument, MemoryRecord
-from memory.sources import documents, records, turns
+from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.sources import Place, documents, records, turns
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
@@ -21,8 +21,15 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
 
 @receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    if instance.user_id is not None and not _deletes_a_person(origin):
+    """A conversation's turns go with the conversation, all at once."""
+    if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(turns.place_of(instance))
+
+
+@receiver(post_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
+def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
+    if instance.user_id is not None and not _deletes_a_person(origin):
+        indexing.forget(Place(instance.user_id, Corpus.CHAT, instance.pk))
 
 
 @receiver(post_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
@@ -39,5 +46,9 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
 
 def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:
     """A person's rows in the index go with the person, all at once."""
-    deleted = origin.model if isinstance(origin, QuerySet) else type(origin)
-    return deleted is User
+    return _deleted(origin) is User
+
+
+def _deleted(origin: Model | QuerySet[Any]) -> type[Model]:
+    """Of what kind the row or the rows are whose deletion began it."""
+    return origin.model if isinstance(origin, QuerySet) else type(origin)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 from uuid import UUID
 
@@ -55,17 +55,16 @@ class Cursor:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Reads what `str` writes; raises `InvalidInput` for anything else."""
-        moment, _, record_id = text.partition("_")
+        moment, _, record_id = text.partition("Z_")
         try:
-            cursor = cls(datetime.fromisoformat(moment), UUID(record_id))
+            return cls(datetime.fromisoformat(moment).replace(tzinfo=UTC), UUID(record_id))
         except ValueError:
-            cursor = None
-        if cursor is None or cursor.created_at.tzinfo is None:
-            raise InvalidInput(errors={"after": ["This is not where a list was left."]})
-        return cursor
+            raise InvalidInput(errors={"after": ["This is not where a list was left."]}) from None
 
     def __str__(self) -> str:
-        return f"{self.created_at.isoformat()}_{self.record_id}"
+        # With a Z, for a plus sign in an address is read as a space.
+        moment = self.created_at.astimezone(UTC).replace(tzinfo=None)
+        return f"{moment.isoformat()}Z_{self.record_id}"
 
     def later_in_list(self) -> Q:
         same_moment = Q(created_at=self.created_at, id__gte=self.record_id)

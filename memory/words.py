@@ -70,14 +70,14 @@ def _post_changed(entry: Entry) -> set[int]:
         index: (bytes(content_hash), configuration)
         for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
     }
-    rows = {text.key.chunk_index: row_of(text) for text in entry.texts}
-    wanted = {index: (row["content_hash"], row["configuration"]) for index, row in rows.items()}
+    wanted = {text.key.chunk_index: (_known_as(text), settings.TEXT_SEARCH_CONFIG) for text in entry.texts}
     stale = [index for index in kept if kept[index] != wanted.get(index)]
     if stale:
         known.filter(chunk_index__in=stale).delete()
     changed = {index for index in wanted if kept.get(index) != wanted[index]}
-    for index in sorted(changed):
-        _insert(rows[index])
+    for text in entry.texts:
+        if text.key.chunk_index in changed:
+            _insert(row_of(text))
     return changed
 
 
@@ -88,7 +88,6 @@ def searchable(text: str) -> str:
 
 def row_of(text: Text) -> dict[str, Any]:
     """What a text gives its `IndexedText`, by column, and both sides for the parser to count the words of."""
-    said, answered = searchable(text.said), searchable(text.answered)
     return {
         "user_id": text.user_id,
         "corpus": text.key.corpus,
@@ -96,12 +95,17 @@ def row_of(text: Text) -> dict[str, Any]:
         "chunk_index": text.key.chunk_index,
         "said_at": text.said_at,
         "configuration": settings.TEXT_SEARCH_CONFIG,
-        "content_hash": content_hash(f"{len(said)}:{said}{answered}"),
+        "content_hash": _known_as(text),
         "signature": signature(text.said, text.answered),
-        "said": said,
-        "answered": answered,
+        "said": searchable(text.said),
+        "answered": searchable(text.answered),
         "max_lexeme": MAX_LEXEME,
     }
+
+
+def _known_as(text: Text) -> bytes:
+    said, answered = searchable(text.said), searchable(text.answered)
+    return content_hash(f"{len(said)}:{said}{answered}")
 
 
 def _insert(row: dict[str, Any]) -> bool:

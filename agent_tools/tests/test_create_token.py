@@ -1,10 +1,12 @@
 """The command that makes a token for a person's agent."""
 
+from datetime import timedelta
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from agent_tools.models import AccessToken
 from intake.tests.factories import a_person
@@ -40,3 +42,17 @@ def test_an_expired_token_and_a_deactivated_persons_are_refused():
 def test_nobodys_token_is_not_made():
     with pytest.raises(CommandError, match="Nobody is registered as ghost"):
         create_token("ghost@example.com")
+
+
+def test_it_makes_tokens_of_chosen_scopes_and_days():
+    alice = a_person()
+    create_token(alice.email, "--scopes", "search", "--days", "7")
+    kept = AccessToken.objects.get()
+    assert kept.scopes == ["search"]
+    assert timedelta(days=6) < kept.expiry - timezone.now() <= timedelta(days=7)
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "4000"])
+def test_a_lifetime_that_is_none_is_refused(days):
+    with pytest.raises(CommandError, match="days"):
+        create_token(a_person().email, "--days", days)

@@ -223,3 +223,11 @@ def test_the_schema_is_the_contracts():
     assert schema["additionalProperties"] is False
     assert (schema["properties"]["topK"]["default"], schema["properties"]["minSimilarity"]["default"]) == (10, 0.0)
     assert set(search_memory.output_schema["properties"]) == {"results", "text", "note", "pending"}
+
+
+def test_the_documentation_has_the_schema_that_is_enforced(settings):
+    page = (settings.BASE_DIR / "docs" / "search-memory.md").read_text()
+    assert "## Semantic Search (`search_memory`)" in page
+    blocks = page.split("```json\n")[1:]
+    schemas = [json.loads(block.split("```")[0]) for block in blocks]
+    assert search_memory.input_schema in schemas

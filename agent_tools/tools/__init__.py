@@ -2,10 +2,16 @@
 
 from agent_tools.registry import Registry
 from agent_tools.tools.chat_history import search_chat_history
+from agent_tools.tools.conversations import get_conversation, list_recent_conversations
 from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import search_memory
+from agent_tools.tools.saving import append_daily_log, save_memory
 
 registry = Registry()
 registry.register(search_chat_history)
 registry.register(search_history)
 registry.register(search_memory)
+registry.register(get_conversation)
+registry.register(list_recent_conversations)
+registry.register(save_memory)
+registry.register(append_daily_log)

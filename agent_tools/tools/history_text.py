@@ -9,11 +9,16 @@ NOTHING_FOUND = "No matching results found. Try broader keywords or a different 
 class Told(Protocol):
     """What is told of a result. `session` is the title of the conversation, if it is in one."""
 
-    source: str
-    date: str
-    score: float
-    excerpt: str
-    session: str | None
+    @property
+    def source(self) -> str: ...
+    @property
+    def date(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def excerpt(self) -> str: ...
+    @property
+    def session(self) -> str | None: ...
 
 
 def history_text(query: str, scope: str, results: Sequence[Told], *, note: str | None = None) -> str:

@@ -7,14 +7,15 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
-from pydantic_core import PydanticCustomError
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from intake.errors import RecollectError, SearchFailed, Unavailable
 from intake.models import User
+from intake.validation import stated
 from memory.embedders import EmbedderError
 from memory.errors import EmbeddingModelAway
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
+from memory.records import Record
 from memory.search.records import (
     MemorySearchError,
     MemorySearchQuery,
@@ -35,7 +36,7 @@ EXCERPT_LENGTH = 500
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise PydanticCustomError("nul", "A text cannot have a NUL character (U+0000).")
+        raise stated("A text cannot have a NUL character (U+0000).")
     return text
 
 
@@ -74,16 +75,16 @@ class MemoryRecordOutput(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    id: UUID
+    id: Annotated[UUID, Field(description="The record's id.")]
     type: Annotated[str, Field(description="What kind of record: a decision, a lesson, a note.")]
     project_id: Annotated[str, Field(description="The project it belongs to; empty for none.")]
-    tags: tuple[str, ...]
-    content: str
-    created_at: AwareDatetime
+    tags: Annotated[tuple[str, ...], Field(description="The labels it was given.")]
+    content: Annotated[str, Field(description="What was noted, whole.")]
+    created_at: Annotated[AwareDatetime, Field(description="When it was noted.")]
 
 
 class MemoryResult(ToolOutput):
-    record: MemoryRecordOutput
+    record: Annotated[MemoryRecordOutput, Field(description="The record as it was noted.")]
     similarity: Annotated[
         float, Field(description="1 minus the cosine distance to the query: 0 is unrelated, 1 identical.")
     ]
@@ -142,19 +143,19 @@ def _as_told(error: MemorySearchError) -> RecollectError:
             return SearchFailed()
 
 
-def _output(result: MemorySearchResult) -> MemoryResult:
-    record = result.record
-    return MemoryResult(
-        record=MemoryRecordOutput(
-            id=record.id,
-            type=record.type,
-            project_id=record.project_id,
-            tags=record.tags,
-            content=record.content,
-            created_at=record.created_at,
-        ),
-        similarity=result.similarity,
+def record_output(record: Record) -> MemoryRecordOutput:
+    return MemoryRecordOutput(
+        id=record.id,
+        type=record.type,
+        project_id=record.project_id,
+        tags=record.tags,
+        content=record.content,
+        created_at=record.created_at,
     )
+
+
+def _output(result: MemorySearchResult) -> MemoryResult:
+    return MemoryResult(record=record_output(result.record), similarity=result.similarity)
 
 
 def _as_markdown(found: list[MemorySearchResult]) -> str:

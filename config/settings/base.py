@@ -46,13 +46,14 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
+    "intake.middleware.PrivacyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "intake.middleware.DatabaseAwayMiddleware",
+    "intake.middleware.FailureMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -83,6 +84,7 @@ DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
 # tells nothing of what anybody said; every other one must be under it, or no process starts.
 NOT_PERSONAL = {
     "admin.LogEntry": "what staff did, by number; staff read it together",
+    "intake.Session": "looked up by its key before anybody is known",
     "agent_tools.AccessToken": "looked up by its digest before anybody is known",
 }
 # The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
@@ -109,6 +111,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+# The one way in, for pages and the admin alike; tries are counted there.
+AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
@@ -230,14 +234,20 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # -- REST -------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "knox.auth.TokenAuthentication",
+        "agent_tools.rest.authentication.AccessTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "agent_tools.rest.authentication.HasScope",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["intake.limits.RequestThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["intake.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "intake.problems.exception_handler",
+    # DRF would take `?format=` for a renderer; the list of tools has formats of its own.
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Recollect",
@@ -249,9 +259,46 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
+# -- How often one may ask -------------------------------------------------------------------------------------------
+# For each person (a visitor: each address) and, with _address, for each address in all; empty is without a limit.
+# Generous, for people share addresses and agents are quick; they bound what one runaway client costs the others.
+RATE_LIMITS = {
+    name: env.str(f"RATE_LIMIT_{name.upper()}", default=rate)
+    for name, rate in {
+        "api": "6000/minute",
+        "api_address": "60000/minute",
+        "chat": "60/minute",
+        "chat_address": "600/minute",
+        "export": "30/hour",
+        "export_address": "300/hour",
+        # For one account from one address; then for all accounts.
+        "login": "10/minute",
+        "login_address": "100/minute",
+        "register_address": "60/hour",
+    }.items()
+}
+# How many proxies of one's own stand before this server, each appending to X-Forwarded-For. With none, what that
+# header says is whatever the client wrote there, and is not read.
+TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
+
+# -- Taking one's data along ------------------------------------------------------------------------------------------
+# The parts of an account's export, by dotted path, so that intake imports nobody: each function takes the person and
+# yields what JSON can hold, or iterators of it.
+ACCOUNT_EXPORTS = {
+    "conversations": "intake.exporting.conversations",
+    "documents": "memory.exporting.documents",
+    "records": "memory.exporting.records",
+}
+
 # -- Security ---------------------------------------------------------------------------------------------------------
+SESSION_ENGINE = "intake.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# The longest message, with every character escaped, is a fifth of it. No form holds more either.
+MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+# How long a body may take to arrive, on a bad line too.
+BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
@@ -276,5 +323,5 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"httpx2": {"level": "WARNING"}},
+    "loggers": {"httpx2": {"level": "WARNING"}, "mcp": {"level": "WARNING"}},
 }

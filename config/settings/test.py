@@ -6,4 +6,6 @@ SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.fake.FakeEmbedder"}
+# Tests come from one address and quickly; those of the limits set their own.
+RATE_LIMITS = {}
 STATIC_ROOT = VAR_DIR / "static-for-tests"

@@ -25,6 +25,8 @@ def main() -> None:
         log_config=None,
         # It would tell what people searched for.
         access_log=False,
+        # Whom to believe about where a request comes from is for `TRUSTED_PROXIES` to say.
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
     )
 

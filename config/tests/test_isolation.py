@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from knox.models import get_token_model
 
+from agent_tools.idempotency import once
 from intake import services
 from intake.acting import ActingAsAnother, acting_as, acting_as_staff
 from intake.isolation.checks import personal_models
@@ -49,6 +50,7 @@ def rows_everywhere(user):
     with acting_as(user):
         SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
         documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
+        once(user=user, key="key", tool="any", data={}, run=dict, now=NOW)
         records.create(user=user, content=f"They are called {SECRET}", now=NOW)
     return turn
 
@@ -220,7 +222,7 @@ def test_a_worker_reads_what_it_indexes_and_can_change_no_word_of_it(alice):
             Embedding.objects.update(user=alice)
 
 
-@pytest.mark.parametrize("label", ["intake.User", "sessions.Session", "agent_tools.AccessToken", "intake.SessionLink"])
+@pytest.mark.parametrize("label", ["intake.User", "intake.Session", "agent_tools.AccessToken", "intake.SessionLink"])
 def test_a_worker_cannot_find_out_who_anybody_is(label):
     with as_a_worker(), refused("permission denied"), transaction.atomic():
         apps.get_model(label).objects.first()

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from evals.benchmarks.search import ours
+from evals.benchmarks.search import ours, over_http
 from evals.benchmarks.search.bare_tables import laid_bare
 from evals.benchmarks.search.binary_copy import copy_rows
 from evals.benchmarks.search.histories import Person, Pool, save
@@ -30,7 +30,6 @@ from memory.models import Embedding, IndexedText, Posting
 pytestmark = pytest.mark.django_db
 
 INDEX = (Embedding, IndexedText, Posting)
-NAMES = ["semantic_db", "hybrid_db", "numpy", "sqlite_vec_spec", "sqlite_vec_partition", "lancedb"]
 OVER_HTTP = ["semantic_http", "hybrid_http", "save_turn"]
 
 
@@ -51,7 +50,8 @@ def load_person(pool, turns=25, first_text=1000, name="bulk"):
     return user
 
 
-def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys):
+def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(over_http, "SECONDS", 1)
     installed = [kind.name for kind in PEERS if is_installed(kind, tmp_path)]
     before = database_names()
     target = tmp_path / "figures.json"
@@ -63,7 +63,7 @@ def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys)
     figures = json.loads(target.read_text())
     assert (figures["users"], figures["turns_per_user"]) == (2, 40)
     assert figures["rows"] > 80
-    assert set(figures["results"]) == {"semantic_db", "hybrid_db", *installed, *OVER_HTTP}
+    assert set(figures["results"]) == {"semantic_db", "hybrid_db", "search_history_db", *installed, *OVER_HTTP}
     for timing in figures["results"].values():
         assert 0 < timing["p50_ms"] <= timing["p95_ms"]
         assert timing["n"] >= 6
@@ -143,7 +143,7 @@ def test_loaded_vectors_are_near_those_of_the_same_words(a_person):
         itself = max(vectors @ embedder.embed_query(turn.user_message))
 
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=0.001)
-    assert itself > 0.7
+    assert itself > unrelated + 0.15
     assert np.median(near) > 0.2
     assert 0.02 < unrelated < 0.4
 

@@ -1,6 +1,7 @@
 """Who talks, and what was said: people, their conversations, the turns in them."""
 
 from intake.models.conversations import Conversation, SessionLink, Turn
+from intake.models.sessions import Session
 from intake.models.users import User
 
-__all__ = ["Conversation", "SessionLink", "Turn", "User"]
+__all__ = ["Conversation", "Session", "SessionLink", "Turn", "User"]

@@ -1,5 +1,6 @@
 """Registering, logging in and out; what a visitor said comes along by signal (`intake.receivers`), not from here."""
 
+from http import HTTPStatus
 from typing import Any
 
 from django.contrib.auth import login
@@ -11,13 +12,22 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import FormView
 
+from intake import limits
 from intake.forms import LoginForm, RegisterForm
+from intake.problems import retry_after
 
 
 class LoginView(auth_views.LoginView):
     template_name = "intake/login.html"
     authentication_form = LoginForm
     redirect_authenticated_user = True
+
+    def form_invalid(self, form: LoginForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        if form.limited is not None:
+            response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+            response["Retry-After"] = retry_after(form.limited)
+        return response
 
 
 class LogoutView(auth_views.LogoutView):
@@ -35,11 +45,15 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
             return HttpResponseRedirect(self.get_success_url())
         return super().dispatch(request, *args, **kwargs)
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        limits.take_all(("register_address", limits.client_address(request)))
+        return super().post(request, *args, **kwargs)
+
     def form_valid(self, form: RegisterForm) -> HttpResponse:
         user = form.save()
         if user is None:
             return self.form_invalid(form)
-        login(self.request, user, backend="django.contrib.auth.backends.ModelBackend")
+        login(self.request, user)
         return super().form_valid(form)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
 from typing import Annotated
-from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -11,18 +10,19 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
-from knox.auth import TokenAuthentication
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
+from rest_framework.settings import api_settings
 
-from intake import services
+from intake import limits, services
 from intake.acting import acting_as
-from intake.errors import AuthenticationRequired, NotFound
+from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
 from intake.models.conversations import Caller
 from intake.parsers import parse_json
 from intake.problems import as_recollect_error, problem_response
+from intake.reading import as_conversation_id
 from intake.validation import validate
 
 
@@ -57,12 +57,14 @@ class ChatView(View):
 def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     caller = _authenticate(request)
+    limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
+    given = wanted.conversation_id
     with acting_as(caller):
         turn = services.begin_turn(
             caller=caller,
             message=wanted.message,
-            conversation_id=_conversation_id(wanted.conversation_id),
+            conversation_id=None if given is None else as_conversation_id(given),
             now=timezone.now(),
         )
     return turn, caller
@@ -70,16 +72,24 @@ def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
 
 def _authenticate(request: HttpRequest) -> Caller:
     if request.headers.get("Authorization"):
-        authenticated = TokenAuthentication().authenticate(Request(request))
-        if authenticated is None:
-            raise AuthenticationRequired
-        return Caller(user_id=authenticated[0].pk)
+        return _caller_of_token(Request(request))
     refused = _CsrfCheck(_any_view).process_view(request, _any_view, (), {})
     if refused is not None:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     if not request.user.is_authenticated:
         visitor_key_of(request, create=True)
     return caller_of(request)
+
+
+def _caller_of_token(request: Request) -> Caller:
+    """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
+    authenticated = api_settings.DEFAULT_AUTHENTICATION_CLASSES[0]().authenticate(request)
+    if authenticated is None:
+        raise AuthenticationRequired
+    user, token = authenticated
+    if not {"search", "write"} <= set(token.scopes):
+        raise InsufficientScope("A chat recalls and records: its token needs the scopes `search` and `write`.")
+    return Caller(user_id=user.pk)
 
 
 def _any_view(request: HttpRequest) -> HttpResponse:
@@ -90,16 +100,6 @@ def _any_view(request: HttpRequest) -> HttpResponse:
 class _CsrfCheck(CsrfViewMiddleware):
     def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
         return HttpResponse(reason, status=403)
-
-
-def _conversation_id(given: str | None) -> UUID | None:
-    """A malformed id is answered like one that does not exist."""
-    if given is None:
-        return None
-    try:
-        return UUID(given)
-    except ValueError:
-        raise NotFound from None
 
 
 def _refusal(error: Exception) -> HttpResponse:

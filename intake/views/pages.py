@@ -6,7 +6,6 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.template.loader import render_to_string
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -15,17 +14,16 @@ from intake.errors import NotFound
 from intake.identity import caller_of
 from intake.reading import (
     Position,
+    as_turn_number,
     get_conversation,
     list_conversations,
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
+from intake.views.failures import not_found
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
-
-# No turn is numbered higher, and no integer of the database is larger.
-LARGEST_NUMBER = 2**31 - 1
 
 EXAMPLES = [
     "Help me plan a dinner for six on Friday. Two are vegetarian.",
@@ -49,11 +47,6 @@ def personal_page(view: View[P]) -> View[P]:
     return never_cache(require_safe(wrapper))
 
 
-def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Also `handler404`. The page knows nobody, so that it is the same, byte for byte, for everybody."""
-    return HttpResponse(render_to_string("404.html"), status=404)
-
-
 @personal_page
 def home(request: HttpRequest) -> HttpResponse:
     return render(request, "intake/chat.html", {**_shell(request), "examples": EXAMPLES})
@@ -64,8 +57,8 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window = turns_to_show(
         conversation=found,
-        around=_number(request.GET.get("turn")),
-        before=_number(request.GET.get("before")),
+        around=as_turn_number(request.GET.get("turn")),
+        before=as_turn_number(request.GET.get("before")),
     )
     return render(request, "intake/chat.html", {**_shell(request), "conversation": found, "window": window})
 
@@ -81,10 +74,3 @@ def conversations(request: HttpRequest) -> HttpResponse:
 def _shell(request: HttpRequest) -> dict[str, Any]:
     page = list_conversations(caller=caller_of(request))
     return {"page": page, "max_message_length": MAX_MESSAGE_LENGTH}
-
-
-def _number(text: str | None) -> int | None:
-    """A turn's number from the address; what is not one is as if it were not there."""
-    if text is None or not text.isdecimal():
-        return None
-    return min(int(text[:10]), LARGEST_NUMBER) or None

@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
     ]
 
     # It reads what the owner of the tables cannot see once policies bind the owner too.
-    run_before = [("intake", "0003_isolation")]
+    run_before = [("intake", "0004_isolation")]
 
     # Altering a table whose rows were just changed in the same transaction is refused.
     atomic = False

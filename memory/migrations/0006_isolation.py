@@ -12,7 +12,7 @@ LOCK = "UPDATE (created_at)"
 class Migration(migrations.Migration):
     dependencies = [
         ("memory", "0005_documents_and_records"),
-        ("intake", "0003_isolation"),
+        ("intake", "0004_isolation"),
     ]
 
     operations = [

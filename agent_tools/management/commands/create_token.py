@@ -1,11 +1,13 @@
 """`manage.py create_token EMAIL`: a token for a person's agent, shown once."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agent_tools.models import AccessToken
+from agent_tools.scopes import Scope
+from agent_tools.tokens import create_token
+from agent_tools.tokens.issuing import DEFAULT_DAYS
+from intake.errors import InvalidInput
 from intake.models import User
 
 
@@ -15,14 +17,29 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
         parser.add_argument("--name", default="", help="What the token is for, so that its owner knows it again.")
-        parser.add_argument("--days", type=int, default=90, help="How long it is valid (default: 90 days).")
+        parser.add_argument(
+            "--days", type=int, default=DEFAULT_DAYS, help=f"How long it is valid (default: {DEFAULT_DAYS} days)."
+        )
+        parser.add_argument(
+            "--scopes",
+            nargs="+",
+            choices=[scope.value for scope in Scope],
+            default=[scope.value for scope in Scope],
+            help="What it may do: search memory, write to it (default: both).",
+        )
 
-    def handle(self, *args: Any, email: str, name: str, days: int, **options: Any) -> None:
-        if days < 1:
-            raise CommandError("--days must be at least 1.")
+    def handle(self, *args: Any, email: str, name: str, days: int, scopes: list[str], **options: Any) -> None:
         try:
             user = User.objects.get_by_natural_key(email)
         except User.DoesNotExist:
             raise CommandError(f"Nobody is registered as {email}.") from None
-        _, token = AccessToken.objects.create(user, expiry=timedelta(days=days), name=name)
-        self.stdout.write(token)
+        try:
+            made = create_token(user=user, name=name, scopes=map(Scope, scopes), days=days)
+        except InvalidInput as error:
+            raise CommandError(_in_a_line(error)) from None
+        self.stdout.write(made.secret)
+
+
+def _in_a_line(error: InvalidInput) -> str:
+    faults = [f"{field}: {' '.join(messages)}" for field, messages in (error.errors or {}).items()]
+    return " ".join(faults) or error.detail

@@ -23,7 +23,6 @@ from memory.models import Embedding, EmbeddingModel, IndexedText, Posting
 
 # Where most of the rows go; the others are quick as they are.
 INDEX_TABLES = (Embedding, IndexedText, Posting)
-TABLES = (User, Conversation, Turn, *INDEX_TABLES)
 
 
 def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:

@@ -15,6 +15,7 @@ from intake.models import Conversation, User
 from intake.models.conversations import Caller
 from intake.services import record_turn
 from memory.search import SearchMode, search_chat_history
+from memory.search.history import History, HistoryRequest, search_history
 
 LIMIT = 10
 
@@ -30,7 +31,13 @@ def _chat_history(user: User, question: Question, *, mode: SearchMode) -> list[K
 semantic = partial(_chat_history, mode=SearchMode.SEMANTIC)
 hybrid = partial(_chat_history, mode=SearchMode.HYBRID)
 
-SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid}
+
+def history(user: User, question: Question) -> History:
+    """Every source: memory, messages and sessions."""
+    return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
+
+
+SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid, "search_history_db": history}
 
 
 def time_saving(users: Sequence[User], *, count: int) -> Timing:

@@ -32,9 +32,9 @@ class Web:
         """One client that asks one question after the other."""
         return figures(self._ask(asked, mode, clients=1, seconds=None)["milliseconds"])
 
-    def requests_per_second(self, asked: Sequence[Asked], mode: SearchMode, *, seconds: float = SECONDS) -> float:
+    def requests_per_second(self, asked: Sequence[Asked], mode: SearchMode) -> float:
         """As many as get their answer with `CLIENTS` who ask at once, again and again."""
-        done = self._ask(asked, mode, clients=CLIENTS, seconds=seconds)
+        done = self._ask(asked, mode, clients=CLIENTS, seconds=SECONDS)
         return round(len(done["milliseconds"]) / done["seconds"], 1)
 
     def megabytes(self) -> float:

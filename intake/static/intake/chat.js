@@ -10,6 +10,7 @@ import { Turn } from "./turn.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
+const menu = document.querySelector("[data-menu]");
 const sidebarElement = document.querySelector("[data-sidebar]");
 
 const sidebar = new Sidebar(sidebarElement);
@@ -80,12 +81,19 @@ function begin(turn, { conversationId, turnNumber }) {
   history.pushState(null, "", path);
   document.title = `${title} · Recollect`;
   document.querySelector("[data-title]").textContent = title;
+  offerMenu(path);
   returnTo(path);
 }
 
 /** A visitor who registers or logs in from here comes back to here. */
 function returnTo(path) {
   for (const link of document.querySelectorAll("[data-returns]")) link.search = new URLSearchParams({ next: path });
+}
+
+/** A chat that has just begun can be renamed and deleted like any other. */
+function offerMenu(path) {
+  for (const item of menu.querySelectorAll("[data-menu-item]")) item.href = `${path}${item.dataset.menuItem}/`;
+  menu.hidden = false;
 }
 
 function giveUp(turn, error) {
@@ -141,7 +149,17 @@ thread.addEventListener("click", (event) => {
   else edit(turn);
 });
 
+// A menu closes as menus do: by a click elsewhere or Escape.
+document.addEventListener("click", (event) => {
+  if (!menu.contains(event.target)) menu.open = false;
+});
+
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && menu.open) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+    return;
+  }
   if (event.key === "Escape" && !event.isComposing && !sidebarElement.classList.contains("open")) request?.abort();
 });
 

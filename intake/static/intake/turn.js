@@ -63,6 +63,7 @@ export class Turn {
     this.element.id = `turn-${turnNumber}`;
     this.element.dataset.number = turnNumber;
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
+    part(this.element, "delete").href = `${path}turns/${turnNumber}/delete/`;
   }
 
   addStep({ id, name, input }) {
@@ -124,6 +125,7 @@ export class Turn {
     this.#setState(state);
     addCopyButtons(this.answer);
     this.#action("copy").hidden = !this.answer.hasChildNodes();
+    part(this.element, "delete").hidden = !this.isSaved;
   }
 
   #setState(state) {

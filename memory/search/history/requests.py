@@ -51,9 +51,11 @@ class Period:
 
 def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
     """The days of the request in this zone. A day lasts until the next one begins, be it 23 hours or 25."""
-    after = request.date_to
-    until = _beginning(after + timedelta(days=1), zone) if after is not None and after < date.max else None
-    return Period(since=request.date_from and _beginning(request.date_from, zone), until=until)
+    first, last = request.date_from, request.date_to
+    return Period(
+        since=None if first is None else _beginning(first, zone),
+        until=None if last is None or last == date.max else _beginning(last + timedelta(days=1), zone),
+    )
 
 
 def zone_of(user: User) -> ZoneInfo:

@@ -4,11 +4,13 @@
 what a conversation is about; its last message only where it ended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Case, Count, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
@@ -108,37 +110,37 @@ class Sessions(Source):
 
     def read(self, keys: Sequence[Key], asked: Asked) -> Mapping[Key, Passage]:
         """See Source: a conversation in which nothing has been answered yet is the one that asks."""
-        told = _told(asked).filter(pk__in=[id_ for id_, _ in keys])
-        return {
-            (conversation.pk, 0): _passage(conversation, asked)
-            for conversation in told
-            if conversation.preview is not None or not conversation.messages
-        }
+        rows = _rows([id_ for id_, _ in keys], asked)
+        return {(row[0], 0): _passage(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
-def _told(asked: Asked) -> "QuerySet[Conversation]":
-    """With what is said of each: its `preview` and how many `messages` it has; None where it has no turn."""
+def _rows(ids: Sequence[UUID], asked: Asked) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
+    """Of each its id, title and last time, its preview and how many messages it has; None where it has no turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
     last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
+    answered = ~Q(assistant_message="")
     message = Case(
-        When(Q(is_recall=True) | Q(assistant_message=""), then=F("user_message")), default=F("assistant_message")
+        When(answered & Q(is_recall=False), then=F("assistant_message")),
+        default=F("user_message"),
     )
-    count = (
-        turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=~Q(assistant_message="")))
-    )
-    return Conversation.objects.for_user(asked.user).annotate(
+    count = turns.order_by().values("conversation").annotate(n=Count("*") + Count("pk", filter=answered))
+    told = Conversation.objects.for_user(asked.user).annotate(
         preview=Subquery(last.values(beginning=Left(message, PREVIEW_LENGTH))[:1]),
         messages=Subquery(count.values("n")),
     )
+    return told.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
 
 
-def _passage(conversation: Conversation, asked: Asked) -> Passage:
-    day = conversation.last_active_at.astimezone(asked.zone).date()
-    title = " ".join(conversation.title.split()) or UNTITLED
-    count = conversation.messages or 0
-    about = f'" ({count} {"message" if count == 1 else "messages"}, last active: {day})'
-    preview = " ".join((conversation.preview or "").split())
+def _passage(
+    asked: Asked, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
+) -> Passage:
+    day = last_active_at.astimezone(asked.zone).date()
+    title = " ".join(title.split()) or UNTITLED
+    count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
     return Passage(
-        reference=Reference(kind=Kind.SESSION, day=day, conversation_id=conversation.pk, session=title),
-        parts=[Part(title, before='Session: "', after=about), Part(preview, before="Preview: ")],
+        reference=Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title),
+        parts=[
+            Part(title, before='Session: "', after=f'" ({count}, last active: {day})'),
+            Part(" ".join((preview or "").split()), before="Preview: "),
+        ],
     )

@@ -1,6 +1,6 @@
 """LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,9 +28,12 @@ class Filtered(Peer):
         """See Peer."""
         import lancedb.index
 
-        people = iter(people)
-        first = _batch(next(people))
-        self._table = self._database.create_table("parts", data=_batches(first, people), schema=first.schema)
+        # Not as one stream: LanceDB would read it in a thread of its own, with a database connection nobody closes.
+        for batch in map(_batch, people):
+            if self._table is None:
+                self._table = self._database.create_table("parts", data=[batch], schema=batch.schema)
+            else:
+                self._table.add([batch])
         self._table.create_index("user_id", config=lancedb.index.Bitmap())
         self._table.optimize()
 
@@ -46,11 +49,6 @@ class Filtered(Peer):
         )
         rows = zip(found["source_id"].to_pylist(), found["chunk_index"].to_pylist(), strict=True)
         return [(UUID(key), number) for key, number in rows]
-
-
-def _batches(first: Any, people: Iterator[Stored]) -> Iterator[Any]:
-    yield first
-    yield from map(_batch, people)
 
 
 def _batch(person: Stored) -> Any:

@@ -5,11 +5,10 @@ from intake.isolation.policies import EVERYTHING, READ, VISITOR, grant, isolate
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("intake", "0002_conversations_user_id"),
+        ("intake", "0003_sessions_with_their_person"),
         ("admin", "0003_logentry_add_action_flag_choices"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
-        ("sessions", "0001_initial"),
     ]
 
     operations = [
@@ -29,7 +28,7 @@ class Migration(migrations.Migration):
         grant("users", web=EVERYTHING, worker=["SELECT (id, time_zone)"], staff=["SELECT", "INSERT", "UPDATE"]),
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
-        grant("django_session", web=EVERYTHING, staff=EVERYTHING),
+        grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),
         # Rights, which staff hand out.
         grant("auth_group", web=READ, staff=EVERYTHING),
         grant("auth_group_permissions", web=READ, staff=EVERYTHING),

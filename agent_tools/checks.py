@@ -1,0 +1,110 @@
+"""Start-up checks of the registry: a tool that a model or a vendor could not use never gets as far as a caller."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core.checks import CheckMessage, Error
+from jsonschema import Draft202012Validator, SchemaError
+
+from agent_tools.registry import Tool
+
+# What OpenAI, Anthropic and MCP all take as a name.
+USABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tools(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
+    """Registered with Django: looks at the tools there really are."""
+    from agent_tools.tools import registry
+
+    return list(problems_of(registry))
+
+
+def problems_of(tools: Iterable[Tool[Any, Any]]) -> Iterator[Error]:
+    tools = list(tools)
+    yield from _duplicate_names(tools)
+    for tool in tools:
+        yield from _missing_descriptions(tool)
+        yield from _unusable_schemas(tool)
+        yield from _unusable_name(tool)
+
+
+def _duplicate_names(tools: list[Tool[Any, Any]]) -> Iterator[Error]:
+    for name, count in Counter(tool.name for tool in tools).items():
+        if count > 1:
+            yield Error(
+                f"{count} tools are called {name!r}.",
+                hint="Give each a name of its own in agent_tools/tools/: callers know a tool by nothing else.",
+                id="agent_tools.E001",
+            )
+
+
+def _missing_descriptions(tool: Tool[Any, Any]) -> Iterator[Error]:
+    if not tool.description.strip():
+        yield Error(
+            f"The tool {tool.name!r} has no description.",
+            hint="Say when a model should use it and what the numbers in its answer mean.",
+            id="agent_tools.E002",
+        )
+    for kind, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
+        for path, field in _fields(schema):
+            if not str(field.get("description", "")).strip():
+                yield Error(
+                    f"The {kind} field {path!r} of the tool {tool.name!r} has no description.",
+                    hint="Annotate it with pydantic's Field(description=…): it is all a model knows of it.",
+                    id="agent_tools.E002",
+                )
+
+
+def _unusable_schemas(tool: Tool[Any, Any]) -> Iterator[Error]:
+    for kind, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
+        fault = _fault(schema, must_be_closed=kind == "input")
+        if fault:
+            yield Error(
+                f"The {kind} schema of the tool {tool.name!r} {fault}.",
+                hint="Derive the model from ToolInput or ToolOutput, and use types that JSON has.",
+                id="agent_tools.E003",
+            )
+
+
+def _unusable_name(tool: Tool[Any, Any]) -> Iterator[Error]:
+    if not USABLE_NAME.fullmatch(tool.name):
+        yield Error(
+            f"{tool.name!r} is no name that every vendor takes for a tool.",
+            hint="Use 1 to 64 letters, digits, underscores and hyphens.",
+            id="agent_tools.E004",
+        )
+
+
+def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
+    try:
+        # Read back, numbers and keys that JSON does not have would be others.
+        if json.loads(json.dumps(schema, allow_nan=False)) != schema:
+            return "is not the same after a round trip through JSON"
+        Draft202012Validator.check_schema(schema)
+    except (TypeError, ValueError) as error:
+        return f"cannot be written as JSON: {error}"
+    except SchemaError as error:
+        return f"is no JSON Schema: {error.message}"
+    if schema.get("type") != "object":
+        return "does not describe an object"
+    if must_be_closed and any(part.get("additionalProperties") is not False for part in _objects(schema)):
+        return "is not closed: it takes fields that nobody described"
+    return None
+
+
+def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schema itself and those it refers to, as far as they have fields."""
+    yield schema
+    yield from (part for part in schema.get("$defs", {}).values() if part.get("type") == "object")
+
+
+def _fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, field in schema.get("properties", {}).items():
+        yield name, field
+    for owner, part in schema.get("$defs", {}).items():
+        for name, field in part.get("properties", {}).items():
+            yield f"{owner}.{name}", field

@@ -1,0 +1,93 @@
+"""Writing once: the same request under the same key gives the same answer, and is stored once.
+
+1. The key is claimed by a row, in the transaction that does the work and keeps the answer: all of it holds, or none.
+2. A second request with the key waits at that row for the first to end, for a while.
+3. Then it finds the answer and gives it again; or nothing, because the first one failed, and does the work itself.
+
+The header is the one of the IETF draft "The Idempotency-Key HTTP Header Field".
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, OperationalError, connection, transaction
+from psycopg.errors import LockNotAvailable
+
+from agent_tools.models import IdempotentAnswer
+from intake.errors import IdempotencyKeyReused, InvalidInput, StillRunning
+from intake.models import User
+
+HEADER = "Idempotency-Key"
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
+KEPT_FOR = timedelta(hours=24)
+PATIENCE_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    answer: dict[str, Any]
+    is_replay: bool
+
+
+def clean_key(key: str) -> str:
+    """The key as it was sent; raises `InvalidInput`."""
+    if not KEY.fullmatch(key):
+        raise InvalidInput(
+            f"The {HEADER} is not valid.", errors={HEADER: ["1 to 255 visible ASCII characters, without spaces."]}
+        )
+    return key
+
+
+def once(*, user: User, key: str, tool: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime) -> Kept:
+    """Run, unless this request has an answer already.
+
+    Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
+    ended; an error of `run` leaves no trace, so the key may be used again.
+    """
+    digest = _digest(tool, data)
+    IdempotentAnswer.objects.filter(user=user, created_at__lt=now - KEPT_FOR).delete()
+    with transaction.atomic():
+        row, is_new = _claim(user, key, digest, now)
+        if not is_new:
+            return _replay(row, digest)
+        answer = run()
+        row.answer = json.dumps(answer)
+        row.save(update_fields=["answer"])
+        return Kept(answer, is_replay=False)
+
+
+def _claim(user: User, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
+    try:
+        with transaction.atomic():
+            _wait_at_most(PATIENCE_SECONDS)
+            row = IdempotentAnswer.objects.create(user=user, key=key, request_digest=digest, created_at=now)
+            _wait_at_most(None)
+            return row, True
+    except IntegrityError:
+        return IdempotentAnswer.objects.get(user=user, key=key), False
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None
+        raise
+
+
+def _wait_at_most(seconds: int | None) -> None:
+    """For a lock, until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
+
+
+def _replay(row: IdempotentAnswer, digest: str) -> Kept:
+    if row.request_digest != digest:
+        raise IdempotencyKeyReused
+    return Kept(json.loads(row.answer), is_replay=True)
+
+
+def _digest(tool: str, data: Any) -> str:
+    canonical = json.dumps([tool, data], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

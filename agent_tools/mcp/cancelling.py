@@ -1,0 +1,56 @@
+"""Cancelling over HTTP in the 2025 revisions: a notification in one request stops the call in another.
+
+Requests share no state here but this table of calls under way. A call is known by its token, its session and its id;
+should two clients be alike in all three, nobody can say whose call was meant, and none is stopped. The 2026 revision
+needs none of this: there a client cancels by closing the response.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from mcp_types import RequestId
+
+from intake.errors import InvalidInput
+from intake.parsers import parse_json
+
+METHOD = "notifications/cancelled"
+Key = tuple[str, str, RequestId]
+
+
+@dataclass
+class CallsUnderWay:
+    _scopes: dict[Key, list[anyio.CancelScope]] = field(default_factory=lambda: defaultdict(list))
+
+    @contextmanager
+    def stoppable(self, key: Key) -> Iterator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            self._scopes[key].append(scope)
+            try:
+                yield scope
+            finally:
+                self._scopes[key].remove(scope)
+                if not self._scopes[key]:
+                    del self._scopes[key]
+
+    def stop(self, key: Key) -> None:
+        if len(scopes := self._scopes.get(key, [])) == 1:
+            scopes[0].cancel()
+
+
+def cancelled_id(body: bytes) -> RequestId | None:
+    """Which call a message cancels, if that is what it is for."""
+    # Most messages are not, and need not be read twice.
+    if METHOD.encode() not in body:
+        return None
+    try:
+        message = parse_json(body)
+    except InvalidInput:
+        return None
+    if not isinstance(message, dict) or message.get("method") != METHOD:
+        return None
+    params = message.get("params")
+    request_id = params.get("requestId") if isinstance(params, dict) else None
+    return request_id if isinstance(request_id, str | int) else None

@@ -1,0 +1,238 @@
+"""`/mcp`: one request, one answer, by the SDK; around it, who may ask, how much, and for how long.
+
+1. The site: Host and Origin (`agent_tools.mcp.site`).
+2. The caller: a bearer token, or 401.
+3. The message: POST alone, one megabyte at most. The server never speaks first, so there is no stream to GET, and it
+   remembers no session, so there is none to DELETE: any process can answer any request.
+4. The answer: one JSON document, kept by no cache. While it is being made, the caller is watched: whoever leaves, or
+   whose token is revoked, is no longer worked for.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from secrets import token_urlsafe
+from typing import Any
+
+import anyio
+from django.db import InterfaceError, OperationalError
+from django.utils import timezone
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, REQUEST_CANCELLED
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+from agent_tools.mcp import site
+from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
+from agent_tools.mcp.server import Context, build_server
+from agent_tools.registry import Registry
+from agent_tools.running import run_in_thread
+from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, is_still_valid, secret_in, verify
+from intake.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
+from intake.problems import CONTENT_TYPE, as_recollect_error, problem
+
+logger = logging.getLogger(__name__)
+
+Scope = dict[str, Any]
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+LARGEST_BODY = 1024 * 1024
+# What is still read of a larger one, so that its sender comes to read the refusal.
+LARGEST_WASTE = 16 * LARGEST_BODY
+CALLER_IS_CHECKED_EVERY_SECONDS = 2
+EXCHANGE = "agent_tools.exchange"
+PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
+
+
+@dataclass
+class Exchange:
+    """One request: who makes it, and in which session, which only serves to tell one client's ids from another's."""
+
+    caller: TokenCaller
+    session_id: str
+    new_session_id: str | None = None
+    is_answered: bool = False
+
+
+class Gone(Exception):
+    """The client has left: there is nobody to answer."""
+
+
+class McpEndpoint:
+    """An ASGI application; it answers while `running`, which may be entered again after it was left."""
+
+    def __init__(self, tools: Registry) -> None:
+        self._tools = tools
+        self._calls = CallsUnderWay()
+        self._manager: StreamableHTTPSessionManager | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        server = build_server(self._tools, lambda ctx: _exchange(ctx).caller)
+        server.middleware.append(self._keep_track)
+        # Host, Origin and size are checked here, before anything is read.
+        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        async with manager.run():
+            self._manager = manager
+            try:
+                yield
+            finally:
+                self._manager = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._answer(scope, receive, _privately(scope, send))
+        except Gone:
+            return
+        except (RecollectError, OperationalError, InterfaceError) as error:
+            await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if misplaced := site.refusal(scope):
+            status, detail = misplaced
+            return await _refuse(InvalidInput(detail), scope, receive, send, status=status)
+        headers = Headers(scope=scope)
+        secret = secret_in(headers.get("authorization"))
+        caller = await run_in_thread(lambda: verify(secret, now=timezone.now()))
+        if scope["method"] != "POST":
+            detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
+            return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
+        body = await _read(receive, headers)
+        scope[EXCHANGE] = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
+        return await self._exchange(scope, body, receive, send)
+
+    async def _exchange(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Hand the message to the SDK, for as long as the caller is there and may ask."""
+        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101
+        exchange: Exchange = scope[EXCHANGE]
+        # The SDK, which keeps no session, would drop it.
+        if (stopped := cancelled_id(body)) is not None:
+            self._calls.stop((exchange.caller.digest, exchange.session_id, stopped))
+        is_refused = False
+        async with anyio.create_task_group() as group:
+
+            async def stop_when_gone() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                group.cancel_scope.cancel()
+
+            async def stop_when_refused() -> None:
+                nonlocal is_refused
+                await _until_refused(exchange.caller.digest)
+                is_refused = True
+                group.cancel_scope.cancel()
+
+            group.start_soon(stop_when_gone)
+            group.start_soon(stop_when_refused)
+            await self._manager.handle_request(scope, _replay(body), send)
+            group.cancel_scope.cancel()
+        if is_refused and not exchange.is_answered:
+            raise TokenRefused(Refusal.UNKNOWN)
+
+    async def _keep_track(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """The SDK's middleware: names a session when one begins, and makes calls stoppable."""
+        exchange = _exchange(ctx)
+        digest, session_id = exchange.caller.digest, exchange.session_id
+        if ctx.method == "initialize":
+            exchange.new_session_id = token_urlsafe(16)
+        if ctx.method != "tools/call" or ctx.request_id is None:
+            return await call_next(ctx)
+        result: HandlerResult = None
+        with self._calls.stoppable((digest, session_id, ctx.request_id)) as scope:
+            result = await call_next(ctx)
+        if scope.cancelled_caught:
+            raise MCPError(code=REQUEST_CANCELLED, message="Request cancelled")
+        return result
+
+
+def _exchange(ctx: Context) -> Exchange:
+    exchange = ctx.request.scope[EXCHANGE] if ctx.request is not None else None
+    assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101
+    return exchange
+
+
+async def _until_refused(digest: str) -> None:
+    """Returns once the token is revoked or expired, or its owner deactivated."""
+    while True:
+        await anyio.sleep(CALLER_IS_CHECKED_EVERY_SECONDS)
+        try:
+            if not await run_in_thread(lambda: is_still_valid(digest, now=timezone.now())):
+                return
+        except (OperationalError, InterfaceError):
+            logger.warning("A caller could not be checked again: the database is away")
+
+
+async def _read(receive: Receive, headers: Headers) -> bytes:
+    """The whole body; raises `TooLarge`, or `Gone` if the client left in the middle."""
+    body, wasted = bytearray(), 0
+    is_more = True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        chunk = message.get("body", b"")
+        is_more = message.get("more_body", False)
+        if wasted or len(body) + len(chunk) > LARGEST_BODY:
+            wasted += len(chunk)
+            body.clear()
+            if wasted > LARGEST_WASTE:
+                break
+        else:
+            body += chunk
+    if wasted:
+        raise TooLarge(f"A message may have {LARGEST_BODY:,} bytes at most.")
+    return bytes(body)
+
+
+def _replay(body: bytes) -> Receive:
+    """The body again, for the SDK; that the client left it learns by being cancelled."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await anyio.sleep_forever()
+        raise AssertionError("never woken")
+
+    return receive
+
+
+def _privately(scope: Scope, send: Send) -> Send:
+    async def send_privately(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(raw=list(message["headers"]))
+            headers.update(PRIVATE)
+            exchange = scope.get(EXCHANGE)
+            if exchange is not None:
+                exchange.is_answered = True
+                if exchange.new_session_id:
+                    headers[MCP_SESSION_ID_HEADER] = exchange.new_session_id
+            message = {**message, "headers": headers.raw}
+        await send(message)
+
+    return send_privately
+
+
+async def _refuse(
+    error: RecollectError,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    status: int | None = None,
+    headers: dict[str, str] | None = None,
+) -> None:
+    body = problem(error, status=status)
+    extra = {**PRIVATE, **(headers or {})}
+    if isinstance(error, AuthenticationRequired):
+        missing = isinstance(error, TokenRefused) and error.reason is Refusal.MISSING
+        # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
+        extra["WWW-Authenticate"] = 'Bearer realm="recollect"' + ("" if missing else ', error="invalid_token"')
+    if error.retryable:
+        extra["Retry-After"] = "5"
+    await JSONResponse(body, status_code=body["status"], headers=extra, media_type=CONTENT_TYPE)(scope, receive, send)

@@ -1,0 +1,74 @@
+"""The SDK's server with the registry's tools: the same for every transport, which only says who is calling."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.conf import settings
+from mcp.server import Server
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+
+from agent_tools.mcp.results import described, failed, succeeded
+from agent_tools.registry import Registry, Tool
+from agent_tools.running import run_in_thread
+from agent_tools.tokens import TokenCaller
+from intake.errors import InsufficientScope
+
+Context = ServerRequestContext[Any, Any]
+# Asked in a thread, so that it may look into the database.
+WhoCalls = Callable[[Context], TokenCaller]
+
+INSTRUCTIONS = (
+    "The memory of one person: everything they said in their chats, and the notes they keep. Search it before you say "
+    "that you do not know something about them, and save what they will want to be remembered. A snippet is only the "
+    "beginning of a message: read around it with `get_conversation`."
+)
+# The list changes with the program alone.
+LIST_IS_FRESH_MS = 300_000
+
+
+def build_server(tools: Registry, who_calls: WhoCalls) -> Server[Any]:
+    async def list_tools(ctx: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=_described(tools))
+
+    async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult:
+        tool = tools.get(params.name)
+        if tool is None:
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool: {params.name[:100]}")
+        arguments = params.arguments or {}
+        return await run_in_thread(lambda: _call(tool, arguments, lambda: who_calls(ctx)))
+
+    hint = CacheHint(ttl_ms=LIST_IS_FRESH_MS, scope="private")
+    return Server(
+        "recollect",
+        title="Recollect",
+        version=settings.SPECTACULAR_SETTINGS["VERSION"],
+        instructions=INSTRUCTIONS,
+        cache_hints={"tools/list": hint, "server/discover": hint},
+        get_tool_input_schema=lambda name: tool.input_schema if (tool := tools.get(name)) else None,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], TokenCaller]) -> CallToolResult:
+    """Every failure is a result, for the model to read and to live with."""
+    try:
+        caller = who()
+        if tool.scope not in caller.scopes:
+            raise InsufficientScope(f"This token lacks the scope `{tool.scope}`.")
+        return succeeded(tool.call(arguments, user=caller.user))
+    except Exception as error:
+        return failed(error)
+
+
+def _described(tools: Iterable[Tool[Any, Any]]) -> list[Any]:
+    return [described(tool) for tool in tools]

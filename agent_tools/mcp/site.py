@@ -1,0 +1,45 @@
+"""Whether a request was meant for this site: its Host and its Origin, by the deployment's own settings.
+
+A page of another site can make a browser send requests here, and a name it controls can be made to lead here. The
+bearer token already keeps both out; this keeps them from finding out even that somebody is at home.
+"""
+
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
+from django.utils.http import is_same_domain
+
+MISDIRECTED, FORBIDDEN = 421, 403
+
+
+def refusal(scope: dict[str, Any]) -> tuple[int, str] | None:
+    """A status and a sentence for what was not meant for this site."""
+    request = ASGIRequest(scope, BytesIO())
+    try:
+        host = request.get_host()
+    except DisallowedHost:
+        return MISDIRECTED, "This Host is not one of this server's: see ALLOWED_HOSTS."
+    origin = request.headers.get("Origin")
+    own = f"{request.scheme}://{host}"
+    if origin is not None and origin != own and not _is_trusted(origin):
+        return FORBIDDEN, "This Origin is not trusted: see CSRF_TRUSTED_ORIGINS."
+    return None
+
+
+def _is_trusted(origin: str) -> bool:
+    """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains."""
+    if origin in settings.CSRF_TRUSTED_ORIGINS:
+        return True
+    try:
+        given = urlsplit(origin)
+    except ValueError:
+        return False
+    wildcards = (urlsplit(trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS if "*" in trusted)
+    return any(
+        given.scheme == trusted.scheme and is_same_domain(given.netloc, trusted.netloc.lstrip("*"))
+        for trusted in wildcards
+    )

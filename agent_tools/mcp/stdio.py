@@ -1,0 +1,49 @@
+"""MCP over this process's standard input and output, for one caller: what `manage.py mcp` runs."""
+
+import os
+import sys
+from typing import Any
+
+import anyio
+from django.db import InterfaceError, OperationalError
+from django.utils import timezone
+from mcp.server.stdio import stdio_server
+
+from agent_tools.mcp.server import build_server
+from agent_tools.registry import Registry
+from agent_tools.running import run_in_thread
+from agent_tools.tokens import TokenCaller, TokenRefused, verify
+from memory.embedders import get_embedder
+
+TOKEN_IS_CHECKED_EVERY_SECONDS = 2
+EX_NOPERM = 77
+
+
+async def serve(tools: Registry, *, secret: str) -> None:
+    """Serve until the client closes the pipe; a token that is refused ends the process, whatever is under way."""
+
+    def who_calls(_: Any) -> TokenCaller:
+        return verify(secret, now=timezone.now())
+
+    server = build_server(tools, who_calls)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_leave_when_refused, secret)
+        # While the client and the server greet each other, so that the first search does not wait for it.
+        group.start_soon(anyio.to_thread.run_sync, get_embedder().warm_up)
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _leave_when_refused(secret: str) -> None:
+    while True:
+        await anyio.sleep(TOKEN_IS_CHECKED_EVERY_SECONDS)
+        try:
+            await run_in_thread(lambda: verify(secret, now=timezone.now()))
+        except TokenRefused as refused:
+            sys.stderr.write(f"{refused.detail}\n")
+            sys.stderr.flush()
+            # At once: a thread is waiting for standard input, and an orderly end would wait for that thread.
+            os._exit(EX_NOPERM)
+        except (OperationalError, InterfaceError):
+            continue

@@ -1,0 +1,108 @@
+"""A real call of each tool, for the OpenAPI document and the manual: input and answer, as they go over the wire."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample
+
+CONVERSATION = "01890a5d-ac96-774b-bcce-b302099a8057"
+RECORD = {
+    "id": "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11",
+    "type": "decision",
+    "project_id": "house",
+    "tags": ["kitchen"],
+    "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+    "created_at": "2026-02-25T17:20:30Z",
+}
+
+EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "search_chat_history": (
+        {"query": "the restaurant for the anniversary", "limit": 3, "mode": "hybrid"},
+        {
+            "results": [
+                {
+                    "conversationId": CONVERSATION,
+                    "turnNumber": 4,
+                    "snippet": "Let us book the small Italian place by the canal for our anniversary.",
+                    "score": 0.31,
+                }
+            ],
+            "totalFound": 1,
+            "query": "the restaurant for the anniversary",
+        },
+    ),
+    "search_memory": (
+        {"query": "which worktop did we choose", "types": ["decision"], "minSimilarity": 0.2},
+        {
+            "results": [{"record": RECORD, "similarity": 0.63}],
+            "text": "1. **decision** (similarity 0.63; 2026-02-25; project house; tags: kitchen): "
+            "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+        },
+    ),
+    "save_memory": (
+        {
+            "content": "We take the oak worktop from the sawmill in Baarn, 40 mm thick.",
+            "type": "decision",
+            "project_id": "house",
+            "tags": ["kitchen"],
+        },
+        {
+            "record": RECORD,
+            "text": "Saved a memory of type 'decision' (63 characters) with the id "
+            "01890a5d-ac96-7ab2-9f10-1f6c0b7e2a11.",
+        },
+    ),
+    "append_daily_log": (
+        {"text": "Ordered the worktop; delivery in week 12.", "date": "2026-02-26"},
+        {
+            "documentId": "01890a5d-ac96-7e01-8c44-6a2f9d3b5c77",
+            "date": "2026-02-26",
+            "length": 42,
+            "text": "Added 1 line to the daily log of 2026-02-26 with the id 01890a5d-ac96-7e01-8c44-6a2f9d3b5c77.",
+        },
+    ),
+    "get_conversation": (
+        {"conversationId": CONVERSATION, "around": 4, "window": 0},
+        {
+            "conversationId": CONVERSATION,
+            "title": "Plans for May",
+            "startedAt": "2026-02-25T18:02:11+01:00",
+            "lastActiveAt": "2026-02-25T18:40:53+01:00",
+            "turnCount": 9,
+            "turns": [
+                {
+                    "turnNumber": 4,
+                    "saidAt": "2026-02-25T18:20:30+01:00",
+                    "person": "Let us book the small Italian place by the canal for our anniversary.",
+                    "assistant": "A table for two on 14 May at half past seven, then.",
+                }
+            ],
+            "earlier": 3,
+            "later": 5,
+        },
+    ),
+    "list_recent_conversations": (
+        {"after": "2026-02-23", "before": "2026-03-02", "limit": 10},
+        {
+            "conversations": [
+                {
+                    "conversationId": CONVERSATION,
+                    "title": "Plans for May",
+                    "startedAt": "2026-02-25T18:02:11+01:00",
+                    "lastActiveAt": "2026-02-25T18:40:53+01:00",
+                    "turnCount": 9,
+                }
+            ],
+            "timeZone": "Europe/Amsterdam",
+        },
+    ),
+}
+
+
+def examples_of(tool_name: str) -> list[OpenApiExample]:
+    if tool_name not in EXAMPLES:
+        return []
+    given, answered = EXAMPLES[tool_name]
+    return [
+        OpenApiExample("A call", value=given, request_only=True),
+        OpenApiExample("Its answer", value=answered, response_only=True, status_codes=["200"]),
+    ]

@@ -1,0 +1,120 @@
+"""`GET /api/v1/tools/` lists the tools, `POST /api/v1/tools/{name}/` calls one with the body as its input."""
+
+from typing import Annotated, Any, Literal
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from agent_tools import idempotency
+from agent_tools.registry import Tool, as_data
+from agent_tools.rest.authentication import person
+from agent_tools.rest.examples import examples_of
+from agent_tools.shapes import SHAPES, shape_named
+from agent_tools.tools import registry
+from intake.acting import acting_as
+from intake.errors import NotFound
+from intake.schemas import problems
+
+UNUSABLE_INPUT = (400, 413, 415)
+REPLAYED = "Idempotency-Replayed"
+
+FORMAT = OpenApiParameter(
+    "format",
+    enum=list(SHAPES),
+    description="In whose words: this API's own (the default), or as the `tools` of a request to OpenAI's Chat "
+    "Completions or Anthropic's Messages.",
+)
+KEY = OpenApiParameter(
+    idempotency.HEADER,
+    location=OpenApiParameter.HEADER,
+    description="Any text of your own, 1 to 255 visible ASCII characters: the same request sent again with it within "
+    f"24 hours stores nothing twice and gets the same answer, marked `{REPLAYED}: true`.",
+)
+
+
+class ToolDescription(BaseModel):
+    """A tool as its callers see it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    name: str
+    description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
+    read_only: Annotated[bool, Field(description="Whether a call leaves everything as it was.")]
+    scope: Annotated[Literal["search", "write"], Field(description="What a token needs for a call.")]
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
+    output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
+
+
+class ToolList(BaseModel):
+    tools: list[ToolDescription]
+
+
+class ToolListViewSet(ViewSet):
+    required_scope = None
+
+    @extend_schema(
+        operation_id="list_tools",
+        summary="The tools there are",
+        parameters=[FORMAT],
+        responses={200: ToolList, **problems(400, 401, 429, 503)},
+    )
+    def list(self, request: Request) -> Response:
+        shape = shape_named(request.query_params.get("format"))
+        return Response({"tools": [shape(tool) for tool in registry]})
+
+
+class UnknownToolViewSet(ViewSet):
+    """Authenticates first: to somebody without credentials a missing tool looks like any other."""
+
+    required_scope = None
+
+    @extend_schema(exclude=True)
+    def call(self, request: Request, name: str) -> Response:
+        raise NotFound
+
+
+def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
+    """A viewset for one tool, so that the OpenAPI document has its input and output under its own path."""
+    conflicts = () if tool.is_read_only else (409, 422)
+
+    @extend_schema(
+        operation_id=tool.name,
+        summary=tool.name,
+        description=tool.description,
+        parameters=[] if tool.is_read_only else [KEY],
+        request=tool.input_model,
+        responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
+        examples=examples_of(tool.name),
+    )
+    def call(self: ViewSet, request: Request) -> Response:
+        key = request.headers.get(idempotency.HEADER)
+        if tool.is_read_only or key is None:
+            return Response(as_data(tool.call(request.data, user=person(request))))
+        return _call_once(tool, request, idempotency.clean_key(key))
+
+    attributes = {
+        "call": call,
+        "required_scope": tool.scope,
+        "throttle_scope": tool.scope.value,
+        "__doc__": tool.description,
+    }
+    return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)
+
+
+def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
+    user, data = person(request), request.data
+    with acting_as(user):
+        kept = idempotency.once(
+            user=user,
+            key=key,
+            tool=tool.name,
+            data=data,
+            run=lambda: as_data(tool.call(data, user=user)),
+            now=timezone.now(),
+        )
+    return Response(kept.answer, headers={REPLAYED: "true"} if kept.is_replay else None)

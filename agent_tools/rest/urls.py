@@ -1,0 +1,25 @@
+"""The API's paths that this app answers."""
+
+from django.urls import URLPattern, path
+
+from agent_tools.rest.tokens import TokenListViewSet, TokenViewSet
+from agent_tools.rest.tools import ToolListViewSet, UnknownToolViewSet, viewset_of
+from agent_tools.tools import registry
+
+
+def tool_urls() -> list[URLPattern]:
+    named = [
+        path(f"tools/{tool.name}/", viewset_of(tool).as_view({"post": "call"}), name=tool.name) for tool in registry
+    ]
+    return [
+        path("tools/", ToolListViewSet.as_view({"get": "list"}), name="tools"),
+        *named,
+        path("tools/<str:name>/", UnknownToolViewSet.as_view({"post": "call"})),
+    ]
+
+
+def token_urls() -> list[URLPattern]:
+    return [
+        path("tokens/", TokenListViewSet.as_view({"get": "list", "post": "create"}), name="tokens"),
+        path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
+    ]

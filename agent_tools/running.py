@@ -1,0 +1,66 @@
+"""Runs database work for the event loop, and stops it when whoever wanted it is gone."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+import anyio
+import anyio.to_thread
+import psycopg
+from django.db import connection, connections
+
+T = TypeVar("T")
+# How long the database may take to be told that a statement is to end.
+CANCEL_SECONDS = 2
+
+
+class Abandoned(Exception):
+    """Raised inside abandoned work where it would ask the database next; nobody is left to see it."""
+
+
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """The result of `work`, which runs in a thread and gives its database connection back at its end.
+
+    When the caller is cancelled,
+    1. the statement that is running is cancelled, and its transaction rolled back;
+    2. a later one is refused, so that what is not asking the database at the moment ends there;
+    3. the result, if there is one nevertheless, is dropped.
+    """
+    stoppable = _Stoppable(work)
+    try:
+        return await anyio.to_thread.run_sync(stoppable.run, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(stoppable.stop)
+        raise
+
+
+class _Stoppable(Generic[T]):
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        # Held while a statement is cancelled, so that the connection cannot meanwhile become somebody else's.
+        self._lock = Lock()
+        self._using: psycopg.Connection[Any] | None = None
+        self._is_stopped = False
+
+    def run(self) -> T:
+        try:
+            with connection.execute_wrapper(self._execute):
+                return self._work()
+        finally:
+            with self._lock:
+                self._using = None
+            connections.close_all()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            if self._using is not None:
+                self._using.cancel_safe(timeout=CANCEL_SECONDS)
+
+    def _execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        with self._lock:
+            if self._is_stopped:
+                raise Abandoned
+            self._using = context["connection"].connection
+        return execute(sql, params, many, context)

@@ -1,0 +1,11 @@
+"""What a token may be allowed: to read memory, to write to it."""
+
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    SEARCH = "search"
+    WRITE = "write"
+
+
+ALL_SCOPES = frozenset(Scope)

@@ -1,0 +1,17 @@
+"""Ways to call, for tests: a client with a token, and a call of a tool over REST."""
+
+import json
+
+from django.test import Client
+
+from agent_tools.scopes import ALL_SCOPES
+from agent_tools.tokens import create_token
+
+
+def client_of(user, *, scopes=ALL_SCOPES, **token):
+    secret = create_token(user=user, scopes=scopes, **token).secret
+    return Client(headers={"authorization": f"Bearer {secret}"})
+
+
+def call(client, tool, body, **headers):
+    return client.post(f"/api/v1/tools/{tool}/", json.dumps(body), content_type="application/json", headers=headers)

@@ -1,0 +1,133 @@
+"""The same request under the same key: one answer, stored once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from agent_tools import idempotency
+from agent_tools.models import IdempotentAnswer
+from intake.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
+from intake.models import Conversation
+from intake.tests.factories import a_person
+
+NOW = timezone.now()
+
+
+@pytest.fixture
+def alice(db):
+    return a_person()
+
+
+def write(user, *, key="k", data=None, now=NOW, run=None):
+    def work():
+        made = Conversation.objects.create(user=user, title="written")
+        return {"z": str(made.id), "a": 1}
+
+    return idempotency.once(user=user, key=key, tool="save_memory", data=data or {"b": 1}, run=run or work, now=now)
+
+
+def test_the_same_request_gets_the_same_answer_and_writes_once(alice):
+    first, second = write(alice), write(alice)
+    assert list(second.answer.items()) == list(first.answer.items())
+    assert (first.is_replay, second.is_replay) == (False, True)
+    assert Conversation.objects.count() == 1
+
+
+def test_the_order_of_fields_makes_no_other_request(alice):
+    write(alice, data={"a": 1, "b": 2})
+    assert write(alice, data={"b": 2, "a": 1}).is_replay
+
+
+def test_another_body_under_the_same_key_is_refused_and_writes_nothing(alice):
+    write(alice)
+    with pytest.raises(IdempotencyKeyReused):
+        write(alice, data={"b": 2})
+    assert Conversation.objects.count() == 1
+
+
+def test_another_key_and_another_person_write_again(alice):
+    write(alice)
+    assert not write(alice, key="other").is_replay
+    assert not write(a_person("bob@example.com")).is_replay
+
+
+def test_after_a_day_the_key_is_new_and_nothing_is_kept(alice):
+    write(alice)
+    assert write(alice, now=NOW + timedelta(hours=23, minutes=59)).is_replay
+    assert not write(alice, now=NOW + timedelta(hours=24, minutes=1)).is_replay
+    assert IdempotentAnswer.objects.count() == 1
+
+
+def test_a_failure_leaves_no_trace_and_the_key_is_good_again(alice):
+    def fail():
+        Conversation.objects.create(user=alice, title="half")
+        raise SearchFailed
+
+    with pytest.raises(SearchFailed):
+        write(alice, run=fail)
+    assert not Conversation.objects.exists()
+    assert not write(alice).is_replay
+
+
+@pytest.mark.parametrize("key", ["", "a b", "ü", "x" * 256, "a\x00", "a\n"])
+def test_a_key_that_is_none_is_refused(key):
+    with pytest.raises(InvalidInput) as refused:
+        idempotency.clean_key(key)
+    assert list(refused.value.errors) == ["Idempotency-Key"]
+
+
+@pytest.fixture
+def two_at_once(transactional_db):
+    """Starts one write that stops in the middle, and another beside it; the first goes on when told."""
+    started, may_end = Event(), Event()
+
+    def slow(user):
+        def work():
+            Conversation.objects.create(user=user, title="written")
+            started.set()
+            assert may_end.wait(30)
+            return {"a": 1}
+
+        return in_a_thread(write, user, run=work)
+
+    def in_a_thread(function, *args, **kwargs):
+        def work():
+            try:
+                return function(*args, **kwargs)
+            finally:
+                connections.close_all()
+
+        return pool.submit(work)
+
+    with ThreadPoolExecutor(2) as pool:
+        yield slow, in_a_thread, started, may_end
+        may_end.set()
+
+
+def test_of_two_at_once_one_writes_and_the_other_waits_for_its_answer(two_at_once):
+    slow, in_a_thread, started, may_end = two_at_once
+    alice = a_person()
+    first = slow(alice)
+    assert started.wait(10)
+    second = in_a_thread(write, alice)
+    may_end.set()
+    assert (first.result(10).is_replay, second.result(10).is_replay) == (False, True)
+    assert second.result().answer == first.result().answer
+    assert Conversation.objects.count() == 1
+
+
+def test_whoever_waits_too_long_is_told_to_try_again(two_at_once, monkeypatch):
+    monkeypatch.setattr(idempotency, "PATIENCE_SECONDS", 1)
+    slow, in_a_thread, started, may_end = two_at_once
+    alice = a_person()
+    first = slow(alice)
+    assert started.wait(10)
+    with pytest.raises(StillRunning):
+        in_a_thread(write, alice).result(10)
+    may_end.set()
+    first.result(10)
+    assert write(alice).is_replay

@@ -1,0 +1,449 @@
+"""`/mcp` under a real server: both revisions by the official client, and what no client should send by hand."""
+
+import json
+import time
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx2
+import pytest
+from django.db import OperationalError, connection, connections
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from agent_tools.models import AccessToken
+from agent_tools.scopes import Scope
+from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
+from agent_tools.tokens import create_token
+from agent_tools.tools import registry
+from intake.tests.factories import a_person, a_turn
+from memory import indexing
+
+MODES = ["legacy", MODERN, "auto"]
+
+
+@pytest.fixture
+def alice(server):
+    return a_person()
+
+
+@pytest.fixture
+def secret(alice):
+    return create_token(user=alice).secret
+
+
+@asynccontextmanager
+async def connected(address, secret, mode):
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {secret}"}, timeout=20) as http,
+        Client(streamable_http_client(f"{address}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+def ask(address, secret, tool, arguments, *, mode=MODERN):
+    async def work():
+        async with connected(address, secret, mode) as client:
+            return await client.call_tool(tool, arguments)
+
+    return anyio.run(work)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_official_client_finds_the_registrys_tools(server, secret, mode):
+    async def work():
+        async with connected(server, secret, mode) as client:
+            return client.protocol_version, client.server_info, await client.list_tools()
+
+    version, info, listed = anyio.run(work)
+    assert version == (LEGACY if mode == "legacy" else MODERN)
+    # Who pins the revision asks nobody who is there.
+    assert info is None if mode == MODERN else info.name == "recollect"
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in registry]
+    for published, tool in zip(listed.tools, registry, strict=True):
+        assert published.description == tool.description
+        assert published.input_schema == tool.input_schema
+        assert published.output_schema == tool.output_schema
+        assert published.annotations.read_only_hint is tool.is_read_only
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_result_comes_as_text_and_as_structured_content(server, alice, secret, mode):
+    turn = a_turn(alice, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    result = ask(server, secret, "search_chat_history", {"query": "adopted a cat"}, mode=mode)
+    assert not result.is_error
+    (found,) = result.structured_content["results"]
+    assert (found["conversationId"], found["snippet"]) == (str(turn.conversation_id), "I adopted a cat named Miso")
+    (content,) = result.content
+    assert json.loads(content.text) == result.structured_content
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_wrong_input_is_a_result_with_the_contracts_code(server, secret, mode):
+    result = ask(server, secret, "search_chat_history", {"query": "", "user_id": 1}, mode=mode)
+    assert result.is_error
+    assert result.structured_content is None
+    told = json.loads(result.content[0].text)
+    assert (told["code"], told["retryable"]) == ("validation_error", False)
+    assert set(told["errors"]) == {"query", "user_id"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_somebody_elses_and_a_missing_conversation_get_the_same_answer(server, secret, mode):
+    theirs = a_turn(a_person("bob@example.com"), "secret").conversation_id
+    answers = [
+        ask(server, secret, "get_conversation", {"conversationId": str(key)}, mode=mode)
+        for key in (theirs, "01890a5d-ac96-774b-bcce-b302099a8057")
+    ]
+    assert answers[0] == answers[1]
+    assert json.loads(answers[0].content[0].text)["code"] == "not_found"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_unknown_tool_is_a_protocol_error(server, secret, mode):
+    async def work():
+        async with connected(server, secret, mode) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("drop_everything", {})
+        return refused
+
+    refused = anyio.run(work)
+    assert refused.value.error.code == -32602
+    assert "drop_everything" in refused.value.error.message
+
+
+def test_a_token_needs_the_tools_scope(server, alice):
+    secret = create_token(user=alice, scopes=[Scope.WRITE]).secret
+    result = ask(server, secret, "search_chat_history", {"query": "cat"})
+    assert json.loads(result.content[0].text)["code"] == "insufficient_scope"
+
+
+def test_a_database_that_is_away_is_told_as_a_result(server, secret, monkeypatch):
+    def away(*_, **__):
+        raise OperationalError("connection refused at /secret/socket")
+
+    monkeypatch.setattr("agent_tools.tools.chat_history.search", away)
+    told = ask(server, secret, "search_chat_history", {"query": "cat"}).content[0].text
+    assert (json.loads(told)["code"], json.loads(told)["retryable"]) == ("unavailable", True)
+    assert "/secret" not in told
+
+
+def test_what_nobody_expected_is_told_without_its_inside(server, secret, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("at /secret/place")
+
+    monkeypatch.setattr("agent_tools.tools.chat_history.search", broken)
+    told = ask(server, secret, "search_chat_history", {"query": "cat"}).content[0].text
+    assert json.loads(told)["code"] == "search_error"
+    assert "/secret" not in told
+
+
+# -- Who may ask -------------------------------------------------------------------------------------------------------
+
+
+def expired(user):
+    secret = create_token(user=user).secret
+    AccessToken.objects.update(expiry="2020-01-01T00:00:00Z")
+    return secret
+
+
+def revoked(user):
+    secret = create_token(user=user).secret
+    AccessToken.objects.all().delete()
+    return secret
+
+
+def deactivated(user):
+    type(user).objects.update(is_active=False)
+    return create_token(user=user).secret
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize("make", [expired, revoked, deactivated, lambda _: "f" * 64, lambda _: "a b", lambda _: None])
+def test_without_a_good_token_it_is_401(server, alice, make, version):
+    secret = make(alice)
+    response = post(server, secret, version=version)
+    assert (response.status_code, response.json()["code"]) == (401, "authentication_required")
+    assert response.headers["WWW-Authenticate"].startswith("Bearer")
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert ("invalid_token" in response.headers["WWW-Authenticate"]) == (secret is not None)
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Token"])
+def test_either_scheme_is_taken(server, secret, scheme):
+    assert post(server, None, Authorization=f"{scheme} {secret}").status_code == 200
+
+
+def test_neither_an_address_nor_a_session_is_a_token(server, alice, secret, log_in):
+    body = json.dumps(message())
+    assert httpx2.post(f"{server}/mcp?token={secret}", content=body, headers=headers()).status_code == 401
+    assert log_in(alice).post("/mcp", content=body, headers=headers()).status_code == 401
+
+
+def test_answers_are_kept_by_no_cache_and_the_list_is_private(server, secret):
+    response = post(server, secret)
+    assert response.headers["Cache-Control"] == "private, no-store"
+    assert response.json()["result"]["cacheScope"] == "private"
+    assert post(server, "x").headers["Cache-Control"] == "private, no-store"
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({}, 200),
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "localhost"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "https://app.example"}, 200),
+        ({"Origin": "https://deep.trusted.example"}, 200),
+        ({"Origin": "http://deep.trusted.example"}, 403),
+    ],
+)
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_host_and_origin_are_checked_by_the_deployments_settings(server, secret, settings, given, status, version):
+    settings.CSRF_TRUSTED_ORIGINS = ["https://app.example", "https://*.trusted.example"]
+    assert post(server, secret, version=version, **given).status_code == status
+
+
+def test_its_own_origin_is_trusted(server, secret):
+    assert post(server, secret, Origin=server).status_code == 200
+
+
+# -- What no client should send ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_there_is_no_stream_to_get_and_no_session_to_delete(server, secret, method, version):
+    response = httpx2.request(method, f"{server}/mcp", headers=headers(secret, version=version))
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert httpx2.request(method, f"{server}/mcp", headers=headers(version=version)).status_code == 401
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize(
+    "body", [b"", b"no json", b"\xff\xfe", b"[]", b'"text"', b"[" * 10_000 + b"]" * 10_000, b'{"jsonrpc": "2.0"}']
+)
+def test_what_is_no_message_is_refused(server, secret, version, body):
+    response = post(server, secret, version=version, body=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] in (-32700, -32600, -32602)
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_a_deeply_nested_argument_is_refused(server, secret, version):
+    deep = json.dumps(
+        message("tools/call", {"name": "search_chat_history", "arguments": {"query": 0}}, version=version)
+    )
+    body = deep.replace('"query": 0', '"query": ' + "[" * 10_000 + "]" * 10_000).encode()
+    response = post(server, secret, "tools/call", {"name": "search_chat_history"}, version=version, body=body)
+    assert response.status_code == 400
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_a_query_of_nearly_a_megabyte_is_a_wrong_input_and_a_larger_body_too_large(server, secret, version):
+    long = call(server, secret, "search_chat_history", {"query": "x" * 1_000_000}, version=version)
+    assert long.json()["result"]["isError"] is True
+    for size in (1_048_576, 5_000_000):
+        larger = call(server, secret, "search_chat_history", {"query": "x" * size}, version=version)
+        assert (larger.status_code, larger.json()["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"query": "cat", "unknown": 1}, {"query": 5}, {"query": ["cat"]}, {"query": "a", "limit": "5"}, {}],
+)
+def test_wrong_arguments_are_results(server, secret, version, arguments):
+    response = call(server, secret, "search_chat_history", arguments, version=version)
+    assert response.status_code == 200
+    assert json.loads(response.json()["result"]["content"][0]["text"])["code"] == "validation_error"
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize("query", ["a\x00b", "%_'\\", "🐈", "'; drop table users; --"])
+def test_any_text_is_searched(server, secret, version, query):
+    response = call(server, secret, "search_chat_history", {"query": query}, version=version)
+    assert "isError" not in response.json()["result"] or response.json()["result"]["isError"] is False
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_half_a_character_is_refused_and_not_stumbled_over(server, secret, version):
+    response = call(server, secret, "search_chat_history", {"query": "\ud800"}, version=version)
+    assert response.status_code in (200, 400)
+    body = response.json()
+    assert body.get("error", {}).get("code") == -32700 or body["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_two_calls_with_one_id_are_both_answered(server, alice, secret, version):
+    a_turn(alice, "I adopted a cat")
+    answers = {}
+
+    async def one(query):
+        async with httpx2.AsyncClient(timeout=20) as http:
+            given = headers(secret, version=version, method="tools/call", name="search_chat_history")
+            params = {"name": "search_chat_history", "arguments": {"query": query}}
+            content = json.dumps(message("tools/call", params, version=version, request_id=7))
+            answers[query] = (await http.post(f"{server}/mcp", content=content, headers=given)).json()
+
+    async def both():
+        async with anyio.create_task_group() as group:
+            group.start_soon(one, "cat")
+            group.start_soon(one, "dog")
+
+    anyio.run(both)
+    assert {query: answer["result"]["structuredContent"]["query"] for query, answer in answers.items()} == {
+        "cat": "cat",
+        "dog": "dog",
+    }
+
+
+# -- Stopping ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def a_slow_search(monkeypatch):
+    """A search that asks the database for a minute of sleep."""
+
+    def slow(**_):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr("agent_tools.tools.chat_history.search", slow)
+
+
+def sleeping():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE %s AND pid <> pg_backend_pid()",
+            ["SELECT pg_sleep%"],
+        )
+        return cursor.fetchone()[0]
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+async def awaited(condition, seconds):
+    await in_thread(wait_until, condition, seconds)
+
+
+async def in_thread(function, *args):
+    def work():
+        try:
+            return function(*args)
+        finally:
+            connections.close_all()
+
+    return await anyio.to_thread.run_sync(work)
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_the_statement_of_a_client_who_leaves_is_cancelled(server, secret, a_slow_search, version):
+    with pytest.raises(httpx2.ReadTimeout):
+        httpx2.post(
+            f"{server}/mcp",
+            content=json.dumps(
+                message("tools/call", {"name": "search_chat_history", "arguments": {"query": "cat"}}, version=version)
+            ),
+            headers=headers(secret, version=version, method="tools/call", name="search_chat_history"),
+            timeout=1,
+        )
+    wait_until(lambda: sleeping() == 0, 3)
+    assert post(server, secret, version=version).status_code == 200
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_a_call_that_the_official_client_cancels_is_stopped(server, secret, a_slow_search, mode):
+    async def work():
+        async with connected(server, secret, mode) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(client.call_tool, "search_chat_history", {"query": "cat"})
+                await awaited(lambda: sleeping() == 1, 5)
+                group.cancel_scope.cancel()
+            await awaited(lambda: sleeping() == 0, 3)
+            return await client.list_tools(cache_mode="bypass")
+
+    assert anyio.run(work).tools
+
+
+def cancel(server, secret, request_id, session_id):
+    body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request_id}}
+    response = post(server, secret, version=LEGACY, body=json.dumps(body).encode(), **{"Mcp-Session-Id": session_id})
+    assert response.status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("own_token", "session_id", "request_id", "is_stopped"),
+    [(True, "s", 7, True), (True, "other", 7, False), (True, "s", 8, False), (False, "s", 7, False)],
+)
+def test_nobody_stops_anothers_call(
+    server, alice, secret, a_slow_search, own_token, session_id, request_id, is_stopped
+):
+    canceller = secret if own_token else create_token(user=alice).secret
+    answers = []
+
+    async def slow():
+        async with httpx2.AsyncClient(timeout=5) as http:
+            params = {"name": "search_chat_history", "arguments": {"query": "cat"}}
+            content = json.dumps(message("tools/call", params, version=LEGACY, request_id=7))
+            given = headers(secret, version=LEGACY, **{"Mcp-Session-Id": "s"})
+            answers.append((await http.post(f"{server}/mcp", content=content, headers=given)).json())
+
+    async def work():
+        with anyio.move_on_after(2):
+            async with anyio.create_task_group() as group:
+                group.start_soon(slow)
+                await awaited(lambda: sleeping() == 1, 5)
+                await in_thread(cancel, server, canceller, request_id, session_id)
+
+    anyio.run(work)
+    assert [answer["error"]["code"] for answer in answers] == ([-32800] if is_stopped else [])
+    wait_until(lambda: sleeping() == 0, 3)
+
+
+def test_a_session_is_named_when_it_begins(server, secret):
+    wanted = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "by-hand", "version": "1"}}
+    names = {post(server, secret, "initialize", wanted, version=LEGACY).headers["Mcp-Session-Id"] for _ in range(2)}
+    assert len(names) == 2
+    assert "Mcp-Session-Id" not in post(server, secret).headers
+
+
+def revoke(user):
+    AccessToken.objects.all().delete()
+
+
+def deactivate(user):
+    type(user).objects.update(is_active=False)
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize("throw_out", [revoke, deactivate])
+def test_whoever_is_thrown_out_in_the_middle_of_a_call_is_out_within_five_seconds(
+    server, alice, secret, a_slow_search, throw_out, version
+):
+    answers = []
+
+    def slow():
+        answers.append(call(server, secret, "search_chat_history", {"query": "cat"}, version=version))
+
+    async def work():
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, slow)
+            await awaited(lambda: sleeping() == 1, 5)
+            await in_thread(throw_out, alice)
+            started = time.monotonic()
+        return time.monotonic() - started
+
+    assert anyio.run(work) < 5
+    assert answers[0].status_code == 401
+    wait_until(lambda: sleeping() == 0, 3)

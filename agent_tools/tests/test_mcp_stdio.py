@@ -1,0 +1,130 @@
+"""`manage.py mcp`: the same tools over pipes, for the owner of a token in the environment."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+from django.conf import settings
+from django.db import connection
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from agent_tools.models import AccessToken
+from agent_tools.scopes import Scope
+from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
+from agent_tools.tokens import create_token
+from agent_tools.tools import registry
+from intake.tests.factories import a_person, a_turn
+from memory import indexing
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+COMMAND = [sys.executable, "manage.py", "mcp"]
+
+
+def environment(secret):
+    database = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}")
+    given = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "config.settings.test",
+        "DATABASE_URL": database.geturl(),
+        "PYTHONWARNINGS": "default",
+    }
+    return given | ({"RECOLLECT_TOKEN": secret} if secret is not None else {})
+
+
+@contextmanager
+def running(secret):
+    process = subprocess.Popen(
+        COMMAND,
+        cwd=settings.BASE_DIR,
+        env=environment(secret),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@asynccontextmanager
+async def connected(secret, mode):
+    parameters = StdioServerParameters(
+        command=COMMAND[0], args=COMMAND[1:], env=environment(secret), cwd=settings.BASE_DIR
+    )
+    async with Client(stdio_client(parameters), mode=mode) as client:
+        yield client
+
+
+def say(process, *lines):
+    for line in lines:
+        process.stdin.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+    process.stdin.flush()
+
+
+def request(request_id, method="tools/list", **params):
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**params, "_meta": META}}
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+def test_the_official_client_lists_and_calls_the_registrys_tools(mode):
+    alice = a_person()
+    turn = a_turn(alice, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    secret = create_token(user=alice).secret
+
+    async def work():
+        async with connected(secret, mode) as client:
+            tools = await client.list_tools()
+            found = await client.call_tool("search_chat_history", {"query": "adopted a cat"})
+            refused = await client.call_tool("search_chat_history", {"query": ""})
+            return client.protocol_version, tools, found, refused
+
+    version, listed, found, refused = anyio.run(work)
+    assert version == (LEGACY if mode == "legacy" else MODERN)
+    assert [tool.input_schema for tool in listed.tools] == [tool.input_schema for tool in registry]
+    assert found.structured_content["results"][0]["conversationId"] == str(turn.conversation_id)
+    assert json.loads(refused.content[0].text)["code"] == "validation_error"
+
+
+@pytest.mark.parametrize("secret", [None, "", "f" * 64, "a b"])
+def test_without_a_good_token_it_does_not_start_and_says_why_on_stderr(secret):
+    with running(secret) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "RECOLLECT_TOKEN" in err
+
+
+def test_stdout_is_the_protocol_and_nothing_else_whatever_comes_in():
+    secret = create_token(user=a_person(), scopes=[Scope.WRITE]).secret
+    with running(secret) as process:
+        say(process, request(1), "no json", "[" * 10_000, "", '{"jsonrpc": "2.0"}', request(2), request(2))
+        say(process, request(3, "tools/call", name="search_chat_history", arguments={"query": "cat"}))
+        say(process, request(4, "tools/call", name="drop_everything", arguments={}))
+        process.stdin.close()
+        lines = [json.loads(line) for line in process.stdout]
+        assert process.wait(20) == 0
+    by_id = {line.get("id"): line for line in lines}
+    assert by_id[1]["result"]["tools"]
+    assert by_id[2]["result"]["tools"]
+    assert json.loads(by_id[3]["result"]["content"][0]["text"])["code"] == "insufficient_scope"
+    assert by_id[4]["error"]["code"] == -32602
+
+
+def test_a_revoked_token_ends_it_within_five_seconds():
+    secret = create_token(user=a_person()).secret
+    with running(secret) as process:
+        say(process, request(1))
+        assert json.loads(process.stdout.readline())["id"] == 1
+        AccessToken.objects.all().delete()
+        assert process.wait(5) == 77
+        assert "revoked" in process.stderr.read()

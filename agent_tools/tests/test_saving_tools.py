@@ -1,0 +1,171 @@
+"""`save_memory` and `append_daily_log`: stored once, found again, and said."""
+
+from datetime import UTC, datetime
+from unittest.mock import patch
+
+import pytest
+
+from agent_tools.scopes import Scope
+from agent_tools.tests.callers import call, client_of
+from agent_tools.tools import registry
+from intake.errors import AuthenticationRequired
+from intake.tests.factories import a_person
+from memory import indexing
+from memory.models import MemoryDocument, MemoryRecord
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def api(alice):
+    return client_of(alice)
+
+
+def save(api, content="The worktop is oak", headers=None, **fields):
+    return call(api, "save_memory", {"content": content, **fields}, **(headers or {}))
+
+
+def test_what_is_saved_is_said_with_its_id_and_found(api, alice):
+    response = save(api, type="decision", project_id="house", tags=["kitchen", "kitchen"])
+    assert response.status_code == 200
+    kept = MemoryRecord.objects.for_user(alice).get()
+    record = response.json()["record"]
+    assert record.pop("created_at")
+    assert record == {
+        "id": str(kept.pk),
+        "type": "decision",
+        "project_id": "house",
+        "tags": ["kitchen"],
+        "content": "The worktop is oak",
+    }
+    assert str(kept.pk) in response.json()["text"]
+    indexing.embed_pending()
+    (found,) = call(api, "search_memory", {"query": "oak worktop"}).json()["results"]
+    assert found["record"]["id"] == str(kept.pk)
+
+
+def test_a_memory_is_a_note_of_no_project_unless_said(api):
+    for fields in ({}, {"type": None, "project_id": None, "tags": None}):
+        record = save(api, **fields).json()["record"]
+        assert (record["type"], record["project_id"], record["tags"]) == ("note", "", [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"content": ""}, "content"),
+        ({"content": "  \n"}, "content"),
+        ({"content": "x" * 32_001}, "content"),
+        ({"content": "a\x00b"}, "content"),
+        ({"content": 5}, "content"),
+        ({"type": ""}, "type"),
+        ({"type": "x" * 101}, "type"),
+        ({"tags": ["x"] * 51}, "tags"),
+        ({"tags": "kitchen"}, "tags"),
+        ({"project_id": "x" * 201}, "project_id"),
+        ({"user": 1}, "user"),
+    ],
+)
+def test_a_wrong_memory_is_refused_naming_the_field_and_not_kept(api, fields, field):
+    response = save(api, **fields)
+    assert (response.status_code, list(response.json()["errors"])) == (400, [field])
+    assert not MemoryRecord.objects.exists()
+
+
+def test_lines_go_to_the_log_of_the_day(api, alice):
+    first = call(api, "append_daily_log", {"text": "Ordered the worktop", "date": "2026-02-26"}).json()
+    second = call(api, "append_daily_log", {"text": "It came\nIt fits", "date": "2026-02-26"}).json()
+    log = MemoryDocument.objects.for_user(alice).get()
+    assert log.content == "Ordered the worktop\nIt came\nIt fits\n"
+    assert first["documentId"] == second["documentId"] == str(log.pk)
+    assert (second["date"], second["length"]) == ("2026-02-26", len(log.content))
+    assert second["text"] == f"Added 2 lines to the daily log of 2026-02-26 with the id {log.pk}."
+
+
+def test_today_is_the_persons_own(api, alice):
+    alice.time_zone = "Pacific/Auckland"
+    alice.save()
+    with patch("agent_tools.tools.saving.timezone.now", return_value=datetime(2026, 3, 1, 11, 30, tzinfo=UTC)):
+        assert call(api, "append_daily_log", {"text": "Good morning"}).json()["date"] == "2026-03-02"
+
+
+@pytest.mark.parametrize(
+    "date", ["", "today", "2026-02-30", "20260226", "2026-W09-4", "2026-02-26T00:00", "1500-01-01"]
+)
+def test_what_is_no_day_is_refused(api, date):
+    response = call(api, "append_daily_log", {"text": "x", "date": date})
+    assert (response.status_code, list(response.json()["errors"])) == (400, ["date"])
+    assert not MemoryDocument.objects.exists()
+
+
+def test_a_full_log_takes_no_more_and_loses_nothing(api, alice, monkeypatch):
+    call(api, "append_daily_log", {"text": "Short", "date": "2026-02-26"})
+    response = call(api, "append_daily_log", {"text": "x" * 999_999, "date": "2026-02-26"})
+    assert response.status_code in (400, 413)
+    assert MemoryDocument.objects.for_user(alice).get().content == "Short\n"
+
+
+@pytest.mark.parametrize("name", ["save_memory", "append_daily_log"])
+def test_saving_needs_the_scope_to_write(alice, name):
+    response = call(client_of(alice, scopes=[Scope.SEARCH]), name, {"content": "x"})
+    assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+    assert not registry.get(name).is_read_only
+
+
+@pytest.mark.parametrize(("name", "data"), [("save_memory", {"content": "x"}), ("append_daily_log", {"text": "x"})])
+def test_a_visitor_is_told_that_an_identity_is_needed(name, data):
+    with pytest.raises(AuthenticationRequired):
+        registry.get(name).call(data, user=None)
+
+
+def test_the_same_request_under_one_key_is_stored_once_and_answered_alike(api):
+    key = {"headers": {"Idempotency-Key": "8e03978e-40d5-43e8-bc93-6894a57f9324"}}
+    first, second = save(api, **key), save(api, **key)
+    assert first.status_code == second.status_code == 200
+    assert first.content == second.content
+    assert "Idempotency-Replayed" not in first.headers
+    assert second.headers["Idempotency-Replayed"] == "true"
+    assert MemoryRecord.objects.count() == 1
+
+
+def test_another_request_under_the_same_key_is_refused(api):
+    key = {"headers": {"Idempotency-Key": "k"}}
+    save(api, **key)
+    for response in (
+        save(api, content="Another", **key),
+        call(api, "append_daily_log", {"text": "x"}, **key["headers"]),
+    ):
+        assert (response.status_code, response.json()["code"]) == (422, "idempotency_key_reused")
+    assert MemoryRecord.objects.count() == 1
+
+
+def test_a_key_that_is_none_is_refused_and_nothing_stored(api):
+    response = save(api, headers={"Idempotency-Key": "x" * 256})
+    assert (response.status_code, list(response.json()["errors"])) == (400, ["Idempotency-Key"])
+    assert not MemoryRecord.objects.exists()
+
+
+def test_a_refused_request_does_not_use_up_its_key(api):
+    key = {"headers": {"Idempotency-Key": "k"}}
+    assert save(api, content="", **key).status_code == 400
+    assert save(api, **key).status_code == 200
+
+
+def test_a_search_takes_no_notice_of_a_key(api):
+    for query in ("cat", "dog"):
+        response = call(api, "search_chat_history", {"query": query}, **{"Idempotency-Key": "k"})
+        assert response.json()["query"] == query
+
+
+def test_people_are_shown_what_was_stored(alice):
+    for name, data, told in (
+        ("save_memory", {"content": "x"}, "Saved a note"),
+        ("append_daily_log", {"text": "x", "date": "2026-02-26"}, "Added to the log of 2026-02-26"),
+    ):
+        tool = registry.get(name)
+        assert tool.summarise(tool.call(data, user=alice), alice) == told

@@ -1,0 +1,227 @@
+"""Tokens: one place decides whom a secret stands for; people alone make and revoke them."""
+
+import json
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agent_tools.models import AccessToken
+from agent_tools.scopes import Scope
+from agent_tools.tests.callers import call, client_of
+from agent_tools.tokens import Refusal, TokenRefused, create_token, is_still_valid, secret_in, verify
+from intake.tests.factories import a_person
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/v1/tokens/"
+NOW = timezone.now()
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def session(alice):
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+def make(client, **wanted):
+    return client.post(URL, json.dumps(wanted), content_type="application/json")
+
+
+def refusal_of(secret, now=None):
+    with pytest.raises(TokenRefused) as refused:
+        verify(secret, now=now or timezone.now())
+    return refused.value.reason
+
+
+def test_a_good_token_stands_for_its_owner_with_its_scopes(alice):
+    made = create_token(user=alice, scopes=[Scope.SEARCH])
+    caller = verify(made.secret, now=timezone.now())
+    assert (caller.user, caller.scopes) == (alice, {Scope.SEARCH})
+    assert made.secret not in AccessToken.objects.values_list("digest", "token_key").get()
+
+
+@pytest.mark.parametrize("secret", [None, ""])
+def test_no_token_is_refused(secret):
+    assert refusal_of(secret) is Refusal.MISSING
+
+
+@pytest.mark.parametrize("secret", ["x" * 257, "tökën", "a b", "a\x00b", "\n"])
+def test_a_malformed_token_is_refused(secret):
+    assert refusal_of(secret) is Refusal.MALFORMED
+
+
+def test_an_unknown_a_revoked_an_expired_and_a_deactivated_persons_token_are_refused(alice):
+    assert refusal_of("f" * 64) is Refusal.UNKNOWN
+    revoked, kept = create_token(user=alice), create_token(user=alice, days=1)
+    AccessToken.objects.filter(public_id=revoked.info.id).delete()
+    assert refusal_of(revoked.secret) is Refusal.UNKNOWN
+    assert refusal_of(kept.secret, now=timezone.now() + timedelta(days=1)) is Refusal.EXPIRED
+    alice.is_active = False
+    alice.save()
+    assert refusal_of(kept.secret) is Refusal.DEACTIVATED
+
+
+def test_what_outlasts_its_first_check_can_be_checked_again(alice):
+    digest = verify(create_token(user=alice, days=1).secret, now=timezone.now()).digest
+    assert is_still_valid(digest, now=timezone.now())
+    assert not is_still_valid(digest, now=timezone.now() + timedelta(days=1))
+    type(alice).objects.update(is_active=False)
+    assert not is_still_valid(digest, now=timezone.now())
+    type(alice).objects.update(is_active=True)
+    AccessToken.objects.all().delete()
+    assert not is_still_valid(digest, now=timezone.now())
+
+
+@pytest.mark.parametrize(
+    ("header", "secret"),
+    [
+        ("Bearer abc", "abc"),
+        ("token abc", "abc"),
+        ("Token  abc ", "abc"),
+        ("Basic abc", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_secret_is_found_in_the_header(header, secret):
+    assert secret_in(header) == secret
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Token ", "Bearer a b", "Bearer tökën", "Bearer " + "x" * 300])
+def test_a_header_that_has_no_usable_secret_is_malformed(header):
+    with pytest.raises(TokenRefused) as refused:
+        secret_in(header)
+    assert refused.value.reason is Refusal.MALFORMED
+
+
+def test_its_last_use_is_noted_to_the_minute(alice):
+    secret = create_token(user=alice).secret
+    for seconds, noted in ((0, 0), (59, 0), (61, 61)):
+        verify(secret, now=NOW + timedelta(seconds=seconds))
+        assert AccessToken.objects.get().last_used_at == NOW + timedelta(seconds=noted)
+
+
+@pytest.mark.parametrize(
+    ("header", "detail"),
+    [
+        (None, "Log in, or send a valid token."),
+        ("Bearer", Refusal.MALFORMED),
+        ("Token a b", Refusal.MALFORMED),
+        ("Bearer " + "f" * 64, Refusal.UNKNOWN),
+        ("Basic YTpi", "Log in, or send a valid token."),
+    ],
+)
+def test_rest_refuses_without_a_good_token_and_says_why(header, detail):
+    response = Client(headers={"authorization": header} if header else None).get("/api/v1/tools/")
+    assert (response.status_code, response.json()["code"]) == (401, "authentication_required")
+    assert response.json()["detail"] == detail
+    assert response.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Token", "bearer"])
+def test_rest_takes_either_scheme(alice, scheme):
+    headers = {"authorization": f"{scheme} {create_token(user=alice).secret}"}
+    assert Client(headers=headers).get("/api/v1/tools/").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "authorization", "api_key"])
+def test_a_token_in_the_address_is_no_token(alice, name):
+    assert Client().get("/api/v1/tools/", {name: create_token(user=alice).secret}).status_code == 401
+
+
+def test_a_token_needs_the_tools_scope(alice):
+    response = call(client_of(alice, scopes=[Scope.WRITE]), "search_chat_history", {"query": "cat"})
+    assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+    assert response.json()["detail"] == "This token lacks the scope `search`."
+    assert call(client_of(alice, scopes=[Scope.SEARCH]), "search_chat_history", {"query": "cat"}).status_code == 200
+
+
+def test_a_chat_needs_a_token_that_may_search_and_write(alice):
+    for scope in Scope:
+        client = client_of(alice, scopes=[scope])
+        response = client.post("/api/v1/intake/chat", '{"message": "hello"}', content_type="application/json")
+        assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+
+
+def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
+    made = make(session, name="  my   laptop ", scopes=["search"], expiresInDays=7)
+    assert made.status_code == 201
+    assert made.headers["Cache-Control"] == "no-store"
+    body = made.json()
+    secret = body.pop("token")
+    assert (body["name"], body["scopes"]) == ("my laptop", ["search"])
+    expiry = AccessToken.objects.get().expiry - timezone.now()
+    assert timedelta(days=6, hours=23) < expiry <= timedelta(days=7)
+    client = Client(headers={"authorization": f"Bearer {secret}"})
+    assert client.get("/api/v1/tools/").status_code == 200
+    (listed,) = session.get(URL).json()["tokens"]
+    assert listed.keys() == {"id", "name", "scopes", "createdAt", "expiresAt", "lastUsedAt"}
+    assert listed["id"] == body["id"]
+    assert secret not in session.get(URL).content.decode()
+    assert session.delete(f"{URL}{body['id']}/").status_code == 204
+    assert client.get("/api/v1/tools/").status_code == 401
+    assert session.get(URL).json() == {"tokens": []}
+
+
+def test_without_wishes_a_token_may_do_everything_for_ninety_days(session):
+    body = make(session).json()
+    assert (body["name"], body["scopes"]) == ("", ["search", "write"])
+    assert body["expiresAt"][:10] == (timezone.now() + timedelta(days=90)).date().isoformat()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({"name": "x" * 81}, "name"),
+        ({"name": 5}, "name"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["admin"]}, "scopes.0"),
+        ({"expiresInDays": 0}, "expiresInDays"),
+        ({"expiresInDays": 3651}, "expiresInDays"),
+        ({"expiresInDays": None}, "expiresInDays"),
+        ({"user": 1}, "user"),
+    ],
+)
+def test_a_wrong_wish_is_refused_naming_the_field(session, wanted, field):
+    response = make(session, **wanted)
+    assert (response.status_code, list(response.json()["errors"])) == (400, [field])
+    assert not AccessToken.objects.exists()
+
+
+def test_a_token_cannot_manage_tokens(alice):
+    client = client_of(alice)
+    kept = AccessToken.objects.get()
+    for response in (client.get(URL), make(client), client.delete(f"{URL}{kept.public_id}/")):
+        assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+    assert AccessToken.objects.get() == kept
+
+
+def test_nobody_manages_tokens_without_a_session_and_csrf(alice):
+    assert make(Client()).status_code == 401
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert make(client).status_code == 401
+    assert not AccessToken.objects.exists()
+
+
+def test_somebody_elses_token_a_missing_and_a_malformed_id_get_the_same_bytes(session):
+    theirs = create_token(user=a_person("bob@example.com")).info.id
+    answers = [session.delete(f"{URL}{key}/") for key in (theirs, uuid4(), "x")]
+    assert {answer.status_code for answer in answers} == {404}
+    assert len({answer.content for answer in answers}) == 1
+    assert AccessToken.objects.count() == 1
+    assert session.get(URL).json() == {"tokens": []}
+
+
+def test_there_is_an_end_to_how_many_tokens_a_person_has(session, monkeypatch):
+    monkeypatch.setattr("agent_tools.tokens.issuing.MOST_TOKENS", 2)
+    assert [make(session).status_code for _ in range(3)] == [201, 201, 400]

@@ -1,0 +1,85 @@
+"""Making, listing and revoking a person's own tokens."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from agent_tools.models import AccessToken
+from agent_tools.scopes import ALL_SCOPES, Scope
+from intake.errors import InvalidInput, NotFound
+from intake.models import User
+
+DEFAULT_DAYS = 90
+LONGEST_DAYS = 3650
+LONGEST_NAME = 80
+MOST_TOKENS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInfo:
+    """What may be shown of a token: everything but the token."""
+
+    id: UUID
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    info: TokenInfo
+    secret: str
+
+
+def create_token(
+    *, user: User, name: str = "", scopes: Iterable[Scope] = ALL_SCOPES, days: int = DEFAULT_DAYS
+) -> NewToken:
+    """Make a token; the secret exists only in what this returns.
+
+    Raises `InvalidInput` naming the field at fault.
+    """
+    name = " ".join(name.replace("\x00", "").split())
+    wanted = sorted(set(scopes))
+    _validate(name, wanted, days)
+    if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
+        raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
+    token, secret = AccessToken.objects.create(user, expiry=timedelta(days=days), name=name, scopes=wanted)
+    return NewToken(info=_info(token), secret=secret)
+
+
+def list_tokens(*, user: User) -> list[TokenInfo]:
+    """The person's tokens, the newest first, expired ones among them."""
+    return [_info(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
+
+
+def revoke_token(*, user: User, token_id: str) -> None:
+    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    try:
+        deleted, _ = AccessToken.objects.filter(user=user, public_id=UUID(token_id)).delete()
+    except ValueError:
+        raise NotFound from None
+    if not deleted:
+        raise NotFound
+
+
+def _validate(name: str, scopes: list[Scope], days: int) -> None:
+    if len(name) > LONGEST_NAME:
+        raise InvalidInput(errors={"name": [f"At most {LONGEST_NAME} characters."]})
+    if not scopes:
+        raise InvalidInput(errors={"scopes": ["Choose what the token may do."]})
+    if not 1 <= days <= LONGEST_DAYS:
+        raise InvalidInput(errors={"expiresInDays": [f"From 1 to {LONGEST_DAYS} days."]})
+
+
+def _info(token: AccessToken) -> TokenInfo:
+    return TokenInfo(
+        id=token.public_id,
+        name=token.name,
+        scopes=tuple(Scope(scope) for scope in token.scopes),
+        created_at=token.created,
+        expires_at=token.expiry,
+        last_used_at=token.last_used_at,
+    )

@@ -1,0 +1,90 @@
+"""The one place that turns a presented secret into a caller, or says why not."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from django.db.models import Q
+from knox.crypto import hash_token
+
+from agent_tools.models import AccessToken
+from agent_tools.scopes import ALL_SCOPES, Scope
+from intake.errors import AuthenticationRequired
+from intake.models import User
+
+SCHEMES = ("bearer", "token")
+LONGEST_SECRET = 256
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class Refusal(StrEnum):
+    """A token that was revoked is gone, and so looks like one that never was."""
+
+    MISSING = "Send a token: `Authorization: Bearer <token>`."
+    MALFORMED = "The Authorization header is malformed. Send `Authorization: Bearer <token>`."
+    UNKNOWN = "The token is not known. It may have been revoked."
+    EXPIRED = "The token has expired. Make a new one."
+    DEACTIVATED = "The account is deactivated."
+
+
+class TokenRefused(AuthenticationRequired):
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCaller:
+    """Whom a token stands for, and what it may do. `digest` is the token's key in the database, never the token."""
+
+    user: User
+    scopes: frozenset[Scope]
+    digest: str
+
+
+def secret_in(header: str | None) -> str | None:
+    """The secret in an `Authorization` header; None when there is none, or another scheme's.
+
+    Nothing else is looked at: an address ends up in logs and histories, so a token in one is no token.
+    """
+    scheme, _, rest = (header or "").strip().partition(" ")
+    if scheme.lower() not in SCHEMES:
+        return None
+    secret = rest.strip()
+    if not _is_well_formed(secret):
+        raise TokenRefused(Refusal.MALFORMED)
+    return secret
+
+
+def verify(secret: str | None, *, now: datetime) -> TokenCaller:
+    """The caller a secret stands for; raises `TokenRefused`."""
+    if not secret:
+        raise TokenRefused(Refusal.MISSING)
+    if not _is_well_formed(secret):
+        raise TokenRefused(Refusal.MALFORMED)
+    # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
+    token = AccessToken.objects.select_related("user").filter(digest=hash_token(secret)).first()
+    if token is None:
+        raise TokenRefused(Refusal.UNKNOWN)
+    if token.expiry is not None and token.expiry <= now:
+        raise TokenRefused(Refusal.EXPIRED)
+    if not token.user.is_active:
+        raise TokenRefused(Refusal.DEACTIVATED)
+    _note_use(token, now)
+    scopes = frozenset(scope for scope in ALL_SCOPES if scope in token.scopes)
+    return TokenCaller(user=token.user, scopes=scopes, digest=token.digest)
+
+
+def is_still_valid(digest: str, *, now: datetime) -> bool:
+    """For what outlasts its first check: a stream, a session over pipes."""
+    unexpired = Q(expiry=None) | Q(expiry__gt=now)
+    return AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
+
+
+def _is_well_formed(secret: str) -> bool:
+    return 0 < len(secret) <= LONGEST_SECRET and secret.isascii() and secret.isprintable() and " " not in secret
+
+
+def _note_use(token: AccessToken, now: datetime) -> None:
+    if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
+        AccessToken.objects.filter(digest=token.digest).update(last_used_at=now)

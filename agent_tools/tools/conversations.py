@@ -1,0 +1,239 @@
+"""`get_conversation` and `list_recent_conversations`: what stands around a hit, and what was talked about when."""
+
+from datetime import datetime
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from django.db.models import Q
+from pydantic import Field
+
+from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.times import moment, zone_of
+from intake.errors import AuthenticationRequired, InvalidInput
+from intake.links import conversation_path
+from intake.models import Conversation, Turn, User
+from intake.models.conversations import Caller
+from intake.reading import get_conversation as find
+
+MOST_AROUND = 10
+# What all texts of an answer may have together: some 6,000 tokens, which leaves a model room to think.
+CHARACTERS = 24_000
+MOST_CONVERSATIONS = 50
+NO_CALLER = "user identity required"
+
+ConversationId = Annotated[str, Field(description="The conversation's id.")]
+Title = Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
+StartedAt = Annotated[datetime, Field(description="When it began, in the person's time zone.")]
+LastActiveAt = Annotated[datetime, Field(description="When its latest turn was said, in the person's time zone.")]
+TurnCount = Annotated[int, Field(description="How many turns it has; they are numbered from 1 without gaps.")]
+
+
+class GetConversationInput(ToolInput):
+    conversation_id: Annotated[
+        str, Field(alias="conversationId", description="The `conversationId` of a search result or of a list.")
+    ]
+    around: Annotated[
+        int | None,
+        Field(ge=1, description="A `turnNumber`: this turn and its neighbours. Without it, the latest turns."),
+    ] = None
+    window: Annotated[
+        int, Field(ge=0, le=MOST_AROUND, description="How many turns before it, and as many after it, to give as well.")
+    ] = 3
+
+
+class ConversationTurn(ToolOutput):
+    turn_number: Annotated[int, Field(description="Which turn of the conversation, from 1.")]
+    said_at: Annotated[datetime, Field(description="When it was said, in the person's time zone.")]
+    person: Annotated[str, Field(description="What the person said.")]
+    assistant: Annotated[str, Field(description="What was answered.")]
+    truncated: Annotated[
+        bool | None,
+        Field(
+            description="True if a text was cut to fit. Ask for fewer turns, with `around` and `window`, to see more."
+        ),
+    ] = None
+
+
+class GetConversationOutput(ToolOutput):
+    conversation_id: ConversationId
+    title: Title
+    started_at: StartedAt
+    last_active_at: LastActiveAt
+    turn_count: TurnCount
+    turns: Annotated[list[ConversationTurn], Field(description="Consecutive turns, the earliest first.")]
+    earlier: Annotated[
+        int | None, Field(description="The turn before these, if there is one: a value for `around`.")
+    ] = None
+    later: Annotated[int | None, Field(description="The turn after these, if there is one: a value for `around`.")] = (
+        None
+    )
+
+
+class ListRecentConversationsInput(ToolInput):
+    limit: Annotated[
+        int, Field(ge=1, le=MOST_CONVERSATIONS, description="How many conversations at most, the latest first.")
+    ] = 10
+    before: Annotated[
+        str | None,
+        Field(
+            description="Only those last active before this date (its day not included) or date-time, in ISO 8601. "
+            "Without an offset it is in the person's time zone. To see more, give the last one's `lastActiveAt`."
+        ),
+    ] = None
+    after: Annotated[
+        str | None,
+        Field(
+            description="Only those last active on or after this date (its day included) or date-time, in ISO 8601. "
+            "Without an offset it is in the person's time zone."
+        ),
+    ] = None
+
+
+class ListedConversation(ToolOutput):
+    conversation_id: ConversationId
+    title: Title
+    started_at: StartedAt
+    last_active_at: LastActiveAt
+    turn_count: TurnCount
+
+
+class ListRecentConversationsOutput(ToolOutput):
+    conversations: Annotated[list[ListedConversation], Field(description="The most recently active first.")]
+    time_zone: Annotated[str, Field(description="The person's time zone, by its IANA name.")]
+
+
+def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
+    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    user = _known(user)
+    conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
+    first, last = _span(conversation.turn_count, wanted)
+    turns = Turn.objects.for_user(user).filter(conversation=conversation, turn_number__range=(first, last))
+    zone = zone_of(user)
+    return GetConversationOutput(
+        **_in_words(conversation, zone),
+        turns=_shown(list(turns.in_order()), zone),
+        earlier=first - 1 if first > 1 else None,
+        later=last + 1 if last < conversation.turn_count else None,
+    )
+
+
+def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
+    user = _known(user)
+    zone = zone_of(user)
+    period = Q()
+    if wanted.after is not None:
+        period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))
+    if wanted.before is not None:
+        period &= Q(last_active_at__lt=_moment("before", wanted.before, zone))
+    found = Conversation.objects.for_user(user).filter(period).newest_first()[: wanted.limit]
+    return ListRecentConversationsOutput(
+        conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in found],
+        time_zone=zone.key,
+    )
+
+
+def fair_limit(lengths: list[int], *, budget: int) -> int:
+    """How long each text may be so that all together fit: short ones leave what they do not need to the others."""
+    left = budget
+    for position, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - position)
+        if length > share:
+            return share
+        left -= length
+    return budget
+
+
+def _span(count: int, wanted: GetConversationInput) -> tuple[int, int]:
+    """The first and the last turn to give; raises `InvalidInput` for a turn that there is not."""
+    if wanted.around is None:
+        return max(1, count - 2 * wanted.window), count
+    if wanted.around > count:
+        raise InvalidInput(errors={"around": [f"The conversation has {count} turns."]})
+    return max(1, wanted.around - wanted.window), min(count, wanted.around + wanted.window)
+
+
+def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
+    limit = fair_limit(
+        [len(text) for turn in turns for text in (turn.user_message, turn.assistant_message)], budget=CHARACTERS
+    )
+    return [
+        ConversationTurn(
+            turn_number=turn.turn_number,
+            said_at=turn.said_at.astimezone(zone),
+            person=turn.user_message[:limit],
+            assistant=turn.assistant_message[:limit],
+            truncated=max(len(turn.user_message), len(turn.assistant_message)) > limit or None,
+        )
+        for turn in turns
+    ]
+
+
+def _in_words(conversation: Conversation, zone: ZoneInfo) -> dict[str, object]:
+    return {
+        "conversation_id": str(conversation.id),
+        "title": conversation.title,
+        "started_at": conversation.started_at.astimezone(zone),
+        "last_active_at": conversation.last_active_at.astimezone(zone),
+        "turn_count": conversation.turn_count,
+    }
+
+
+def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
+    try:
+        return moment(text, zone=zone)
+    except (ValueError, OverflowError):
+        message = "Send a date (YYYY-MM-DD) or a date-time (YYYY-MM-DDTHH:MM:SS, with or without an offset)."
+        raise InvalidInput(errors={field: [message]}) from None
+
+
+def _known(user: User | None) -> User:
+    if user is None:
+        raise AuthenticationRequired(NO_CALLER)
+    return user
+
+
+def _say_turns(output: GetConversationOutput, user: User | None) -> str:
+    number = output.turns[0].turn_number if output.turns else None
+    path = conversation_path(output.conversation_id, turn_number=number)
+    return f"Read {_counted(len(output.turns), 'turn')} of [a conversation]({path})"
+
+
+def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
+    return f"Listed {_counted(len(output.conversations), 'conversation')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+get_conversation = Tool(
+    name="get_conversation",
+    description=(
+        "Read what was said around a place in one of the person's conversations. Use it after a search: a snippet is "
+        "only the beginning of what the person said, and the answer and the turns around it tell the rest. Pass the "
+        "result's `conversationId`, and its `turnNumber` as `around`. Turns are numbered from 1; `earlier` and `later` "
+        "in the answer are the numbers to go on with. Very long texts are cut to fit, and marked `truncated`. An id "
+        "that is not the caller's own is not found."
+    ),
+    input_model=GetConversationInput,
+    output_model=GetConversationOutput,
+    is_read_only=True,
+    run=get,
+    summarise=_say_turns,
+)
+
+list_recent_conversations = Tool(
+    name="list_recent_conversations",
+    description=(
+        "List the person's conversations by time, the most recently active first. Use it for questions about when "
+        "rather than what, such as what was talked about yesterday or last week; for questions about a topic, search "
+        "instead. A conversation counts by its `lastActiveAt`: `after` is inclusive, `before` exclusive, so that "
+        "after=2026-03-02 with before=2026-03-09 is that one week. Dates are days in the person's time zone, which "
+        "the answer names. Read a conversation with `get_conversation`."
+    ),
+    input_model=ListRecentConversationsInput,
+    output_model=ListRecentConversationsOutput,
+    is_read_only=True,
+    run=recent,
+    summarise=_say_list,
+)

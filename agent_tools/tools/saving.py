@@ -1,0 +1,136 @@
+"""`save_memory` and `append_daily_log`: what an agent keeps for the person; both only ever add."""
+
+import datetime as dt
+from typing import Annotated
+from uuid import UUID
+
+from django.utils import timezone
+from pydantic import Field
+
+from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.times import day as parse_day
+from agent_tools.times import zone_of
+from agent_tools.tools.memory import MemoryRecordOutput, record_output
+from intake.errors import AuthenticationRequired, InvalidInput
+from intake.models import User
+from memory import documents, records
+from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+
+NO_CALLER = "user identity required"
+
+
+class SaveMemoryInput(ToolInput):
+    content: Annotated[
+        str,
+        Field(
+            description=f"What to remember, in words that stand for themselves a year from now: 1 to "
+            f"{MAX_RECORD_LENGTH:,} characters."
+        ),
+    ]
+    type: Annotated[
+        str | None,
+        Field(
+            description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
+            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it."
+        ),
+    ] = None
+    project_id: Annotated[
+        str | None,
+        Field(description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters."),
+    ] = None
+    tags: Annotated[
+        list[str] | None,
+        Field(description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each."),
+    ] = None
+
+
+class SaveMemoryOutput(ToolOutput):
+    record: Annotated[MemoryRecordOutput, Field(description="The record as it is kept.")]
+    text: Annotated[str, Field(description="What was stored, and its id, in a sentence.")]
+
+
+class AppendDailyLogInput(ToolInput):
+    text: Annotated[
+        str,
+        Field(description=f"The lines to add; a log may have {MAX_DOCUMENT_LENGTH:,} characters in all."),
+    ]
+    date: Annotated[
+        str | None,
+        Field(description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given."),
+    ] = None
+
+
+class AppendDailyLogOutput(ToolOutput):
+    document_id: Annotated[UUID, Field(description="The log's id.")]
+    date: Annotated[dt.date, Field(description="The day whose log it is.")]
+    length: Annotated[int, Field(description="How many characters the log has now.")]
+    text: Annotated[str, Field(description="What was stored, and the log's id, in a sentence.")]
+
+
+def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
+    record = records.create(
+        user=_known(user),
+        content=wanted.content,
+        type=records.DEFAULT_TYPE if wanted.type is None else wanted.type,
+        project_id=wanted.project_id or "",
+        tags=wanted.tags or (),
+        now=timezone.now(),
+    )
+    length = f"{len(record.content):,} characters"
+    text = f"Saved a memory of type {record.type!r} ({length}) with the id {record.id}."
+    return SaveMemoryOutput(record=record_output(record), text=text)
+
+
+def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
+    user, now = _known(user), timezone.now()
+    day = now.astimezone(zone_of(user)).date() if wanted.date is None else _day(wanted.date)
+    document = documents.append(user=user, day=day, text=wanted.text, now=now)
+    lines = len(wanted.text.splitlines())
+    text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."
+    return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
+
+
+def _day(text: str) -> dt.date:
+    try:
+        return parse_day(text)
+    except ValueError:
+        message = f"Date must be in YYYY-MM-DD format: {text[:50]}"
+        raise InvalidInput(message, errors={"date": [message]}) from None
+
+
+def _known(user: User | None) -> User:
+    if user is None:
+        raise AuthenticationRequired(NO_CALLER)
+    return user
+
+
+save_memory = Tool(
+    name="save_memory",
+    description=(
+        "Save one thing for the person's long-term memory, where `search_memory` and `search_history` find it from "
+        "now on. Use it when they ask for something to be remembered, and for decisions, preferences and lessons that "
+        "will matter again. One thing per call, complete in itself, with names and dates written out rather than "
+        "'he' or 'tomorrow'. Every call adds a record: search first if it may have been saved already. The answer has "
+        "the record as it is kept, with its id."
+    ),
+    input_model=SaveMemoryInput,
+    output_model=SaveMemoryOutput,
+    is_read_only=False,
+    run=save,
+    summarise=lambda output, user: f"Saved a {output.record.type}",
+)
+
+append_daily_log = Tool(
+    name="append_daily_log",
+    description=(
+        "Add lines to the person's daily log, the diary that has one document per day. Use it for what happened, was "
+        "done or came up on a day; for what stays true beyond it use `save_memory`. Every call appends at the end and "
+        "changes nothing above. The answer names the day, the log's id, and `length`, how many characters it has now."
+    ),
+    input_model=AppendDailyLogInput,
+    output_model=AppendDailyLogOutput,
+    is_read_only=False,
+    run=append,
+    summarise=lambda output, user: f"Added to the log of {output.date}",
+)

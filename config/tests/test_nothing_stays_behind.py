@@ -1,0 +1,172 @@
+"""What is deleted leaves no trace: every column of every table, every session and the broker are searched for it."""
+
+import threading
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+from knox.models import get_token_model
+from rest_framework.test import APIClient
+
+from intake import deleting, services
+from intake.identity import VISITOR_KEY
+from intake.models import Turn, User
+from intake.models.conversations import Caller
+from intake.testing.traces import rows_naming, traces_of
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, indexing, records
+from memory.embedders import get_embedder
+from memory.indexing import queueing
+from memory.models import Embedding, IndexedText, Posting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# A word that no stemmer shortens.
+SECRET = "kwyjibo"
+
+
+@pytest.fixture
+def alice() -> User:
+    return a_person("alice@example.com")
+
+
+def said(user: User, **fields) -> Turn:
+    """A turn with the secret on both sides, indexed to the last vector."""
+    turn = a_turn(user, f"The word is {SECRET}", f"I shall remember {SECRET}.", **fields)
+    indexing.embed_pending()
+    return turn
+
+
+def caller_of(user: User) -> Caller:
+    return Caller(user_id=user.pk)
+
+
+def test_the_search_for_traces_finds_them_where_they_are(alice):
+    said(alice)
+    found = traces_of(SECRET)
+    assert {"intake_conversations.title", "intake_conversation_turns.user_message", "postings.lexeme"} <= set(found)
+    assert {"embeddings", "postings", "indexed_texts"} <= set(rows_naming("user_id", alice.pk))
+
+
+def test_a_deleted_turn_leaves_nothing(alice):
+    kept = a_turn(alice, "Something else")
+    said(alice, conversation=kept.conversation)
+    deleting.delete_turn(caller=caller_of(alice), conversation_id=kept.conversation_id, turn_number=2)
+    assert traces_of(SECRET) == []
+    assert set(Embedding.objects.values_list("chunk_index", flat=True)) == {1}
+    assert set(IndexedText.objects.values_list("chunk_index", flat=True)) == {1}
+
+
+def test_a_deleted_conversation_leaves_nothing(alice):
+    a_turn(alice, "Something else")
+    turn = said(alice)
+    said(alice, conversation=turn.conversation)
+    deleting.delete_conversation(caller=caller_of(alice), conversation_id=turn.conversation_id)
+    assert traces_of(SECRET) == []
+    assert rows_naming("source_id", turn.conversation_id) == []
+    assert Embedding.objects.exists()
+
+
+def test_a_deleted_account_leaves_nothing_anywhere():
+    client = Client()
+    session = client.session
+    session[VISITOR_KEY] = "of-this-browser"
+    session.save()
+    visitor = Caller(user_id=None, visitor_key="of-this-browser")
+    turn = services.begin_turn(caller=visitor, message=f"Said early: {SECRET}", conversation_id=None, now=NOW)
+    services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=SECRET, status=Turn.Status.COMPLETE))
+    client.post("/register/", {"email": f"{SECRET}@example.com", "password": "correct horse battery"})
+    alice = User.objects.get()
+    said(alice)
+    a_turn(alice, f"Not embedded yet: {SECRET}")
+    documents.append(user=alice, day=None, text=SECRET, now=NOW)
+    documents.append(user=alice, day=NOW.date(), text=SECRET, now=NOW)
+    records.create(user=alice, content=SECRET, now=NOW, project_id=SECRET, tags=[SECRET])
+    get_token_model().objects.create(alice, name=SECRET)
+    bob = a_person("bob@example.com")
+    a_turn(bob, "Mine stays")
+    named = set(rows_naming("user_id", alice.pk))
+    assert {"intake_sessions", "intake_session_links", "access_tokens", "postings", "embeddings"} <= named
+    api = APIClient()
+    api.force_authenticate(alice)
+    assert api.delete("/api/v1/account/", {"password": "correct horse battery"}, format="json").status_code == 204
+    assert traces_of(SECRET) == []
+    assert rows_naming("user_id", alice.pk) == []
+    assert rows_naming("session_key", "of-this-browser") == []
+    assert set(Posting.objects.values_list("user", flat=True)) == {bob.pk}
+
+
+def test_a_turn_deleted_while_a_worker_embeds_it_does_not_come_back(alice, monkeypatch):
+    turn = a_turn(alice, f"The word is {SECRET}")
+    embedder = get_embedder()
+    embed = embedder.embed_documents
+
+    def delete_meanwhile(texts):
+        if not thread.is_alive() and texts:
+            thread.start()
+            thread.join()
+        return embed(texts)
+
+    def delete():
+        try:
+            deleting.delete_conversation(caller=caller_of(alice), conversation_id=turn.conversation_id)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=delete)
+    monkeypatch.setattr(embedder, "embed_documents", delete_meanwhile)
+    indexing.embed_pending()
+    assert traces_of(SECRET) == []
+    assert not Embedding.objects.exists()
+
+
+def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monkeypatch):
+    turn = a_turn(alice, f"The word is {SECRET}")
+    IndexedText.objects.all().delete()
+    Embedding.objects.all().delete()
+    enqueue = queueing.enqueue
+
+    def delete_first(*args, **kwargs):
+        thread = threading.Thread(target=delete)
+        thread.start()
+        thread.join(timeout=0.5)
+        return enqueue(*args, **kwargs)
+
+    def delete():
+        try:
+            deleting.delete_turn(caller=caller_of(alice), conversation_id=turn.conversation_id, turn_number=1)
+            is_deleted.set()
+        finally:
+            connection.close()
+
+    is_deleted = threading.Event()
+    monkeypatch.setattr(queueing, "enqueue", delete_first)
+    indexing.enqueue_missing(now=NOW)
+    assert is_deleted.wait(5)
+    assert traces_of(SECRET) == []
+    assert not Embedding.objects.exists()
+
+
+def test_an_account_deleted_while_its_answer_is_saved_leaves_nothing(alice):
+    """The answer holds its turn and asks for the person's row; the deletion takes them in the same order."""
+    turn = services.begin_turn(caller=caller_of(alice), message="Tell", conversation_id=None, now=NOW)
+    answer = services.Answer(text=SECRET, status=Turn.Status.COMPLETE)
+    is_held = threading.Event()
+
+    def finish():
+        try:
+            with transaction.atomic():
+                Turn.objects.select_for_update().get(pk=turn.pk)
+                is_held.set()
+                threading.Event().wait(0.3)
+                services.finish_turn(turn_id=turn.pk, answer=answer)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    assert is_held.wait(5)
+    deleting.delete_account(user=alice)
+    thread.join(5)
+    assert traces_of(SECRET) == []
+    assert rows_naming("user_id", alice.pk) == []

@@ -1,0 +1,92 @@
+"""`/api/v1/conversations/`: listing, reading, renaming and deleting what one said."""
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from intake import deleting
+from intake.identity import caller_of
+from intake.reading import (
+    Position,
+    as_conversation_id,
+    as_turn_number,
+    get_conversation,
+    list_conversations,
+    turns_to_show,
+)
+from intake.rest.acting import ActsAsCaller
+from intake.rest.scopes import require_scope
+from intake.rest.shapes import ConversationListOutput, ConversationOutput, ConversationWithTurnsOutput, Rename
+from intake.schemas import problems
+from intake.validation import validate
+
+NOT_THERE = (401, 404, 429, 503)
+
+
+class ConversationListView(ActsAsCaller):
+    @extend_schema(
+        operation_id="list_conversations",
+        parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
+        responses={200: ConversationListOutput, **problems(*NOT_THERE)},
+    )
+    def get(self, request: Request) -> Response:
+        """The caller's conversations, the most recently active first, 30 at a time."""
+        require_scope(request, "search")
+        after = request.query_params.get("after")
+        page = list_conversations(caller=caller_of(request), after=Position.parse(after) if after else None)
+        return Response(ConversationListOutput.of(page).as_data())
+
+
+class ConversationView(ActsAsCaller):
+    @extend_schema(
+        operation_id="get_conversation",
+        parameters=[
+            OpenApiParameter("before", int, description="The turns before this number instead of the latest."),
+            OpenApiParameter("turn", int, description="The turns around this number instead of the latest."),
+        ],
+        responses={200: ConversationWithTurnsOutput, **problems(*NOT_THERE)},
+    )
+    def get(self, request: Request, conversation_id: str) -> Response:
+        """A conversation with its latest turns."""
+        require_scope(request, "search")
+        found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+        window = turns_to_show(
+            conversation=found,
+            around=as_turn_number(request.query_params.get("turn")),
+            before=as_turn_number(request.query_params.get("before")),
+        )
+        return Response(ConversationWithTurnsOutput.with_turns(found, window).as_data())
+
+    @extend_schema(
+        operation_id="rename_conversation",
+        request=Rename,
+        responses={200: ConversationOutput, **problems(400, 413, 415, *NOT_THERE)},
+    )
+    def patch(self, request: Request, conversation_id: str) -> Response:
+        """Give a conversation another title."""
+        require_scope(request, "write")
+        wanted = validate(Rename, request.data)
+        conversation = deleting.rename_conversation(
+            caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), title=wanted.title
+        )
+        return Response(ConversationOutput.of(conversation).as_data())
+
+    @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
+    def delete(self, request: Request, conversation_id: str) -> Response:
+        """Remove a conversation with all its turns, for good."""
+        require_scope(request, "write")
+        deleting.delete_conversation(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id))
+        return Response(status=204)
+
+
+class TurnView(ActsAsCaller):
+    @extend_schema(operation_id="delete_turn", responses={204: None, **problems(*NOT_THERE)})
+    def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+        """Remove one turn, for good; a conversation goes with its last one."""
+        require_scope(request, "write")
+        deleting.delete_turn(
+            caller=caller_of(request),
+            conversation_id=as_conversation_id(conversation_id),
+            turn_number=as_turn_number(turn_number) or 0,
+        )
+        return Response(status=204)

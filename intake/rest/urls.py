@@ -1,0 +1,15 @@
+"""What intake offers under `/api/v1/`."""
+
+from django.urls import path
+
+from intake.rest.account import AccountExportView, AccountView
+from intake.rest.conversations import ConversationListView, ConversationView, TurnView
+
+urlpatterns = [
+    path("conversations/", ConversationListView.as_view()),
+    # Any text, so that a malformed id gets the same answer as one that is not there.
+    path("conversations/<str:conversation_id>/", ConversationView.as_view()),
+    path("conversations/<str:conversation_id>/turns/<str:turn_number>/", TurnView.as_view()),
+    path("account/export/", AccountExportView.as_view()),
+    path("account/", AccountView.as_view()),
+]

@@ -1,0 +1,110 @@
+"""What a model may write to get at its reader: streamed or stored, it asks no other site, runs nothing, goes nowhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from intake.links import conversation_path
+from intake.models import Conversation, Turn, User
+from intake.testing.model_server import Say
+from intake.tests.factories import NOW
+from intake.views.pages import EXAMPLES
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAYLOADS: list[str] = json.loads((Path(__file__).parent / "data/hostile_markdown.json").read_text())
+PER_PAGE = 50
+
+# Whatever of a page could load, run or send, and every address that a click would follow.
+DANGERS = """parts => parts.flatMap(part => [...part.querySelectorAll("*")]).filter(element =>
+    ["script", "img", "image", "iframe", "frame", "style", "link", "meta", "base", "form", "input", "object", "embed",
+     "video", "audio", "source", "math", "template", "textarea", "select"].includes(element.localName)
+    || (element.localName === "svg" && !element.classList.contains("icon"))
+    || [...element.attributes].some(({name}) => name.startsWith("on") || ["style", "src", "srcset", "ping"].includes(name))
+    || (element.localName === "a" && element.hasAttribute("href")
+        && !["http:", "https:", "mailto:"].includes(new URL(element.href, location.href).protocol))
+).map(element => element.outerHTML)"""
+
+# Renders each as an answer that arrives in pieces, and lets the browser act on every state in between.
+STREAM_ALL = """async ({ payloads, size }) => {
+  const { StreamRenderer } = await import("/static/intake/markdown/stream.js");
+  const thread = document.querySelector("[data-thread]");
+  for (const text of payloads) {
+    const target = document.createElement("div");
+    target.className = "prose";
+    thread.append(target);
+    const renderer = new StreamRenderer(target);
+    const characters = [...text];
+    for (let at = 0; at < characters.length; at += size) {
+      renderer.push(characters.slice(at, at + size).join(""));
+      await new Promise(requestAnimationFrame);
+    }
+    renderer.finish();
+  }
+}"""
+
+
+def dangers(page: Page, where: str = ".prose") -> list[str]:
+    return page.locator(where).evaluate_all(DANGERS)
+
+
+def test_there_are_enough_of_them():
+    assert len(set(PAYLOADS)) == len(PAYLOADS) >= 100
+
+
+def a_hostile_conversation(user: User) -> Conversation:
+    """Every payload as message, answer, title, tool input and tool summary."""
+    conversation = Conversation.objects.create(user=user, title=PAYLOADS[0][:80], turn_count=len(PAYLOADS))
+    Turn.objects.bulk_create(
+        Turn(
+            conversation=conversation,
+            user=user,
+            turn_number=number,
+            user_message=payload.replace("\x00", ""),
+            assistant_message=payload.replace("\x00", ""),
+            tool_calls=[{"id": "1", "name": "search", "input": {"query": payload}, "summary": payload}]
+            if "\x00" not in payload
+            else [],
+            status=Turn.Status.FAILED if number % 7 == 0 else Turn.Status.COMPLETE,
+            error={"code": "unavailable", "detail": payload.replace("\x00", ""), "retryable": True},
+            said_at=NOW,
+        )
+        for number, payload in enumerate(PAYLOADS, 1)
+    )
+    return conversation
+
+
+def test_stored_answers_load_run_and_send_nothing(open_page, person):
+    """Requests, dialogs and breaches of the page's policy are counted by `open_page`; none may happen."""
+    path = conversation_path(a_hostile_conversation(person).pk)
+    page = open_page(user=person)
+    for before in range(len(PAYLOADS) + 1, 1, -PER_PAGE):
+        page.goto(f"{path}?before={before}")
+        expect(page.locator(".turn").first).to_be_attached()
+        assert dangers(page, ".prose, .said, .step, [data-part=detail]") == []
+    page.wait_for_timeout(300)
+
+
+# A picture is drawn after every piece, so the finest pieces are for a part of them.
+@pytest.mark.parametrize(("size", "every"), [(1, 12), (5, 3), (100_000, 1)])
+def test_streamed_answers_load_run_and_send_nothing_at_any_moment(open_page, person, size, every):
+    payloads = PAYLOADS[::every]
+    page = open_page(user=person)
+    page.evaluate(STREAM_ALL, {"payloads": payloads, "size": size})
+    expect(page.locator(".prose")).to_have_count(len(payloads))
+    assert dangers(page) == []
+    page.wait_for_timeout(300)
+
+
+def test_over_the_wire_too(open_page, person, language_model):
+    answer = "\n\n".join(payload for payload in PAYLOADS if "```" not in payload and "\x00" not in payload)
+    language_model(Say(tuple(answer[at : at + 40] for at in range(0, len(answer), 40))))
+    page = open_page(user=person)
+    page.get_by_label("Message").fill(EXAMPLES[0])
+    page.keyboard.press("Enter")
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete", timeout=20_000)
+    assert dangers(page) == []
+    page.reload()
+    assert dangers(page) == []

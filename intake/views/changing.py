@@ -1,0 +1,71 @@
+"""Renaming and deleting from the browser: each asks on a page of its own, and works without any script."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from intake import deleting
+from intake.acting import acting_as
+from intake.errors import NotFound
+from intake.forms import RenameForm
+from intake.identity import caller_of
+from intake.links import conversation_path
+from intake.reading import as_conversation_id, as_turn_number, get_conversation, get_turn
+from intake.views.failures import not_found
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def personal_form(view: View[P]) -> View[P]:
+    """For asking and for doing, kept by no cache, and one same answer to whatever is not there for this caller."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        try:
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
+        except NotFound:
+            return not_found(request)
+
+    return never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper))
+
+
+@personal_form
+def rename_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    form = RenameForm(request.POST or None, initial={"title": conversation.title})
+    if request.method == "POST" and form.is_valid():
+        title = form.cleaned_data["title"]
+        deleting.rename_conversation(caller=caller_of(request), conversation_id=conversation.pk, title=title)
+        return HttpResponseRedirect(conversation_path(conversation.pk))
+    return render(request, "intake/rename.html", {"conversation": conversation, "form": form})
+
+
+@personal_form
+def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
+    conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+    if request.method == "POST":
+        deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
+        messages.success(request, "The chat is deleted.")
+        return HttpResponseRedirect(reverse("intake:home"))
+    return render(request, "intake/delete_conversation.html", {"conversation": conversation})
+
+
+@personal_form
+def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) -> HttpResponse:
+    number = as_turn_number(turn_number) or 0
+    turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), turn_number=number)
+    if request.method == "POST":
+        caller, key = caller_of(request), turn.conversation_id
+        is_left = deleting.delete_turn(caller=caller, conversation_id=key, turn_number=number)
+        messages.success(request, "The message and its answer are deleted.")
+        return HttpResponseRedirect(conversation_path(key) if is_left else reverse("intake:home"))
+    return render(request, "intake/delete_turn.html", {"turn": turn})

@@ -1,0 +1,69 @@
+"""What is answered when something fails: a problem document under `/api/`, a page elsewhere; neither asks who looks."""
+
+from http import HTTPStatus
+
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+
+from intake.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
+from intake.problems import STATUSES, as_recollect_error, problem_response, retry_after
+
+HEADINGS = {
+    HTTPStatus.BAD_REQUEST: "That was not understood",
+    HTTPStatus.UNAUTHORIZED: "Log in first",
+    HTTPStatus.NOT_FOUND: "There is nothing here",
+    HTTPStatus.REQUEST_TIMEOUT: "That took too long",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "That is too much at once",
+    HTTPStatus.TOO_MANY_REQUESTS: "A little slower, please",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "Something broke on our side",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Recollect is away for a moment",
+}
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler400`: what Django found suspicious is not repeated."""
+    return _answer(request, InvalidInput("The request is not valid."), page="400.html")
+
+
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler403`."""
+    if _is_api(request):
+        return problem_response(AuthenticationRequired())
+    return HttpResponse(render_to_string("403.html"), status=HTTPStatus.FORBIDDEN)
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """`handler404`, and what a page answers for an id that is not the caller's.
+
+    It knows nobody, so that it is the same, byte for byte, for everybody.
+    """
+    return _answer(request, NotFound(), page="404.html")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """`handler500`."""
+    return _answer(request, Broken(), page="500.html")
+
+
+def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """For a failure that was expected."""
+    error = as_recollect_error(exception) or Unavailable()
+    return not_found(request) if isinstance(error, NotFound) else _answer(request, error, page="intake/problem.html")
+
+
+def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
+    """No request goes into it: rendering one would ask the session, and so the database, who is looking."""
+    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": error.detail})
+
+
+def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:
+    if _is_api(request):
+        return problem_response(error)
+    response = HttpResponse(page_for(error, page=page), status=STATUSES[error.code])
+    if error.retryable:
+        response["Retry-After"] = retry_after(error)
+    return response
+
+
+def _is_api(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")

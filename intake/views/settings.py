@@ -1,0 +1,66 @@
+"""`/settings/account/`: one's time zone, one's data to take along, and the way out for good."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import logout
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from intake import deleting, limits
+from intake.forms import DeleteAccountForm, TimeZoneForm
+from intake.models import User
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    user = _person(request)
+    form = TimeZoneForm(request.POST or None, initial={"time_zone": user.time_zone})
+    if request.method == "POST" and form.is_valid():
+        user.time_zone = form.cleaned_data["time_zone"]
+        user.save(update_fields=["time_zone"])
+        messages.success(request, "Saved.")
+        return HttpResponseRedirect(reverse("intake:account"))
+    return _page(request, time_zone_form=form)
+
+
+@never_cache
+@sensitive_post_parameters("password")
+@require_POST
+@login_required
+def delete_account(request: HttpRequest) -> HttpResponse:
+    user = _person(request)
+    limits.take_for_password(user.email, address=limits.client_address(request))
+    form = DeleteAccountForm(request.POST, user=user)
+    if not form.is_valid():
+        return _page(request, delete_form=form)
+    deleting.delete_account(user=user)
+    logout(request)
+    messages.success(request, "Your account and everything in it are deleted.")
+    response = HttpResponseRedirect(reverse("intake:home"))
+    # What was written here and not sent is kept in the browser's own store.
+    response["Clear-Site-Data"] = '"cache", "storage"'
+    return response
+
+
+def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
+    user = _person(request)
+    context = {
+        "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),
+        "delete_form": DeleteAccountForm(user=user),
+        **forms,
+    }
+    return render(request, "intake/account.html", context)
+
+
+def _person(request: HttpRequest) -> User:
+    user = request.user
+    assert isinstance(user, User), "login_required lets nobody else in"  # noqa: S101
+    return user

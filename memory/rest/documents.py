@@ -1,0 +1,253 @@
+"""MEMORY.md and the daily logs over REST: read whole, written whole with `If-Match`, or appended to."""
+
+from datetime import date, datetime
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from intake.errors import InvalidInput, NotFound
+from intake.schemas import problems
+from intake.validation import validate
+from memory import documents
+from memory.documents import Document
+from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
+from memory.rest.queries import NO_DAY, Day, QueryModel, parse_day, validate_query
+
+READING = problems(401, 404, 503)
+WRITING = problems(400, 401, 412, 413, 415, 428, 503)
+DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
+
+
+class DocumentBody(BaseModel):
+    """What to write: the whole document."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: Annotated[str, Field(description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.")]
+
+
+class AppendBody(BaseModel):
+    """What to add: whole lines."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
+
+
+class DocumentOutput(BaseModel):
+    """A document as it stands."""
+
+    date: Annotated[date | None, Field(description="The log's day; null for MEMORY.md.")]
+    content: str
+    version: Annotated[int, Field(description="Counts up with every write.")]
+    created_at: datetime
+    updated_at: datetime
+
+
+class DailyLogOutput(BaseModel):
+    """That there is a log for a day."""
+
+    date: date
+    version: int
+    length: Annotated[int, Field(description="In characters.")]
+    updated_at: datetime
+
+
+class DailyLogList(BaseModel):
+    """Latest day first."""
+
+    logs: list[DailyLogOutput]
+    before: Annotated[
+        date | None, Field(description="Ask again with this `before` for the logs before these; null at the end.")
+    ]
+
+
+class DailyLogQuery(QueryModel):
+    before: Day | None = None
+    limit: Annotated[int, Field(ge=1, le=documents.MAX_LOGS)] = 50
+
+
+EXAMPLE = OpenApiExample(
+    "A log",
+    value={
+        "date": "2026-03-01",
+        "content": "- Met Vera at the market\n",
+        "version": 3,
+        "created_at": "2026-03-01T09:12:44Z",
+        "updated_at": "2026-03-01T18:30:02Z",
+    },
+    response_only=True,
+    status_codes=["200", "201"],
+)
+
+
+class DocumentViewSet(PersonalViewSet):
+    """What MEMORY.md and a log have in common; `date` comes from the address."""
+
+    def read(self, request: Request, date: str | None = None) -> Response:
+        document = documents.read(user=caller(request), day=_day(date))
+        if is_known(request, as_etag(document.state)):
+            return Response(status=HTTPStatus.NOT_MODIFIED, headers=_headers(document))
+        return _response(document)
+
+    def write(self, request: Request, date: str | None = None) -> Response:
+        user, day = caller(request), _day(date, or_complain=True)
+        body = validate(DocumentBody, request.data)
+        wanted = precondition_of(request, exists=documents.exists(user=user, day=day))
+        if wanted.is_new:
+            made = documents.create(user=user, day=day, content=body.content, now=timezone.now())
+            return _response(made, status=HTTPStatus.CREATED)
+        return _response(
+            documents.replace(user=user, day=day, content=body.content, expected=wanted.expected, now=timezone.now())
+        )
+
+    def remove(self, request: Request, date: str | None = None) -> Response:
+        user, day = caller(request), _day(date)
+        if not documents.exists(user=user, day=day):
+            raise NotFound
+        wanted = precondition_of(request, exists=True)
+        documents.delete(user=user, day=day, expected=wanted.expected)
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+class MemoryViewSet(DocumentViewSet):
+    """MEMORY.md: what a person, or their agent, keeps in mind always."""
+
+    @extend_schema(
+        operation_id="read_memory",
+        summary="Read MEMORY.md",
+        parameters=[IF_KNOWN, ETAG],
+        responses={200: DocumentOutput, 304: None, **READING},
+    )
+    def retrieve(self, request: Request) -> Response:
+        return self.read(request)
+
+    @extend_schema(
+        operation_id="write_memory",
+        summary="Write MEMORY.md",
+        description="Whole. Where it exists, If-Match must say what has been read; append to leave the rest alone.",
+        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
+        request=DocumentBody,
+        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
+    )
+    def update(self, request: Request) -> Response:
+        return self.write(request)
+
+    @extend_schema(
+        operation_id="delete_memory",
+        summary="Delete MEMORY.md",
+        parameters=[IF_MATCH],
+        responses={204: None, **problems(401, 404, 412, 428, 503)},
+    )
+    def destroy(self, request: Request) -> Response:
+        return self.remove(request)
+
+
+class MemoryAppendViewSet(PersonalViewSet):
+    @extend_schema(
+        operation_id="append_to_memory",
+        summary="Append to MEMORY.md",
+        description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes it if need be.",
+        parameters=[ETAG],
+        request=AppendBody,
+        responses={200: DocumentOutput, **problems(400, 401, 413, 415, 503)},
+    )
+    def append(self, request: Request) -> Response:
+        return _append(request, day=None)
+
+
+class DailyLogListViewSet(PersonalViewSet):
+    @extend_schema(
+        operation_id="list_daily_logs",
+        summary="The daily logs there are",
+        parameters=[
+            OpenApiParameter("before", date, description="Only logs of days before this one."),
+            OpenApiParameter("limit", int, description="1 to 100, 50 if not said."),
+        ],
+        responses={200: DailyLogList, **problems(400, 401, 503)},
+    )
+    def list(self, request: Request) -> Response:
+        wanted = validate_query(DailyLogQuery, request)
+        found = documents.list_daily_logs(user=caller(request), before=wanted.before, limit=wanted.limit)
+        logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]
+        return Response(DailyLogList(logs=logs, before=found.before).model_dump(mode="json"))
+
+
+class DailyLogViewSet(DocumentViewSet):
+    """The log of a day."""
+
+    @extend_schema(
+        operation_id="read_daily_log",
+        summary="Read a day's log",
+        parameters=[DATE, IF_KNOWN, ETAG],
+        responses={200: DocumentOutput, 304: None, **READING},
+        examples=[EXAMPLE],
+    )
+    def retrieve(self, request: Request, date: str) -> Response:
+        return self.read(request, date)
+
+    @extend_schema(
+        operation_id="write_daily_log",
+        summary="Write a day's log",
+        description="Whole. Where it exists, If-Match must say what has been read; append to leave the rest alone.",
+        parameters=[DATE, IF_MATCH, IF_NONE_MATCH, ETAG],
+        request=DocumentBody,
+        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
+        examples=[EXAMPLE],
+    )
+    def update(self, request: Request, date: str) -> Response:
+        return self.write(request, date)
+
+    @extend_schema(
+        operation_id="delete_daily_log",
+        summary="Delete a day's log",
+        parameters=[DATE, IF_MATCH],
+        responses={204: None, **problems(401, 404, 412, 428, 503)},
+    )
+    def destroy(self, request: Request, date: str) -> Response:
+        return self.remove(request, date)
+
+
+class DailyLogAppendViewSet(PersonalViewSet):
+    @extend_schema(
+        operation_id="append_to_daily_log",
+        summary="Append to a day's log",
+        description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes the log if need be.",
+        parameters=[DATE, ETAG],
+        request=AppendBody,
+        responses={200: DocumentOutput, **problems(400, 401, 413, 415, 503)},
+        examples=[EXAMPLE],
+    )
+    def append(self, request: Request, date: str) -> Response:
+        return _append(request, day=_day(date, or_complain=True))
+
+
+def _append(request: Request, *, day: date | None) -> Response:
+    body = validate(AppendBody, request.data)
+    return _response(documents.append(user=caller(request), day=day, text=body.text, now=timezone.now()))
+
+
+def _day(text: str | None, *, or_complain: bool = False) -> date | None:
+    """None for MEMORY.md, which has no day. To a reader what is no day has no log; a writer is told."""
+    if text is None:
+        return None
+    try:
+        return parse_day(text)
+    except ValueError:
+        raise (InvalidInput(errors={"date": [NO_DAY]}) if or_complain else NotFound()) from None
+
+
+def _response(document: Document, *, status: int = HTTPStatus.OK) -> Response:
+    body = DocumentOutput.model_validate(document, from_attributes=True).model_dump(mode="json")
+    return Response(body, status=status, headers=_headers(document))
+
+
+def _headers(document: Document) -> dict[str, Any]:
+    return {"ETag": as_etag(document.state)}

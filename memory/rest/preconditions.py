@@ -1,0 +1,65 @@
+"""What a writer has read, as HTTP says it (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match`."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.utils.http import parse_etags
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+
+from intake.errors import PreconditionRequired
+
+READ_FIRST = (
+    "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """`expected`: the states in which it may be written; None for any. `is_new`: only if it does not exist."""
+
+    expected: Collection[str] | None
+    is_new: bool
+
+
+def precondition_of(request: Request, *, exists: bool) -> Precondition:
+    """Raises `PreconditionRequired` if something exists and the writer does not say what they have read of it."""
+    if_match = request.headers.get("If-Match")
+    if if_match is not None:
+        tags = parse_etags(if_match)
+        # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
+        return Precondition(expected=None if tags == ["*"] else [tag.strip('"') for tag in tags], is_new=False)
+    if exists and request.headers.get("If-None-Match") != "*":
+        raise PreconditionRequired(READ_FIRST)
+    return Precondition(expected=None, is_new=True)
+
+
+def as_etag(state: str) -> str:
+    return f'"{state}"'
+
+
+def is_known(request: Request, etag: str) -> bool:
+    """Whether the reader has it already; weak tags are good enough for that."""
+    known = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
+    return etag in known or "*" in known
+
+
+ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200, 201],
+    description="The document's state. It changes with every write and never comes back.",
+)
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag of what you have read. Required where the document exists; `*` for whatever is there.",
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."
+)
+IF_KNOWN = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="The ETag of what you have: 304 if it is the same."
+)

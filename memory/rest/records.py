@@ -1,0 +1,164 @@
+"""Memory records over REST: noted, listed, read and deleted one by one; searched by the tool `search_memory`."""
+
+from http import HTTPStatus
+from typing import Annotated
+from uuid import UUID
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from intake.errors import NotFound
+from intake.schemas import problems
+from intake.validation import validate
+from memory import records
+from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.records import Cursor, Record
+from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.queries import PlainText, QueryModel, validate_query
+
+RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
+
+
+class RecordBody(BaseModel):
+    """What to note."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content: Annotated[str, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
+    type: Annotated[str, Field(description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.")] = (
+        records.DEFAULT_TYPE
+    )
+    project_id: Annotated[
+        str,
+        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters; empty for none."),
+    ] = ""
+    tags: Annotated[
+        list[str], Field(description=f"At most {MAX_TAGS}, each of at most {MAX_LABEL_LENGTH} characters.")
+    ] = []
+
+
+class RecordOutput(BaseModel):
+    """A record as it was noted."""
+
+    id: UUID
+    type: str
+    project_id: Annotated[str, Field(description="Empty for none.")]
+    tags: list[str]
+    content: str
+    created_at: AwareDatetime
+
+
+class RecordList(BaseModel):
+    """Newest first."""
+
+    records: list[RecordOutput]
+    after: Annotated[
+        str | None, Field(description="Ask again with this `after` for the records after these; null at the end.")
+    ]
+
+
+class RecordQuery(QueryModel):
+    type: PlainText | None = None
+    project_id: PlainText | None = None
+    tag: PlainText | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
+
+
+EXAMPLE = OpenApiExample(
+    "A decision",
+    value={
+        "content": "We keep vectors in PostgreSQL: one database to back up, and its transactions cover the index.",
+        "type": "ARCHITECTURAL_DECISION",
+        "project_id": "recollect",
+        "tags": ["database"],
+    },
+    request_only=True,
+)
+
+
+class RecordListViewSet(PersonalViewSet):
+    @extend_schema(
+        operation_id="list_records",
+        summary="The memory records there are",
+        parameters=[
+            OpenApiParameter("type", str, description="Only records of this type."),
+            OpenApiParameter("project_id", str, description="Only records of this project; empty: of none."),
+            OpenApiParameter("tag", str, description="Only records with this tag."),
+            OpenApiParameter("after", str, description="Where the last list was left."),
+            OpenApiParameter("limit", int, description="1 to 100, 50 if not said."),
+        ],
+        responses={200: RecordList, **problems(400, 401, 503)},
+    )
+    def list(self, request: Request) -> Response:
+        wanted = validate_query(RecordQuery, request)
+        found = records.list_records(
+            user=caller(request),
+            type=wanted.type,
+            project_id=wanted.project_id,
+            tag=wanted.tag,
+            after=Cursor.parse(wanted.after) if wanted.after is not None else None,
+            limit=wanted.limit,
+        )
+        body = RecordList(records=[_output(record) for record in found.records], after=_as_text(found.after))
+        return Response(body.model_dump(mode="json"))
+
+    @extend_schema(
+        operation_id="create_record",
+        summary="Note something",
+        request=RecordBody,
+        responses={201: RecordOutput, **problems(400, 401, 413, 415, 503)},
+        examples=[EXAMPLE],
+    )
+    def create(self, request: Request) -> Response:
+        body = validate(RecordBody, request.data)
+        made = records.create(
+            user=caller(request),
+            content=body.content,
+            type=body.type,
+            project_id=body.project_id,
+            tags=body.tags,
+            now=timezone.now(),
+        )
+        return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
+
+
+class RecordViewSet(PersonalViewSet):
+    @extend_schema(
+        operation_id="read_record",
+        summary="Read a memory record",
+        parameters=[RECORD_ID],
+        responses={200: RecordOutput, **problems(401, 404, 503)},
+    )
+    def retrieve(self, request: Request, record_id: str) -> Response:
+        found = records.read(user=caller(request), record_id=_id(record_id))
+        return Response(_output(found).model_dump(mode="json"))
+
+    @extend_schema(
+        operation_id="delete_record",
+        summary="Delete a memory record",
+        parameters=[RECORD_ID],
+        responses={204: None, **problems(401, 404, 503)},
+    )
+    def destroy(self, request: Request, record_id: str) -> Response:
+        records.delete(user=caller(request), record_id=_id(record_id))
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+def _id(text: str) -> UUID:
+    """A malformed id is answered like one that does not exist."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None
+
+
+def _output(record: Record) -> RecordOutput:
+    return RecordOutput.model_validate(record, from_attributes=True)
+
+
+def _as_text(cursor: Cursor | None) -> str | None:
+    return None if cursor is None else str(cursor)

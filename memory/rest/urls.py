@@ -1,0 +1,26 @@
+"""Where under `/api/v1/` the documents and the records are."""
+
+from django.urls import URLPattern, path
+
+from memory.rest import documents, records
+
+DOCUMENT = {"get": "retrieve", "put": "update", "delete": "destroy"}
+
+
+def memory_urls() -> list[URLPattern]:
+    return [
+        path("memory/documents/memory/", documents.MemoryViewSet.as_view(DOCUMENT)),
+        path("memory/documents/memory/append/", documents.MemoryAppendViewSet.as_view({"post": "append"})),
+        path("memory/documents/daily-logs/", documents.DailyLogListViewSet.as_view({"get": "list"})),
+        # Any text, so that what is no date gets this API's answer and not the framework's page.
+        path("memory/documents/daily-logs/<str:date>/", documents.DailyLogViewSet.as_view(DOCUMENT)),
+        path(
+            "memory/documents/daily-logs/<str:date>/append/",
+            documents.DailyLogAppendViewSet.as_view({"post": "append"}),
+        ),
+        path("memory/records/", records.RecordListViewSet.as_view({"get": "list", "post": "create"})),
+        path(
+            "memory/records/<str:record_id>/",
+            records.RecordViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+        ),
+    ]

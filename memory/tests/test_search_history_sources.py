@@ -1,0 +1,106 @@
+"""What single sources of `search_history` do: likeness and letters in one score, and conversations within bounds."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from intake.ids import uuid7
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_person
+from memory.search.history import HistoryRequest, HistoryScope, search_history, sessions
+from memory.search.history.messages import with_literal
+
+ONE, TWO, THREE = (uuid7(), 1), (uuid7(), 1), (uuid7(), 2)
+
+
+def test_a_turn_with_the_letters_is_worth_its_relevance_and_the_best_of_the_others():
+    assert with_literal({ONE: 0.9, TWO: 0.4}, [TWO]) == {ONE: 0.9, TWO: pytest.approx(1.3)}
+
+
+def test_a_turn_that_only_its_letters_found_stands_above_none_that_has_more_and_below_none_that_is_merely_alike():
+    raw = with_literal({ONE: 0.9, TWO: 0.4}, [TWO, THREE])
+    assert raw == {ONE: 0.9, TWO: pytest.approx(1.3), THREE: 0.9}
+
+
+def test_when_nothing_is_merely_alike_letters_alone_are_worth_something():
+    assert with_literal({}, [ONE]) == {ONE: 1.0}
+    assert with_literal({ONE: 0.7}, [ONE, TWO]) == {ONE: 1.7, TWO: 1.0}
+
+
+def test_without_letters_likeness_stays_as_it_is():
+    assert with_literal({ONE: 0.9, TWO: 0.0}, []) == {ONE: 0.9, TWO: 0.0}
+
+
+# -- Sessions ---------------------------------------------------------------------------------------------------------
+
+
+def titles_found(user, query):
+    request = HistoryRequest(query=query, scope=HistoryScope.SESSIONS, max_results=50)
+    return [result.reference.session for result in search_history(request, user=user, now=NOW).results]
+
+
+def conversations(user, *titles, preview=""):
+    """The first is the latest. Their turns are told to nobody, so that no message is found."""
+    rows = [
+        Conversation(user=user, title=title, turn_count=1, started_at=NOW, last_active_at=NOW - timedelta(days=age))
+        for age, title in enumerate(titles)
+    ]
+    Conversation.objects.bulk_create(rows)
+    Turn.objects.bulk_create(
+        Turn(
+            conversation=row, user=user, turn_number=1, user_message=preview or "Hello", said_at=NOW, status="complete"
+        )
+        for row in rows
+    )
+
+
+@pytest.mark.django_db
+def test_a_title_with_the_query_stands_above_one_with_a_word_of_it():
+    alice = a_person()
+    conversations(alice, "Migration", "The database migration", "Database of birds")
+    assert titles_found(alice, "database migration") == ["The database migration", "Migration", "Database of birds"]
+
+
+@pytest.mark.django_db
+def test_a_query_without_words_is_found_as_it_stands():
+    alice = a_person()
+    conversations(alice, "What the", "100 %", "Other")
+    assert titles_found(alice, "the") == ["What the", "Other"]  # stop words are letters, too
+    assert titles_found(alice, "%") == ["100 %"]
+
+
+@pytest.mark.django_db
+def test_a_conversation_without_a_title_or_without_a_turn_is_found_by_what_it_has():
+    alice = a_person()
+    conversations(alice, "", preview="Parsing JSON")
+    Conversation.objects.create(user=alice, title="JSON", last_active_at=NOW)
+    assert sorted(titles_found(alice, "json")) == ["JSON", "Untitled"]
+
+
+@pytest.mark.django_db
+def test_of_very_many_conversations_the_latest_are_searched(monkeypatch):
+    alice = a_person()
+    conversations(alice, *(f"Topic {letter}" for letter in "abcd"), preview="Parsing JSON")
+    monkeypatch.setattr(sessions, "PREVIEWS", 2)
+    assert titles_found(alice, "json") == ["Topic a", "Topic b"]
+    monkeypatch.setattr(sessions, "TITLES", 3)
+    assert titles_found(alice, "topic") == ["Topic a", "Topic b", "Topic c"]
+
+
+@pytest.mark.django_db
+def test_conversations_are_found_by_the_index_of_their_owner_and_time():
+    alice, bob = a_person(), a_person("bob@example.com")
+    conversations(alice, *(f"Topic {number}" for number in range(300)))
+    conversations(bob, *(f"Topic {number}" for number in range(3000)))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE intake_conversations, intake_conversation_turns")
+    with CaptureQueriesContext(connection) as queries:
+        titles_found(alice, "topic")
+    (statement,) = [query["sql"] for query in queries if "previewed AS" in query["sql"]]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {statement}")
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "idx_ic_user_recent" in plan or "idx_ic_user_id" in plan, plan
+    assert "Seq Scan on intake_conversation" not in plan, plan
