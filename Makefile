@@ -18,12 +18,12 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0
 
-.PHONY: help up down test check format lock install python
+.PHONY: help up down test check conformance format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-8s %s\n' "$$target" "$$text"; done
+		printf '  make %-11s %s\n' "$$target" "$$text"; done
 
 up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
 	@exec $(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
@@ -44,6 +44,12 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
 	@# Without a database, of which it would warn: models and migrations are all it compares.
 	$(PRODUCTION) .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+
+conformance: LOCK := dev
+conformance: install ## The official MCP conformance suite and inspector (needs npm, and Node 22: NODE=… if it is not the first).
+	npm install --prefix var/conformance --no-save @modelcontextprotocol/conformance@0.2.0-alpha.12 \
+		@modelcontextprotocol/inspector@2.12.0
+	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
 
 lock: LOCK := dev
 lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.

@@ -18,11 +18,11 @@ from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
-from starlette.staticfiles import StaticFiles  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
+from config.static import ServedStaticFiles  # noqa: E402
 from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
@@ -54,7 +54,7 @@ application = BoundedBodies(
     Starlette(
         lifespan=lifespan,
         routes=[
-            Mount("/static", StaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+            Mount("/static", ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
             Route("/mcp", mcp),
             Mount("/", django_application),
         ],

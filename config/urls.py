@@ -13,6 +13,7 @@ handler500 = "intake.views.failures.server_error"
 urlpatterns = [
     path("healthz", healthz),
     path("api/v1/", include("config.api")),
+    path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("intake.urls")),
 ]

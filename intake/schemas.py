@@ -1,5 +1,6 @@
 """What every endpoint of the API may answer besides what it is for, in the words of OpenAPI."""
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -20,8 +21,9 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:
-    """For `extend_schema(responses=…)`."""
-    return {(status, CONTENT_TYPE): Problem for status in statuses}
+    """For `extend_schema(responses=…)`. Who must say who they are may be told that they may not, or not so often."""
+    known = {403, 429} if HTTPStatus.UNAUTHORIZED in statuses else set()
+    return {(status, CONTENT_TYPE): Problem for status in sorted({*statuses, *known})}
 
 
 CHAT_PATH = "/api/v1/intake/chat"

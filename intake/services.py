@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-from intake.errors import InvalidInput, NotFound
+from intake.errors import AuthenticationRequired, InvalidInput, NotFound
 from intake.models import Conversation, SessionLink, Turn, User
 from intake.models.conversations import TITLE_LENGTH, Caller
 
@@ -33,6 +33,14 @@ def begin_turn(*, caller: Caller, message: str, conversation_id: UUID | None, no
     Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation that is not the caller's.
     """
     message = clean_message(message)
+    try:
+        return _begin_turn(caller, message, conversation_id, now)
+    except IntegrityError:
+        # The account was deleted after the caller had been let in.
+        raise AuthenticationRequired from None
+
+
+def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now: datetime) -> Turn:
     with transaction.atomic():
         conversation = _open_conversation(caller, conversation_id, message, now)
         failed = _failed_turn(conversation, message)

@@ -7,6 +7,7 @@ answer seldom says by itself what it is about. A short turn is one part. Words f
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 Span = tuple[int, int]
 TokenOffsets = Callable[[str], list[Span]]
@@ -65,7 +66,7 @@ def turn_text(user_message: str, assistant_message: str) -> str:
 
 def turn_parts(user_message: str, assistant_message: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
     """Return the texts to embed for a turn, each of at most `max_tokens` tokens; none for a blank turn."""
-    labels = len(token_offsets(turn_text("x", "x"))) - 2 * len(token_offsets("x"))
+    labels = _label_tokens(token_offsets)
     message = _Tokens(user_message, token_offsets(user_message))
     answer = _Tokens(assistant_message, token_offsets(assistant_message))
     whole = turn_text(user_message, assistant_message)
@@ -77,6 +78,12 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
     question = message.slice(0, question_size)
     stretches = _stretches(answer, room - question_size, ANSWER_STRETCHES)
     return parts + [turn_text(question, stretch) for stretch in stretches]
+
+
+@lru_cache(maxsize=8)
+def _label_tokens(token_offsets: TokenOffsets) -> int:
+    """How much of a window the labels take, asked of each model once."""
+    return len(token_offsets(turn_text("x", "x"))) - 2 * len(token_offsets("x"))
 
 
 def text_parts(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:

@@ -8,6 +8,7 @@ all earlier chunks as they are, and after a change further up the cuts soon fall
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 # In English a token is about four bytes, and other scripts, which take more bytes for a character, take more tokens.
 TOKEN_BYTES = 4
@@ -26,17 +27,13 @@ class Chunk:
     end_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A line with its end, or a stretch of one that is longer than the overlap."""
+class _Piece(NamedTuple):
+    """A line with its end, or a stretch of one that is longer than the overlap; `size` in bytes."""
 
     text: str
     line: int
     starts_line: bool
-
-    @property
-    def size(self) -> int:
-        return len(self.text.encode())
+    size: int
 
 
 def document_chunks(content: str) -> list[Chunk]:
@@ -81,7 +78,7 @@ def _break_before(pieces: list[_Piece], index: int) -> int:
 def _pieces(content: str) -> list[_Piece]:
     lines = content.removesuffix("\n").split("\n") if content else []
     return [
-        _Piece(text, number, starts_line=index == 0)
+        _Piece(text, number, index == 0, len(text.encode()))
         for number, line in enumerate(lines, start=1)
         for index, text in enumerate(_cut(line + "\n"))
     ]

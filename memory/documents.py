@@ -7,7 +7,7 @@ have read, so that of two who read the same only one overwrites it. Whoever appe
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Self
+from typing import Any, Self, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -91,7 +91,8 @@ def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_
     if before is not None:
         found = found.filter(date__lt=before)
     rows = found.values("date", "version", "length", "updated_at")[: limit + 1]
-    logs = [DailyLog(**row) for row in rows]
+    # Every log has a date: a constraint of the table says so.
+    logs = [DailyLog(**cast("dict[str, Any]", row)) for row in rows]
     return DailyLogs(logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
 
 

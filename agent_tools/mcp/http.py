@@ -12,10 +12,12 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from secrets import token_urlsafe
 from typing import Any
 
 import anyio
+from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from mcp.server.context import CallNext, HandlerResult
@@ -32,7 +34,8 @@ from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, is_still_valid, secret_in, verify
 from intake.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
-from intake.problems import CONTENT_TYPE, as_recollect_error, problem
+from intake.limits import client_address, take_for
+from intake.problems import CONTENT_TYPE, as_recollect_error, problem, retry_after
 
 logger = logging.getLogger(__name__)
 
@@ -93,12 +96,12 @@ class McpEndpoint:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if misplaced := site.refusal(scope):
+        request = ASGIRequest(scope, BytesIO())
+        if misplaced := site.refusal(request):
             status, detail = misplaced
             return await _refuse(InvalidInput(detail), scope, receive, send, status=status)
         headers = Headers(scope=scope)
-        secret = secret_in(headers.get("authorization"))
-        caller = await run_in_thread(lambda: verify(secret, now=timezone.now()))
+        caller = await run_in_thread(lambda: _admitted(request))
         if scope["method"] != "POST":
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
             return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
@@ -148,6 +151,13 @@ class McpEndpoint:
         if scope.cancelled_caught:
             raise MCPError(code=REQUEST_CANCELLED, message="Request cancelled")
         return result
+
+
+def _admitted(request: ASGIRequest) -> TokenCaller:
+    """Raises `TokenRefused`, and `RateLimited` by the same limits as REST."""
+    caller = verify(secret_in(request.headers.get("Authorization")), now=timezone.now())
+    take_for("api", user_id=caller.user.pk, address=client_address(request))
+    return caller
 
 
 def _exchange(ctx: Context) -> Exchange:
@@ -234,5 +244,5 @@ async def _refuse(
         # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
         extra["WWW-Authenticate"] = 'Bearer realm="recollect"' + ("" if missing else ', error="invalid_token"')
     if error.retryable:
-        extra["Retry-After"] = "5"
+        extra["Retry-After"] = retry_after(error)
     await JSONResponse(body, status_code=body["status"], headers=extra, media_type=CONTENT_TYPE)(scope, receive, send)

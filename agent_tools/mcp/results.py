@@ -9,7 +9,7 @@ from mcp_types import Tool as McpTool
 from pydantic import BaseModel
 
 from agent_tools.registry import Tool, as_data
-from intake.errors import RecollectError, SearchFailed
+from intake.errors import Broken, RecollectError
 from intake.problems import as_recollect_error
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def failed(error: Exception) -> CallToolResult:
     known = as_recollect_error(error)
     if known is None:
         logger.error("A tool failed", exc_info=error)
-        known = SearchFailed("Something went wrong here.")
+        known = Broken()
     return CallToolResult(content=[TextContent(text=json.dumps(_told(known), ensure_ascii=False))], is_error=True)
 
 

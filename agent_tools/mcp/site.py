@@ -4,8 +4,6 @@ A page of another site can make a browser send requests here, and a name it cont
 bearer token already keeps both out; this keeps them from finding out even that somebody is at home.
 """
 
-from io import BytesIO
-from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -16,9 +14,8 @@ from django.utils.http import is_same_domain
 MISDIRECTED, FORBIDDEN = 421, 403
 
 
-def refusal(scope: dict[str, Any]) -> tuple[int, str] | None:
+def refusal(request: ASGIRequest) -> tuple[int, str] | None:
     """A status and a sentence for what was not meant for this site."""
-    request = ASGIRequest(scope, BytesIO())
     try:
         host = request.get_host()
     except DisallowedHost:

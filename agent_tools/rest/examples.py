@@ -30,6 +30,29 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "query": "the restaurant for the anniversary",
         },
     ),
+    "search_history": (
+        {"query": "anniversary", "scope": "sessions", "date_from": "2026-02-01", "max_results": 5},
+        {
+            "text": '[Search Results for "anniversary" (scope: sessions, 1 results)]\n\n'
+            '--- Result 1 (score: 0.58, source: message, date: 2026-02-25, session: "Plans for May") ---\n'
+            "User: Let us book the small Italian place by the canal for our anniversary.",
+            "results": [
+                {
+                    "source": "message",
+                    "date": "2026-02-25",
+                    "score": 0.5824,
+                    "excerpt": "User: Let us book the small Italian place by the canal for our anniversary.",
+                    "highlights": [[63, 74]],
+                    "conversationId": CONVERSATION,
+                    "turnNumber": 4,
+                    "session": "Plans for May",
+                }
+            ],
+            "byDate": [{"date": "2026-02-25", "results": [0]}],
+            "query": "anniversary",
+            "scope": "sessions",
+        },
+    ),
     "search_memory": (
         {"query": "which worktop did we choose", "types": ["decision"], "minSimilarity": 0.2},
         {

@@ -59,7 +59,6 @@ class TokenList(BaseModel):
 class _OwnersOnly(ViewSet):
     authentication_classes = [AccessTokenAuthentication, SessionAuthentication]
     required_scope = None
-    throttle_scope = "tokens"
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         super().initial(request, *args, **kwargs)

@@ -100,7 +100,6 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
     attributes = {
         "call": call,
         "required_scope": tool.scope,
-        "throttle_scope": tool.scope.value,
         "__doc__": tool.description,
     }
     return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)

@@ -136,7 +136,7 @@ def test_what_nobody_expected_is_told_without_its_inside(server, secret, monkeyp
 
     monkeypatch.setattr("agent_tools.tools.chat_history.search", broken)
     told = ask(server, secret, "search_chat_history", {"query": "cat"}).content[0].text
-    assert json.loads(told)["code"] == "search_error"
+    assert json.loads(told)["code"] == "internal_error"
     assert "/secret" not in told
 
 
@@ -211,6 +211,15 @@ def test_host_and_origin_are_checked_by_the_deployments_settings(server, secret,
 
 def test_its_own_origin_is_trusted(server, secret):
     assert post(server, secret, Origin=server).status_code == 200
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+def test_whoever_asks_too_often_is_told_when_to_ask_again(server, alice, secret, settings, version):
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+    answers = [post(server, secret, version=version) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429]
+    assert answers[1].json()["code"] == "rate_limited"
+    assert int(answers[1].headers["Retry-After"]) > 60
 
 
 # -- What no client should send ----------------------------------------------------------------------------------------

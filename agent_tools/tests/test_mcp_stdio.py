@@ -40,20 +40,12 @@ def environment(secret):
 
 @contextmanager
 def running(secret):
-    process = subprocess.Popen(
-        COMMAND,
-        cwd=settings.BASE_DIR,
-        env=environment(secret),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(COMMAND, cwd=settings.BASE_DIR, env=environment(secret), text=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @asynccontextmanager

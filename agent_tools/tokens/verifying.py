@@ -78,7 +78,8 @@ def verify(secret: str | None, *, now: datetime) -> TokenCaller:
 def is_still_valid(digest: str, *, now: datetime) -> bool:
     """For what outlasts its first check: a stream, a session over pipes."""
     unexpired = Q(expiry=None) | Q(expiry__gt=now)
-    return AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
+    is_good: bool = AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
+    return is_good
 
 
 def _is_well_formed(secret: str) -> bool:

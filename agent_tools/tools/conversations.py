@@ -1,7 +1,7 @@
 """`get_conversation` and `list_recent_conversations`: what stands around a hit, and what was talked about when."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from django.db.models import Q
@@ -168,7 +168,7 @@ def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
     ]
 
 
-def _in_words(conversation: Conversation, zone: ZoneInfo) -> dict[str, object]:
+def _in_words(conversation: Conversation, zone: ZoneInfo) -> dict[str, Any]:
     return {
         "conversation_id": str(conversation.id),
         "title": conversation.title,

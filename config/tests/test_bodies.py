@@ -150,6 +150,7 @@ STRANGE_HEADERS = {
     "a session key that is no text": "Cookie: sessionid=\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8",
     "a session key of 60,000 letters": "Cookie: sessionid=" + "a" * 60_000,
     "a CSRF token with a NUL": 'Cookie: csrftoken="\\000"',
+    "a token that is no text": "Authorization: Token \xff\xfe",
     "a token without a token": "Authorization: Token",
     "a token in three words": "Authorization: Token a b",
     "another scheme": "Authorization: Bearer \xff",

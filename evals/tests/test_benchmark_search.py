@@ -205,7 +205,8 @@ def test_the_specifications_query_answers_with_snippets(tmp_path, a_person):
 
 
 @pytest.mark.parametrize(
-    ("module", "missing"), [("sqlite_vec", ["sqlite_vec_spec", "sqlite_vec_partition"]), ("lancedb", ["lancedb"])]
+    ("module", "missing"),
+    [("sqlite_vec", ["sqlite_vec_spec", "sqlite_vec_partition"]), ("lancedb", ["lancedb", "lancedb_bitmap"])],
 )
 def test_a_missing_peer_is_said_to_be_missing_and_the_others_are_measured(monkeypatch, pool, a_person, module, missing):
     monkeypatch.setitem(sys.modules, module, None)

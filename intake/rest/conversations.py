@@ -15,7 +15,6 @@ from intake.reading import (
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
-from intake.rest.scopes import require_scope
 from intake.rest.shapes import ConversationListOutput, ConversationOutput, ConversationWithTurnsOutput, Rename
 from intake.schemas import problems
 from intake.validation import validate
@@ -31,7 +30,6 @@ class ConversationListView(ActsAsCaller):
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""
-        require_scope(request, "search")
         after = request.query_params.get("after")
         page = list_conversations(caller=caller_of(request), after=Position.parse(after) if after else None)
         return Response(ConversationListOutput.of(page).as_data())
@@ -48,7 +46,6 @@ class ConversationView(ActsAsCaller):
     )
     def get(self, request: Request, conversation_id: str) -> Response:
         """A conversation with its latest turns."""
-        require_scope(request, "search")
         found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
         window = turns_to_show(
             conversation=found,
@@ -64,7 +61,6 @@ class ConversationView(ActsAsCaller):
     )
     def patch(self, request: Request, conversation_id: str) -> Response:
         """Give a conversation another title."""
-        require_scope(request, "write")
         wanted = validate(Rename, request.data)
         conversation = deleting.rename_conversation(
             caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), title=wanted.title
@@ -74,7 +70,6 @@ class ConversationView(ActsAsCaller):
     @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str) -> Response:
         """Remove a conversation with all its turns, for good."""
-        require_scope(request, "write")
         deleting.delete_conversation(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id))
         return Response(status=204)
 
@@ -83,7 +78,6 @@ class TurnView(ActsAsCaller):
     @extend_schema(operation_id="delete_turn", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Remove one turn, for good; a conversation goes with its last one."""
-        require_scope(request, "write")
         deleting.delete_turn(
             caller=caller_of(request),
             conversation_id=as_conversation_id(conversation_id),

@@ -60,7 +60,7 @@ def test_a_tool_call_and_its_result_are_told_and_kept(person, log_in, language_m
     assert [event.name for event in events] == ["turn", "tool_call", "tool_result", "delta", "done"]
     assert events[1].data == {"id": "call_1", "name": "search_chat_history", "input": {"query": "cat"}}
     assert events[2].data == {"id": "call_1", "summary": "Nothing found"}
-    assert [tool["function"]["name"] for tool in model.requests[0]["tools"]] == ["search_chat_history"]
+    assert "search_chat_history" in [tool["function"]["name"] for tool in model.requests[0]["tools"]]
     assert the_turn().tool_calls[0]["summary"] == "Nothing found"
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from memory import nudging, words
@@ -16,6 +16,18 @@ from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedT
 from memory.sources import READERS, Entry, Place, Reader, Source, SourceKey, content_hash, cut
 
 logger = logging.getLogger(__name__)
+
+# A text that has rows already, or the first one of a model, gets fewer rows by this than it has parts.
+_INSERT_NEW = """
+INSERT INTO embeddings
+       (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
+        created_at, next_attempt_at, attempts, last_error)
+SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, part.number, model.id, %(visibility)s, part.length,
+       part.content_hash, %(said_at)s, now(), %(now)s, 0, ''
+  FROM unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[]) AS part(number, length, content_hash)
+  JOIN embedding_models AS model ON model.name = %(model)s
+    ON CONFLICT DO NOTHING
+"""
 
 # By content hash: what a vector that is made already leaves behind for the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
@@ -110,7 +122,41 @@ def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _queue(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
-    """Make the rows at a place match its texts; returns whether any were missing.
+    """Make the rows at a place match its texts; returns whether any were missing."""
+    if changed and entry.place.chunk_index is not None:
+        (text,) = entry.texts
+        source = cut(text, embedder)
+        if _insert_new(source, model=embedder.name, now=now):
+            transaction.on_commit(nudging.nudge, robust=True)
+            return True
+    return _bring_up_to_date(entry, changed, embedder=embedder, now=now)
+
+
+def _insert_new(source: Source, *, model: str, now: datetime) -> bool:
+    """Nearly every text that is saved is new, and one statement does for it; returns whether it was and did."""
+    hashes = [content_hash(part) for part in source.parts]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _INSERT_NEW,
+            {
+                "user_id": source.user_id,
+                "corpus": source.key.corpus,
+                "source_id": source.key.source_id,
+                "chunk_index": source.key.chunk_index,
+                "visibility": Embedding.VISIBILITY,
+                "said_at": source.said_at,
+                "now": now,
+                "numbers": list(range(len(hashes))),
+                "lengths": [len(part) for part in source.parts],
+                "hashes": hashes,
+                "model": model,
+            },
+        )
+        return bool(hashes) and cursor.rowcount == len(hashes)
+
+
+def _bring_up_to_date(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
+    """As `_queue`, whatever is there already.
 
     A chunk that has rows and whose words are as they were is not cut into parts again, so that what is appended to a
     long log costs what it costs at the end of a short one.

@@ -85,13 +85,15 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
 
 
 class Embedding(models.Model):
+    VISIBILITY = "AUTHENTICATED"
+
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
     part = models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts.")
     model = models.ForeignKey(EmbeddingModel, on_delete=models.PROTECT, db_index=False)
-    visibility = models.CharField(max_length=16, default="AUTHENTICATED")
+    visibility = models.CharField(max_length=16, default=VISIBILITY)
     # Of any size, so that two models' vectors can stand side by side while one replaces the other.
     vector = HalfVectorField(null=True, blank=True)
     length = models.PositiveIntegerField(help_text="Characters in the part.")

@@ -9,14 +9,16 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from intake.errors import InvalidInput, NotFound
+from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from intake.validation import validate
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.caller import caller
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
 from memory.rest.queries import NO_DAY, Day, QueryModel, parse_day, validate_query
 
@@ -88,7 +90,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class DocumentViewSet(PersonalViewSet):
+class DocumentViewSet(ActsAsCaller, ViewSet):
     """What MEMORY.md and a log have in common; `date` comes from the address."""
 
     def read(self, request: Request, date: str | None = None) -> Response:
@@ -150,7 +152,7 @@ class MemoryViewSet(DocumentViewSet):
         return self.remove(request)
 
 
-class MemoryAppendViewSet(PersonalViewSet):
+class MemoryAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
@@ -163,7 +165,7 @@ class MemoryAppendViewSet(PersonalViewSet):
         return _append(request, day=None)
 
 
-class DailyLogListViewSet(PersonalViewSet):
+class DailyLogListViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="list_daily_logs",
         summary="The daily logs there are",
@@ -215,7 +217,7 @@ class DailyLogViewSet(DocumentViewSet):
         return self.remove(request, date)
 
 
-class DailyLogAppendViewSet(PersonalViewSet):
+class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_daily_log",
         summary="Append to a day's log",

@@ -9,14 +9,16 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schem
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from intake.errors import NotFound
+from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from intake.validation import validate
 from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Cursor, Record
-from memory.rest.caller import PersonalViewSet, caller
+from memory.rest.caller import caller
 from memory.rest.queries import PlainText, QueryModel, validate_query
 
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
@@ -80,7 +82,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class RecordListViewSet(PersonalViewSet):
+class RecordListViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="list_records",
         summary="The memory records there are",
@@ -126,7 +128,7 @@ class RecordListViewSet(PersonalViewSet):
         return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
 
 
-class RecordViewSet(PersonalViewSet):
+class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_record",
         summary="Read a memory record",

@@ -1,10 +1,15 @@
 """Where under `/api/v1/` the documents and the records are."""
 
+from typing import TYPE_CHECKING, Any
+
 from django.urls import URLPattern, path
 
 from memory.rest import documents, records
 
-DOCUMENT = {"get": "retrieve", "put": "update", "delete": "destroy"}
+if TYPE_CHECKING:
+    from rest_framework.decorators import ViewSetAction
+
+DOCUMENT: "dict[str, str | ViewSetAction[Any]] | None" = {"get": "retrieve", "put": "update", "delete": "destroy"}
 
 
 def memory_urls() -> list[URLPattern]:

@@ -104,8 +104,8 @@ def test_windows_line_ends_are_lines():
 
 
 def test_the_longest_document_is_cut_in_a_moment():
-    started = time.perf_counter()
+    started = time.process_time()
     document_chunks("x" * 500_000)
     document_chunks(lines(8000))
     document_chunks("\n" * 500_000)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 6

@@ -118,9 +118,9 @@ def test_who_has_it_already_is_told_so(api, url):
 
 
 @BOTH
-def test_no_shared_cache_keeps_it(api, url):
+def test_no_cache_keeps_it(api, url):
     put(api, url, "first")
-    assert api.get(url).headers["Cache-Control"] == "private, no-cache"
+    assert api.get(url).headers["Cache-Control"] == "private, no-store"
 
 
 @BOTH

@@ -49,7 +49,7 @@ def test_a_noted_record_is_read_and_deleted(api):
     assert body.keys() == {*wanted, "id", "created_at"}
     url = f"{URL}{body['id']}/"
     assert api.get(url).json() == body
-    assert api.get(url).headers["Cache-Control"] == "private, no-cache"
+    assert api.get(url).headers["Cache-Control"] == "private, no-store"
     assert api.delete(url).status_code == 204
     assert_problem(api.get(url), 404, "not_found")
     assert_problem(api.delete(url), 404, "not_found")

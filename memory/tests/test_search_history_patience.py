@@ -156,3 +156,17 @@ def test_a_connection_goes_back_without_the_limit():
     with at_most(5):
         assert timeout() != before
     assert timeout() == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_lost_is_a_database_that_is_away(alice, monkeypatch):
+    def lose(self, asked):
+        connection.connection.close()
+        return Sessions().find(asked)
+
+    monkeypatch.setattr(Messages, "find", lose)
+    try:
+        with pytest.raises(OperationalError):
+            search(alice)
+    finally:
+        connection.close()

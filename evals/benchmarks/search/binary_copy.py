@@ -36,12 +36,12 @@ def copy_rows(model: type[models.Model], values: Mapping[str, Any], *, count: in
 
     A column that is left out gets its field's default; the key, where the database numbers the rows, its number.
     """
-    fields = [field for field in model._meta.concrete_fields if field.column in values or _has_default(field)]
-    unknown = set(values) - {field.column for field in fields}
-    if unknown:
+    fields = {str(field.column): field for field in model._meta.concrete_fields}
+    if unknown := set(values) - set(fields):
         raise ValueError(f"{model.__name__} has no column {', '.join(sorted(unknown))}.")
-    columns = [_column(field, values.get(field.column, _default(field)), count) for field in fields]
-    names = ", ".join(connection.ops.quote_name(field.column) for field in fields)
+    filled = {name: field for name, field in fields.items() if name in values or _has_default(field)}
+    columns = [_column(field, values.get(name, field.get_default()), count) for name, field in filled.items()]
+    names = ", ".join(map(connection.ops.quote_name, filled))
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
         copy.write(SIGNATURE + _rows(columns, count).tobytes() + TRAILER)
@@ -54,10 +54,6 @@ def microseconds(moment: datetime) -> int:
 
 def _has_default(field: "models.Field[Any, Any]") -> bool:
     return not isinstance(field, models.AutoField | models.CompositePrimaryKey)
-
-
-def _default(field: "models.Field[Any, Any]") -> Any:
-    return field.get_default()
 
 
 def _column(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:

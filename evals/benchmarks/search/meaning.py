@@ -77,13 +77,13 @@ def with_noise(vectors: Matrix, rng: np.random.Generator) -> Matrix:
     """The same texts as somebody else would have said them."""
     noise = rng.standard_normal(vectors.shape, np.float32)
     noisy = vectors + noise * np.float32(NOISE / np.sqrt(vectors.shape[1]))
-    lengths: NDArray[np.float32] = np.linalg.norm(noisy, axis=1, keepdims=True)
-    return noisy / lengths
+    noisy /= np.linalg.norm(noisy, axis=1, keepdims=True)
+    return noisy
 
 
 def _summed(words: NDArray[np.int64], dimensions: int) -> Matrix:
     sums = np.einsum("nk,nkd->nd", _idf()[words], _directions(dimensions)[words], optimize=True)
-    return normalised(normalised(sums) + np.float32(SHARED) * _shared(dimensions))
+    return normalised(normalised(sums) + SHARED * _shared(dimensions))
 
 
 @cache

@@ -18,13 +18,14 @@ LABELS = {
     "sqlite_vec_spec": "sqlite-vec, as specified",
     "sqlite_vec_partition": "sqlite-vec, partitioned",
     "lancedb": "LanceDB",
+    "lancedb_bitmap": "LanceDB, bitmap index",
 }
 
 
 def check() -> None:
     """Raises `CommandError` where nothing can be drawn."""
     try:
-        import matplotlib  # type: ignore[import-not-found] # noqa: F401
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise CommandError(f"--plots needs matplotlib: {INSTALL}") from error
 
@@ -60,7 +61,7 @@ def _by_rows(figures: Figures, path: Path) -> None:
 
 
 def _axes(label: str) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # type: ignore[import-not-found]
+    from matplotlib.figure import Figure
 
     picture = Figure(figsize=(8, 4.8), layout="constrained")
     axes = picture.subplots()

@@ -5,7 +5,7 @@ from evals.benchmarks.base import Figures
 Rows = list[list[str]]
 
 HEADINGS = ["", "p50 ms", "p95 ms", "n", "recall"]
-PEERS = ("numpy", "sqlite_vec_spec", "sqlite_vec_partition", "lancedb")
+PEERS = ("numpy", "sqlite_vec_spec", "sqlite_vec_partition", "lancedb", "lancedb_bitmap")
 
 
 def table(figures: Figures) -> Rows:

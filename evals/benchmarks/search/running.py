@@ -14,6 +14,7 @@ from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
+from evals.benchmarks.search.over_http import hardly_limited
 from evals.benchmarks.search.questions import Asked, ask
 from evals.benchmarks.search.timing import Timing, timed
 from evals.processes import Environment, environment, own_broker
@@ -91,7 +92,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
     _check(options)
     with scratch_database() as database, own_broker() as broker:
         # Other processes are configured as this one was: they have the real model.
-        given = environment(database=database, broker=broker)
+        given = environment(database=database, broker=broker) | hardly_limited()
         with synthetic_meaning():
             return _measure(options, given, report)
 

@@ -6,7 +6,7 @@ Pure. Lengths and places are counted in characters (code points) of the excerpt.
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memory.search.history.overlap import UNSPACED
 
@@ -45,6 +45,8 @@ class Matcher:
     literal: re.Pattern[str]
     likely: re.Pattern[str] | None
     words: frozenset[str] = frozenset()
+    # Looking is what an excerpt costs, and a text is looked at for which side matches, where to cut and what to mark.
+    seen: dict[str, tuple[list[Span], list[Span]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, query: str) -> "Matcher":
@@ -66,14 +68,20 @@ class Matcher:
         return Matcher(self.literal, self.likely, frozenset(words))
 
     def literals(self, text: str) -> list[Span]:
-        return [match.span() for match in self.literal.finditer(text)]
+        """Where the query's very letters are."""
+        return self._look(text)[0]
 
     def spans(self, text: str) -> list[Span]:
         """Where the text matches, ascending; what touches or overlaps is one."""
-        found = self.literals(text)
-        if self.likely is not None and self.words:
-            found += [match.span() for match in self.likely.finditer(text) if match.group().lower() in self.words]
-        return _united(found)
+        return self._look(text)[1]
+
+    def _look(self, text: str) -> tuple[list[Span], list[Span]]:
+        if text not in self.seen:
+            literals = [match.span() for match in self.literal.finditer(text)]
+            likely = self.likely.finditer(text) if self.likely is not None and self.words else ()
+            inflected = [match.span() for match in likely if match.group().lower() in self.words]
+            self.seen[text] = literals, _united(literals + inflected)
+        return self.seen[text]
 
 
 def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:

@@ -1,12 +1,18 @@
 """How long a source may take: the database itself ends the statement that would take longer."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from math import inf
 from time import monotonic
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
+
+# Seconds a statement may run on: setting the limit costs as much as a short statement does.
+TOLERANCE = 0.1
+
+_SET = "SELECT set_config('statement_timeout', %s, true)"
 
 
 class OutOfTime(Exception):
@@ -28,9 +34,9 @@ class Patience:
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """A transaction whose statements end by then. Raises `OutOfTime`."""
-    patience = Patience(seconds)
+    kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
     try:
-        with transaction.atomic(), _unchanged_afterwards(), connection.execute_wrapper(_limited_by(patience)):
+        with transaction.atomic(), kept, connection.execute_wrapper(_Limit(Patience(seconds))):
             yield
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
@@ -38,26 +44,30 @@ def at_most(seconds: float) -> Iterator[None]:
         raise
 
 
-def _limited_by(patience: Patience) -> Callable[..., Any]:
-    def execute(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if patience.left <= 0:
+class _Limit:
+    """Sets the limit before a statement, unless the one that is set is about what is left."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._set = inf
+
+    def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        left = self._patience.left
+        if left <= 0:
             raise OutOfTime
-        # Beside Django's cursor, which would come here again. A limit of 0 would be none.
-        milliseconds = str(max(1, int(patience.left * 1000)))
-        context["connection"].connection.execute(_LIMIT, [milliseconds])
+        if self._set - left > TOLERANCE:
+            # Beside Django's cursor, which would come here again. A limit of 0 would be none.
+            with context["connection"].wrap_database_errors:
+                context["connection"].connection.execute(_SET, [str(max(1, int(left * 1000)))])
+            self._set = left
         return execute(sql, params, many, context)
-
-    return execute
-
-
-_LIMIT = "SELECT set_config('statement_timeout', %s, true)"
 
 
 @contextmanager
 def _unchanged_afterwards() -> Iterator[None]:
-    """The limit is the transaction's, which may be an outer one that goes on; a rollback restores it by itself."""
+    """The limit is the outer transaction's, which goes on; where there is none, it ends with this one."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")
         (before,) = cursor.fetchone()
         yield
-        cursor.execute(_LIMIT, [before])
+        cursor.execute(_SET, [before])

@@ -2,9 +2,9 @@
 
 from evals.benchmarks.search.peers.base import Peer, PeerMissing
 from evals.benchmarks.search.peers.exact import Exact
-from evals.benchmarks.search.peers.lance import Filtered
+from evals.benchmarks.search.peers.lance import Filtered, Indexed
 from evals.benchmarks.search.peers.sqlite import AsSpecified, Partitioned
 
 __all__ = ["PEERS", "Exact", "Peer", "PeerMissing"]
 
-PEERS: tuple[type[Peer], ...] = (Exact, AsSpecified, Partitioned, Filtered)
+PEERS: tuple[type[Peer], ...] = (Exact, AsSpecified, Partitioned, Filtered, Indexed)

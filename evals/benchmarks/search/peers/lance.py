@@ -1,4 +1,7 @@
-"""LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each."""
+"""LanceDB: one table for everybody, filtered by the person before the vectors are compared, each with each.
+
+Without an index over the vectors, which would make its answers approximate.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +15,13 @@ from memory.embedders.base import Vector
 
 
 class Filtered(Peer):
-    """Without an index over the vectors, which would make its answers approximate; with one over the person."""
+    """As it comes: the filter reads the column of persons."""
 
     name = "lancedb"
 
     def __init__(self, folder: Path) -> None:
         try:
-            import lancedb  # type: ignore[import-untyped]
+            import lancedb
         except ImportError as error:
             raise PeerMissing(f"LanceDB is not installed: {INSTALL}") from error
         self._database = lancedb.connect(folder / "lance")
@@ -26,15 +29,12 @@ class Filtered(Peer):
 
     def load(self, people: Iterable[Stored]) -> None:
         """See Peer."""
-        import lancedb.index
-
         # Not as one stream: LanceDB would read it in a thread of its own, with a database connection nobody closes.
-        for batch in map(_batch, people):
+        for rows in map(_rows, people):
             if self._table is None:
-                self._table = self._database.create_table("parts", data=[batch], schema=batch.schema)
+                self._table = self._database.create_table("parts", data=rows)
             else:
-                self._table.add([batch])
-        self._table.create_index("user_id", config=lancedb.index.Bitmap())
+                self._table.add(rows)
         self._table.optimize()
 
     def search(self, user: User, vector: Vector, *, limit: int) -> list[Key]:
@@ -51,8 +51,21 @@ class Filtered(Peer):
         return [(UUID(key), number) for key, number in rows]
 
 
-def _batch(person: Stored) -> Any:
-    import pyarrow as pa  # type: ignore[import-untyped]
+class Indexed(Filtered):
+    """With an index over the persons."""
+
+    name = "lancedb_bitmap"
+
+    def load(self, people: Iterable[Stored]) -> None:
+        """See Peer."""
+        import lancedb.index
+
+        super().load(people)
+        self._table.create_index("user_id", config=lancedb.index.Bitmap())
+
+
+def _rows(person: Stored) -> Any:
+    import pyarrow as pa
 
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(person.vectors.ravel()), person.vectors.shape[1])
     columns = {
@@ -61,4 +74,4 @@ def _batch(person: Stored) -> Any:
         "chunk_index": pa.array([number for _, number in person.keys], pa.int32()),
         "vector": vectors,
     }
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.table(columns)

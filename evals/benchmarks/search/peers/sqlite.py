@@ -18,7 +18,7 @@ SNIPPET_LENGTH = 200
 def connect(path: Path) -> sqlite3.Connection:
     """A database that knows sqlite-vec. Raises `PeerMissing` with what is missing."""
     try:
-        import sqlite_vec  # type: ignore[import-untyped]
+        import sqlite_vec
     except ImportError as error:
         raise PeerMissing(f"sqlite-vec is not installed: {INSTALL}") from error
     if not hasattr(sqlite3.Connection, "enable_load_extension"):
@@ -168,5 +168,5 @@ def _turns(user: User) -> Iterator[tuple[str, int, str, str]]:
     turns = Turn.objects.for_user(user).values_list(
         "conversation_id", "turn_number", "user_message", "assistant_message"
     )
-    for key, *rest in turns.iterator(chunk_size=1000):
-        yield (str(key), *rest)
+    for key, number, message, answer in turns.iterator(chunk_size=1000):
+        yield str(key), number, message, answer

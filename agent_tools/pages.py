@@ -1,0 +1,94 @@
+"""`/settings/tokens/`: a person makes and revokes their tokens, and copies what connects an agent."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agent_tools.scopes import Scope
+from agent_tools.snippets import PLACEHOLDER, snippets
+from agent_tools.tokens import NewToken, create_token, list_tokens, revoke_token
+from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_NAME
+from intake.errors import InvalidInput, NotFound
+from intake.models import User
+from intake.views.pages import not_found
+
+SCOPES = [(Scope.SEARCH.value, "Search: read my memory"), (Scope.WRITE.value, "Write: add to my memory")]
+LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        max_length=LONGEST_NAME, required=False, label="Name", help_text="What it is for, so that you know it again."
+    )
+    scopes = forms.MultipleChoiceField(
+        choices=SCOPES,
+        initial=[scope for scope, _ in SCOPES],
+        widget=forms.CheckboxSelectMultiple,
+        label="It may",
+        error_messages={"required": "Choose what the token may do."},
+    )
+    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label="Good for")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return _page(request, TokenForm())
+    form = TokenForm(request.POST)
+    made = _make(request, form) if form.is_valid() else None
+    # The secret goes into this answer and nowhere else, so it is not followed by a redirect; reloading makes another.
+    return _page(request, TokenForm() if made else form, made=made)
+
+
+@never_cache
+@login_required
+@require_POST
+def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
+    try:
+        revoke_token(user=_person(request), token_id=token_id)
+    except NotFound:
+        return not_found(request)
+    messages.success(request, "Revoked. Whoever used that token is out within seconds.")
+    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+
+
+def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
+    wanted = form.cleaned_data
+    try:
+        return create_token(
+            user=_person(request),
+            name=wanted["name"],
+            scopes=[Scope(scope) for scope in wanted["scopes"]],
+            days=wanted["days"],
+        )
+    except InvalidInput as error:
+        form.add_error(None, error.detail)
+        return None
+
+
+def _page(request: HttpRequest, form: TokenForm, *, made: NewToken | None = None) -> HttpResponse:
+    address = request.build_absolute_uri("/").rstrip("/")
+    context = {
+        "form": form,
+        "made": made,
+        "tokens": list_tokens(user=_person(request)),
+        "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
+    }
+    return render(request, "agent_tools/tokens.html", context)
+
+
+def _person(request: HttpRequest) -> User:
+    assert isinstance(request.user, User), "login_required lets nobody else in"  # noqa: S101
+    return request.user

@@ -1,0 +1,20 @@
+/** Copy buttons beside what connects an agent; without this script the text can still be selected. */
+
+const SAID_FOR_MS = 1600;
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    button.textContent = (await copy(button.previousElementSibling.textContent)) ? "Copied" : "Not allowed";
+    setTimeout(() => (button.textContent = "Copy"), SAID_FOR_MS);
+  });
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,13 @@
+"""The pages about agents that people open in a browser."""
+
+from django.urls import path
+
+from agent_tools import pages
+
+app_name = "agent_tools"
+
+urlpatterns = [
+    path("tokens/", pages.tokens, name="tokens"),
+    # Any text, so that a malformed id gets the same answer as one that is not there.
+    path("tokens/<str:token_id>/revoke/", pages.revoke, name="revoke_token"),
+]

@@ -1,0 +1,210 @@
+"""What every answer bears, page by page, failures and the admin included; and what production insists on."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.db import OperationalError
+from django.test import Client
+from django.urls import path
+
+from config.urls import handler400, handler403, handler404, handler500  # noqa: F401 - the handlers of these URLs, too
+from config.urls import urlpatterns as all_urls
+from intake.errors import RateLimited
+from intake.models import User
+from intake.tests.factories import a_person, a_turn
+
+pytestmark = pytest.mark.django_db
+
+INLINE = re.compile(r"<style|<script(?![^>]*\bsrc=)(?![^>]*type=\"application/json\")|\sstyle=|\son\w+=", re.IGNORECASE)
+FAILURES = {
+    "database": OperationalError("the words of a query"),
+    "suspicious": SuspiciousOperation("what was suspicious"),
+    "forbidden": PermissionDenied(),
+    "broken": RuntimeError("the inside of the program"),
+    "limited": RateLimited(retry_after=7),
+}
+STATUSES = {"database": 503, "suspicious": 400, "forbidden": 403, "broken": 500, "limited": 429}
+
+
+def fail(request, kind):
+    raise FAILURES[kind]
+
+
+urlpatterns = [path("fail/<kind>/", fail), path("api/v1/fail/<kind>/", fail), *all_urls]
+
+
+@pytest.fixture
+def root() -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root@example.com", "password"))
+    return client
+
+
+def is_locked_down(response) -> None:
+    policy = response["Content-Security-Policy"]
+    for directive in (
+        "default-src 'none'",
+        "script-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ):
+        assert directive in policy
+    assert "unsafe" not in policy
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["Referrer-Policy"] == "same-origin"
+    assert response["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert response["X-Frame-Options"] == "DENY"
+    assert "camera=()" in response["Permissions-Policy"]
+    assert "no-store" in response["Cache-Control"]
+    assert "private" in response["Cache-Control"]
+    if response["Content-Type"].startswith("text/html"):
+        page = response.content.decode()
+        assert INLINE.findall(page) == []
+        assert not re.search(r"(src|href|action)=[\"'](https?:)?//", page)
+
+
+def test_every_page_is_locked_down(root):
+    turn = a_turn(User.objects.get(), "Hello", "**Hi**")
+    chat = f"/c/{turn.conversation_id}/"
+    pages = ["/", chat, f"{chat}rename/", f"{chat}delete/", f"{chat}turns/1/delete/", "/conversations/"]
+    for page in [*pages, "/settings/account/"]:
+        response = root.get(page)
+        assert response.status_code == 200, page
+        is_locked_down(response)
+    for page in ("/login/", "/register/", "/admin/login/"):
+        is_locked_down(Client().get(page))
+    is_locked_down(root.get("/nowhere"))
+    is_locked_down(Client(enforce_csrf_checks=True).post("/login/"))
+
+
+def test_the_admin_is_locked_down(root):
+    a_turn(a_person(), "Hello")
+    for page in (
+        "/admin/",
+        "/admin/intake/user/",
+        "/admin/intake/user/add/",
+        f"/admin/intake/user/{User.objects.first().pk}/change/",
+        "/admin/memory/",
+        "/admin/memory/embedding/",
+        "/admin/memory/embeddingmodel/",
+        "/admin/password_change/",
+    ):
+        response = root.get(page)
+        assert response.status_code == 200, page
+        is_locked_down(response)
+
+
+def test_every_answer_of_the_api_is_locked_down(root):
+    for page in ("/api/v1/conversations/", "/api/v1/tools/", "/api/v1/schema/", "/api/v1/nowhere/", "/healthz"):
+        is_locked_down(root.get(page))
+        is_locked_down(Client().get(page))
+
+
+@pytest.mark.urls("config.tests.test_headers")
+@pytest.mark.parametrize("kind", FAILURES)
+def test_every_failure_has_a_page_that_tells_nothing_and_asks_nobody(kind, django_assert_num_queries):
+    client = Client(raise_request_exception=False)
+    with django_assert_num_queries(0):
+        response = client.get(f"/fail/{kind}/")
+    assert response.status_code == STATUSES[kind]
+    is_locked_down(response)
+    page = response.content.decode()
+    assert str(FAILURES[kind]) not in page or kind in ("forbidden", "limited")
+    assert 'href="/static/intake/css/' in page
+    assert "<h1>" in page
+    assert response.headers.get("Retry-After") == {"limited": "7", "database": "5"}.get(kind)
+
+
+@pytest.mark.urls("config.tests.test_headers")
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("database", 503, "unavailable"),
+        ("suspicious", 400, "validation_error"),
+        ("forbidden", 401, "authentication_required"),
+        ("broken", 500, "internal_error"),
+        ("limited", 429, "rate_limited"),
+        ("nowhere/else", 404, "not_found"),
+    ],
+)
+def test_under_the_api_every_failure_is_a_problem(kind, status, code):
+    response = Client(raise_request_exception=False).get(f"/api/v1/fail/{kind}/")
+    assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
+    assert response.json()["code"] == code
+    assert "inside" not in response.text
+    is_locked_down(response)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_static_files_are_sent_for_what_they_are(visitor):
+    page = visitor.get("/").text
+    for address in re.findall(r'(?:href|src)="(/static/[^"]+)"', page):
+        answer = visitor.get(address)
+        assert answer.status_code == 200
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "immutable" in answer.headers["cache-control"]
+
+
+PRODUCTION = {
+    "DJANGO_SETTINGS_MODULE": "config.settings.production",
+    "ALLOWED_HOSTS": "recollect.example",
+    "SECRET_KEY": "only-for-this-test-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ",
+    "DATABASE_URL": "postgres://nobody@localhost/none",
+    "DATABASE_POOL_TIMEOUT": "1",
+    "IGNORE_ENV_FILES": "1",
+}
+ASK_IN_PRODUCTION = """
+import django; django.setup()
+from django.conf import settings
+from django.test import Client
+plain = Client().get("/healthz", headers={"host": "recollect.example"})
+assert (plain.status_code, plain["Location"]) == (301, "https://recollect.example/healthz"), plain
+other = Client().get("/login/", secure=True, headers={"host": "evil.example"})
+assert other.status_code == 400, other
+proxied = Client().get("/login/", headers={"host": "recollect.example", "x-forwarded-proto": "https"})
+assert proxied.status_code == 200, proxied
+assert "max-age=31536000" in proxied["Strict-Transport-Security"]
+cookie = proxied.cookies["csrftoken"]
+assert cookie["secure"] and cookie["samesite"] == "Lax", cookie
+assert settings.SESSION_COOKIE_SECURE and settings.SESSION_COOKIE_HTTPONLY and not settings.DEBUG
+print("as it should be")
+"""
+
+
+def in_production(*arguments: str, without: str = "") -> subprocess.CompletedProcess:
+    environment = {name: value for name, value in PRODUCTION.items() if name != without}
+    kept = {"PATH": os.environ["PATH"], "STATIC_ROOT": str(settings.STATIC_ROOT)}
+    command = [sys.executable, "-W", "ignore", *arguments]
+    return subprocess.run(
+        command,
+        env=kept | environment,
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_production_passes_djangos_own_check():
+    done = in_production("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+    assert done.returncode == 0, done.stderr
+    assert "no issues" in done.stdout
+
+
+def test_production_insists_on_https_and_on_its_own_name():
+    done = in_production("-c", ASK_IN_PRODUCTION)
+    assert "as it should be" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["SECRET_KEY", "ALLOWED_HOSTS"])
+def test_production_has_no_default_for_what_is_secret_or_its_own(name):
+    done = in_production("manage.py", "check", without=name)
+    assert done.returncode != 0
+    assert name in done.stderr

@@ -1,0 +1,95 @@
+"""`recollect` against a real server."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from django.conf import settings
+
+from agent_tools.scopes import Scope
+from agent_tools.tokens import create_token
+from intake.tests.factories import a_person, a_turn
+from memory.models import MemoryRecord
+from recollect_cli.commands import main
+
+
+@pytest.fixture
+def alice(server):
+    return a_person()
+
+
+@pytest.fixture
+def recollect(server, alice, monkeypatch, capsys):
+    monkeypatch.setenv("RECOLLECT_URL", server)
+    monkeypatch.setenv("RECOLLECT_TOKEN", create_token(user=alice).secret)
+
+    def run(*arguments):
+        status = main(arguments)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_what_was_said_is_found(recollect, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    status, out, err = recollect("search", "Miso")
+    assert (status, err) == (0, "")
+    assert out.startswith('[Search Results for "Miso" (scope: all, ')
+    assert "I adopted a cat named Miso" in out
+
+
+def test_the_whole_answer_is_had_as_json(recollect, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    status, out, _ = recollect("search", "Miso", "--limit", "1", "--json")
+    assert status == 0
+    assert len(json.loads(out)["results"]) == 1
+
+
+def test_what_is_added_is_kept_and_said(recollect, alice):
+    status, out, _ = recollect("add", "The worktop is oak", "--type", "decision", "--tag", "house", "--tag", "kitchen")
+    kept = MemoryRecord.objects.for_user(alice).get()
+    assert (status, kept.content, kept.type, kept.tags) == (0, "The worktop is oak", "decision", ["house", "kitchen"])
+    assert str(kept.pk) in out
+
+
+def test_it_is_added_from_standard_input_too(recollect, alice, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
+    assert recollect("add", "-")[0] == 0
+    assert MemoryRecord.objects.for_user(alice).get().content == "from a pipe"
+
+
+def test_what_is_typed_twice_is_meant_twice(recollect):
+    for _ in range(2):
+        recollect("add", "again")
+    assert MemoryRecord.objects.count() == 2
+
+
+def test_a_refusal_is_told_on_stderr(recollect, alice):
+    reader = create_token(user=alice, scopes=[Scope.SEARCH]).secret
+    for arguments, told in (
+        (["search", " "], "Parameter 'query' is required and cannot be empty"),
+        (["search", "x", "--token", "f" * 64], "The token is not known"),
+        (["search", "x", "--token", ""], "RECOLLECT_TOKEN"),
+        (["search", "x", "--url", "file:///etc/passwd"], "is no address of a server"),
+        (["search", "x", "--url", "http://127.0.0.1:1"], "does not answer"),
+        (["add", "x", "--token", reader], "lacks the scope `write`"),
+    ):
+        status, out, err = recollect(*arguments)
+        assert (status, out) == (1, "")
+        assert told in err
+
+
+def test_a_server_that_is_not_recollects_is_told(recollect, server):
+    status, _, err = recollect("search", "x", "--url", f"{server}/nowhere")
+    assert status == 1
+    assert "404" in err or "Not found" in err or "not there" in err
+
+
+def test_it_is_a_program_of_its_own_without_any_package():
+    command = [sys.executable, "-S", "-m", "recollect_cli", "search", "--help"]
+    ran = subprocess.run(command, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("usage: recollect search")
