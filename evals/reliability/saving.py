@@ -72,9 +72,13 @@ class Saver:
 
     def go_on(self, is_enough: Callable[[], bool]) -> None:
         while not is_enough():
-            if len(self.saves) % TURNS_IN_A_CONVERSATION == 0:
-                self._conversation = None
-            self.save(f"{next(self._talk)} {{word}}")
+            save = self.save if len(self.saves) % TURNS_IN_A_CONVERSATION else self.save_anew
+            save(f"{next(self._talk)} {{word}}")
+
+    def save_anew(self, template: str) -> Save:
+        """As `save`, in a new conversation."""
+        self._conversation = None
+        return self.save(template)
 
     def save(self, template: str) -> Save:
         """Say something with a new word for `{word}`, as often as it takes."""
