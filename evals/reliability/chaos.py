@@ -181,8 +181,9 @@ def _save_under_faults(
         _wait_until(lambda: saved() >= plan.turns, threads)
     finally:
         is_over.set()
-        for thread in threads:
+        for thread, saver in zip(threads, savers, strict=True):
             thread.join()
+            saver.close()
 
 
 def _wait_until(is_so: Callable[[], bool], threads: list[threading.Thread]) -> None:

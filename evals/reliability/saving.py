@@ -70,6 +70,9 @@ class Saver:
         self._conversation: str | None = None
         self.saves: list[Save] = []
 
+    def close(self) -> None:
+        self._connection.close()
+
     def go_on(self, is_enough: Callable[[], bool]) -> None:
         while not is_enough():
             save = self.save if len(self.saves) % TURNS_IN_A_CONVERSATION else self.save_anew

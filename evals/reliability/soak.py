@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from http.cookies import SimpleCookie
@@ -165,8 +165,8 @@ def _callers(plan: Plan, product: Product) -> list[Caller]:
 def _person(address: str, person: Person, words: Words) -> Caller:
     """Says the secret in a conversation for each sentence, and writes it wherever something can be written."""
     secret = new_secret()
-    saver = Saver(address, person, words, seed=person.user_id)
-    places = [saver.save_anew(sentence.format(secret=secret) + " {word}").place for sentence in SAID]
+    with closing(Saver(address, person, words, seed=person.user_id)) as saver:
+        places = [saver.save_anew(sentence.format(secret=secret) + " {word}").place for sentence in SAID]
     caller = {"token": person.token, "secret": secret, "conversations": [place[0] for place in places if place]}
     saved = _send(address, caller, "POST", "/api/v1/tools/save_memory/", {"content": SAID[0].format(secret=secret)})
     _send(address, caller, "POST", "/api/v1/tools/append_daily_log/", {"text": SAID[1].format(secret=secret)})
