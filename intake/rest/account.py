@@ -63,6 +63,8 @@ class AccountView(APIView):
 
 async def _in_steps(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Each piece is made in a thread, when the reader has taken the one before."""
+    # The request's own connection goes back first, too.
+    await sync_to_async(connections.close_all)()
     while piece := await sync_to_async(_step, thread_sensitive=False)(pieces):
         yield piece
 
