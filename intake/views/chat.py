@@ -1,6 +1,6 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -83,8 +83,8 @@ def _authenticate(request: HttpRequest) -> Caller:
 
 def _caller_of_token(request: Request) -> Caller:
     """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
-    first = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"][0]
-    authenticator: type[BaseAuthentication] = import_string(first)
+    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+    authenticator: type[BaseAuthentication] = import_string(names[0])
     authenticated = authenticator().authenticate(request)
     if authenticated is None:
         raise AuthenticationRequired
