@@ -1,5 +1,6 @@
 """The chat edge: the registry's tools as the agent loop's toolset, bound to the caller whom the loop works for."""
 
+from contextlib import nullcontext
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -10,6 +11,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from agent_tools.registry import Tool, as_data
 from agent_tools.tools import registry
+from intake.acting import acting_as
 from intake.agent.deps import ChatDeps
 from intake.errors import InvalidInput, RecollectError
 from intake.models import User
@@ -32,8 +34,9 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
     """A wrong input is for the model to mend; any other failure is for it to live with."""
     try:
         user = User.objects.get(pk=caller.user_id) if caller.user_id is not None else None
-        output = tool.call(data, user=user)
-        return ToolReturn(as_data(output), metadata={"summary": tool.summarise(output, user)})
+        with acting_as(caller) if user else nullcontext():
+            output = tool.call(data, user=user)
+            return ToolReturn(as_data(output), metadata={"summary": tool.summarise(output, user)})
     except InvalidInput as error:
         raise ModelRetry(f"{error.code}: {error.detail} {error.errors or ''}".strip()) from error
     except RecollectError as error:

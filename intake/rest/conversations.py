@@ -3,7 +3,6 @@
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from intake import deleting
 from intake.identity import caller_of
@@ -15,6 +14,7 @@ from intake.reading import (
     list_conversations,
     turns_to_show,
 )
+from intake.rest.acting import ActsAsCaller
 from intake.rest.shapes import ConversationListOutput, ConversationOutput, ConversationWithTurnsOutput, Rename
 from intake.schemas import problems
 from intake.validation import validate
@@ -22,7 +22,7 @@ from intake.validation import validate
 NOT_THERE = (401, 404, 429, 503)
 
 
-class ConversationListView(APIView):
+class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
         parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
@@ -35,7 +35,7 @@ class ConversationListView(APIView):
         return Response(ConversationListOutput.of(page).as_data())
 
 
-class ConversationView(APIView):
+class ConversationView(ActsAsCaller):
     @extend_schema(
         operation_id="get_conversation",
         parameters=[
@@ -74,7 +74,7 @@ class ConversationView(APIView):
         return Response(status=204)
 
 
-class TurnView(APIView):
+class TurnView(ActsAsCaller):
     @extend_schema(operation_id="delete_turn", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Remove one turn, for good; a conversation goes with its last one."""

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from intake import chat, services
+from intake.acting import acting_as
 from intake.errors import AuthenticationRequired
 from intake.models import Turn
 from intake.models.conversations import Caller
@@ -85,18 +86,18 @@ async def test_readers_who_stopped_reading_stop_their_models_and_slow_nobody(per
     await asyncio.sleep(chat.SAVE_EVERY_SECONDS + 1)
     # What the queue holds, what was taken, and what waits to be put.
     most = (chat.QUEUE_LENGTH + 2) * len("word ")
-    assert max(await sync_to_async(lengths)()) <= most
+    assert max(await sync_to_async(acting_as(caller)(lengths))()) <= most
     started = time.monotonic()
     events = [event async for event in await begun(caller)]
     assert events[-1].startswith(b"event: done")
     assert time.monotonic() - started < 5
     await asyncio.gather(*(stream.aclose() for stream in stalled))
-    statuses = await sync_to_async(lambda: Counter(Turn.objects.values_list("status", flat=True)))()
+    statuses = await sync_to_async(acting_as(caller)(lambda: Counter(Turn.objects.values_list("status", flat=True))))()
     assert statuses == {"interrupted": count, "complete": 1}
 
 
 async def begun(caller: Caller) -> AsyncIterator[bytes]:
-    turn = await sync_to_async(services.begin_turn)(
+    turn = await sync_to_async(acting_as(caller)(services.begin_turn))(
         caller=caller, message="Talk", conversation_id=None, now=timezone.now()
     )
     return chat.stream_answer(turn=turn, caller=caller)
@@ -122,5 +123,5 @@ def test_a_caller_who_is_gone_cannot_begin_a_turn():
     alice = a_person()
     caller = Caller(user_id=alice.pk)
     alice.delete()
-    with pytest.raises(AuthenticationRequired):
+    with acting_as(caller), pytest.raises(AuthenticationRequired):
         services.begin_turn(caller=caller, message="Hello", conversation_id=None, now=timezone.now())

@@ -17,6 +17,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from intake import limits, services
+from intake.acting import acting_as
 from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
@@ -61,12 +62,13 @@ def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
     limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
     given = wanted.conversation_id
-    turn = services.begin_turn(
-        caller=caller,
-        message=wanted.message,
-        conversation_id=None if given is None else as_conversation_id(given),
-        now=timezone.now(),
-    )
+    with acting_as(caller):
+        turn = services.begin_turn(
+            caller=caller,
+            message=wanted.message,
+            conversation_id=None if given is None else as_conversation_id(given),
+            now=timezone.now(),
+        )
     return turn, caller
 
 

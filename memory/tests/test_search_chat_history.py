@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from django.db import connection
 
+from intake.acting import acting_as
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
@@ -148,7 +149,8 @@ def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition(mon
     # connections to the test database hold while it is vacuumed.
     monkeypatch.setattr(dense, "_NEAREST", "EXPLAIN (ANALYZE) " + dense._NEAREST)
     query = np.ones(384, dtype=np.float32)
-    lines = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
+    with acting_as(alice):
+        lines = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
     plan = "\n".join(line for (line,) in lines)
     assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
