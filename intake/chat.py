@@ -75,6 +75,9 @@ class Draft:
 
 async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
     """The server-sent events of one turn, from `turn` to `done` or `error`."""
+    # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
+    # answers at once would leave none for anybody.
+    await sync_to_async(connections.close_all)()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
     writer = asyncio.create_task(_write(turn, caller, queue))
     try:

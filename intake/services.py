@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from intake.errors import AuthenticationRequired, InvalidInput, NotFound
@@ -45,7 +45,10 @@ def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now:
         conversation = _open_conversation(caller, conversation_id, message, now)
         failed = _failed_turn(conversation, message)
         if failed is None:
-            return _add_turn(conversation, user_message=message, said_at=now)
+            turn = _add_turn(conversation, user_message=message, said_at=now)
+            # Whether the person is still there is asked here, not when the caller's transaction ends.
+            connection.check_constraints()
+            return turn
         failed.status, failed.assistant_message, failed.tool_calls, failed.error = Turn.Status.STREAMING, "", [], None
         failed.save()
         return failed

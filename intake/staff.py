@@ -14,7 +14,7 @@ from intake.acting import acting_as_staff
 class StaffSite(AdminSite):
     """Each page acts as staff, once it is certain that staff asks."""
 
-    def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Callable[..., Any]:
+    def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Any:
         return super().admin_view(_as_staff(view), cacheable)
 
 

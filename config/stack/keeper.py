@@ -40,8 +40,8 @@ def _start(root: Path, cleanup: ExitStack) -> dict[str, str]:
     for server in (postgres, broker):
         cleanup.callback(server.stop)
         server.start()
-    with psycopg.connect(postgres.superuser_url, autocommit=True) as server:
-        make_examiner(server, owner=OWNER, web=postgres.roles.web, worker=postgres.roles.worker)
+    with psycopg.connect(postgres.superuser_url, autocommit=True) as connection:
+        make_examiner(connection, owner=OWNER, web=postgres.roles.web, worker=postgres.roles.worker)
     return {**postgres.addresses, "REDIS_URL": broker.url}
 
 

@@ -49,13 +49,17 @@ def isolate(table: str, *, visitor: str = "", worker: Rights = (), staff: Rights
         f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
         _revoke(table, roles),
     ]
-    return RunSQL(forward, backward)
+    return _operation(forward, backward)
 
 
 def grant(table: str, *, web: Rights = (), worker: Rights = (), staff: Rights = ()) -> RunSQL:
     """What each role may do with a table that is nobody's, or that is read before anybody is known."""
     roles: Roles = settings.DATABASE_ROLES
-    return RunSQL(_grants(table, roles, web=web, worker=worker, staff=staff), [_revoke(table, roles)])
+    return _operation(_grants(table, roles, web=web, worker=worker, staff=staff), [_revoke(table, roles)])
+
+
+def _operation(forward: Sequence[str], backward: Sequence[str]) -> RunSQL:
+    return RunSQL([*forward], [*backward])
 
 
 def _policy(table: str, name: str, role: str, condition: str) -> str:

@@ -34,7 +34,8 @@ hybrid = partial(_chat_history, mode=SearchMode.HYBRID)
 
 def history(user: User, question: Question) -> History:
     """Every source: memory, messages and sessions."""
-    return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
+    with acting_as(user):
+        return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
 
 
 SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid, "search_history_db": history}

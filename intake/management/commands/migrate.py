@@ -11,7 +11,7 @@ from intake.isolation.connections import connected_as_owner
 
 
 class Command(migrate.Command):
-    def get_check_kwargs(self, options: dict[str, Any]) -> dict[str, Any]:
+    def get_check_kwargs(self, options: dict[str, Any]) -> dict[Any, Any]:
         """Without the database's checks: they are about the role that serves, and about tables that are made here."""
         return {name: value for name, value in super().get_check_kwargs(options).items() if name != "databases"}
 
