@@ -44,6 +44,8 @@ class Plan:
     # How often a row is tried before it is set aside, and for how long a worker that died may keep what it took.
     attempts: int = 5
     lease: int = 15
+    # What is in the name of every fault that may strike.
+    only: str = ""
     # Where the programs' logs are kept, if anywhere.
     logs: Path | None = None
 
@@ -171,7 +173,7 @@ def _save_under_faults(
         thread.start()
     try:
         dice = random.Random(plan.seed)  # noqa: S311
-        for number, fault in enumerate(faults.deal(plan.faults, dice), start=1):
+        for number, fault in enumerate(faults.deal(plan.faults, dice, only=plan.only), start=1):
             # The last one strikes when the last turn is saved.
             _wait_until(lambda due=number * plan.turns // plan.faults: saved() >= due, threads)  # type: ignore[misc]
             report(f"{saved():,} saved. Fault {number} of {plan.faults}: {fault.name}.")

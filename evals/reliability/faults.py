@@ -67,11 +67,14 @@ FAULTS = (
 )
 
 
-def deal(count: int, dice: random.Random) -> list[Fault]:
-    """`count` faults in random order, each kind as often as any other, but for one."""
+def deal(count: int, dice: random.Random, *, only: str = "") -> list[Fault]:
+    """`count` faults in random order, each kind as often as any other, but for one;
+    of those with `only` in their name, of which there is one at least.
+    """
+    kinds = [fault for fault in FAULTS if only in fault.name]
     dealt: list[Fault] = []
     while len(dealt) < count:
-        dealt += dice.sample(FAULTS, len(FAULTS))
+        dealt += dice.sample(kinds, len(kinds))
     return dealt[:count]
 
 

@@ -39,6 +39,7 @@ class Save:
 
     person: Person
     word: str
+    message: str
     attempts: list[Attempt] = field(default_factory=list)
     place: tuple[str, int] | None = None
 
@@ -85,18 +86,19 @@ class Saver:
 
     def save(self, template: str) -> Save:
         """Say something with a new word for `{word}`, as often as it takes."""
-        saving = Save(self._person, self._words.new())
+        word = self._words.new()
+        saving = Save(self._person, word, template.format(word=word))
         self.saves.append(saving)
         while not saving.is_acknowledged:
             if saving.attempts:
                 time.sleep(PAUSE_SECONDS)
-            saving.attempts.append(self._attempt(saving, template.format(word=saving.word)))
+            saving.attempts.append(self._attempt(saving))
         return saving
 
-    def _attempt(self, saving: Save, message: str) -> Attempt:
+    def _attempt(self, saving: Save) -> Attempt:
         began = time.monotonic()
         try:
-            status, events = self._post(message)
+            status, events = self._post(saving.message)
         except (OSError, HTTPException) as error:
             self._connection.close()
             return Attempt(began, time.monotonic(), type(error).__name__)

@@ -41,8 +41,13 @@ def test_a_run_of_nothing_is_an_error_in_words(option):
         call_command("chaos", option)
 
 
+def test_faults_that_there_are_not_are_an_error_in_words():
+    with pytest.raises(CommandError, match="No fault has 'flood' in its name: worker process killed, "):
+        call_command("chaos", "--only=flood")
+
+
 def saved(word, place):
-    return Save(PERSON, word, [Attempt(0.0, 0.1)], place)
+    return Save(PERSON, word, word, [Attempt(0.0, 0.1)], place)
 
 
 def kept(word, number, *, status="complete", quarantined=0):
@@ -112,7 +117,7 @@ def test_failures_are_told_apart_by_whether_the_database_was_away_and_latencies_
     ]
     outcome = chaos.Outcome()
 
-    chaos._measure([Save(PERSON, "a", attempts, ("c", 1))], timeline, outcome)
+    chaos._measure([Save(PERSON, "a", "a", attempts, ("c", 1))], timeline, outcome)
 
     assert outcome.failed_while_away == Counter({"OSError": 1, "status 503": 1})
     assert outcome.failed_while_there == Counter({"status 503": 1})
@@ -126,6 +131,7 @@ def test_the_same_seed_deals_the_same_faults_and_all_kinds_before_any_again():
     assert dealt == faults.deal(14, random.Random(3))
     assert set(dealt[:6]) == set(dealt[6:12]) == set(faults.FAULTS)
     assert len(dealt) == 14
+    assert {fault.name for fault in faults.deal(5, random.Random(3), only="silent")} == {"broker silent, then started"}
 
 
 class Unreliable(BaseHTTPRequestHandler):

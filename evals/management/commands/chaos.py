@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError
 
 from evals.reliability import chaos
+from evals.reliability.faults import FAULTS
 from evals.tables import lines
 
 
@@ -29,14 +30,17 @@ class Command(BaseCommand):
         )
         parser.add_argument("--lease", type=int, default=15, help="seconds for which a dead worker keeps its rows (15)")
 
+        parser.add_argument("--only", default="", metavar="TEXT", help="only faults with this in their name")
         parser.add_argument("--logs", type=Path, metavar="DIR", help="keep what the programs logged here")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        names = ("turns", "faults", "people", "patience", "attempts", "lease", "logs")
+        names = ("turns", "faults", "people", "patience", "attempts", "lease", "only", "logs")
         seed = secrets.randbelow(10**6) if options["seed"] is None else options["seed"]
         plan = chaos.Plan(seed=seed, **{name: options[name] for name in names})
         if min(plan.turns, plan.faults, plan.people, plan.attempts) < 1:
             raise CommandError("Turns, faults, people and attempts: at least one each.")
+        if not any(plan.only in fault.name for fault in FAULTS):
+            raise CommandError(f"No fault has {plan.only!r} in its name: {', '.join(fault.name for fault in FAULTS)}.")
         self._progress(f"Seed {seed}.")
         outcome = chaos.run(plan, self._progress)
         self.stdout.write(lines([("seed", str(seed)), *outcome.table()]))
