@@ -67,6 +67,8 @@ class Latency:
         return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
 
     def __str__(self) -> str:
+        if not self.count:
+            return "none"
         return f"{self.p50:,.0f} / {self.p95:,.0f} / {self.longest:,.0f} ms (n = {self.count:,})"
 
 
@@ -94,7 +96,7 @@ class Outcome:
 
     def faults_found(self, plan: Plan) -> list[str]:
         """What must not be, in sentences; empty when all is well."""
-        slower = self.broker_away.p50 - self.broker_alive.p50
+        slower = self.broker_away.p50 - self.broker_alive.p50 if self.broker_alive.count else 0.0
         found = {
             f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
             f"{len(self.duplicated)} turns were saved twice: {_some(self.duplicated)}.": self.duplicated,
@@ -122,8 +124,8 @@ class Outcome:
             ("found through the API", f"{self.searched_for - len(self.not_found):,} of {self.searched_for:,}"),
             ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
             ("save, broker dead or silent (p50 / p95 / max)", str(self.broker_away)),
-            ("requests failed while the database was away", f"{self.failed_while_away.total():,}"),
-            ("requests failed while it was there", f"{self.failed_while_there.total():,}"),
+            ("requests failed while the database was away", _counts(self.failed_while_away)),
+            ("requests failed while it was there", _counts(self.failed_while_there)),
         ]
 
 
@@ -248,6 +250,11 @@ def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
 
 def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
     return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
+
+
+def _counts(failures: Counter[str]) -> str:
+    kinds = ", ".join(f"{count:,} x {kind}" for kind, count in failures.most_common())
+    return f"{failures.total():,} ({kinds})" if kinds else "0"
 
 
 def _some(words: list[str]) -> str:

@@ -113,7 +113,12 @@ class Saver:
     def _post(self, message: str) -> tuple[int, dict[str, Any]]:
         body = {"message": message, **({"conversation_id": self._conversation} if self._conversation else {})}
         headers = {"Authorization": f"Token {self._person.token}", "Content-Type": "application/json"}
-        self._connection.request("POST", PATH, json.dumps(body), headers)
+        try:
+            self._connection.request("POST", PATH, json.dumps(body), headers)
+        except BrokenPipeError:
+            # A kept connection that the server has closed meanwhile; every client opens another and says it there.
+            self._connection.close()
+            self._connection.request("POST", PATH, json.dumps(body), headers)
         response = self._connection.getresponse()
         answer = response.read().decode()
         return response.status, dict(_events(answer)) if response.status == 200 else {}  # noqa: PLR2004
