@@ -96,7 +96,7 @@ def _mcp(kind: str, method: str, params: dict[str, Any]) -> Call:
         **({"Mcp-Name": params["name"]} if "name" in params else {}),
     }
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
-    return Call(kind, "POST", "/mcp", message, headers)  # type: ignore[arg-type]
+    return Call(kind, "POST", "/mcp", message, headers)
 
 
 def _query(dice: random.Random) -> dict[str, Any]:

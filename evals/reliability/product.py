@@ -25,6 +25,7 @@ from django.core.management import CommandError
 
 from evals.processes import WORKER, Environment, free_port, logging_in, run_module
 from evals.reliability.servers import Servers, own_servers
+from evals.scratch import ending_by_exception
 
 READY_SECONDS = 180
 STOP_SECONDS = 10
@@ -124,7 +125,7 @@ def running_product(
     *, extra: Environment | None = None, worker_options: Sequence[str] = (), logs: Path | None = None
 ) -> Iterator[Product]:
     """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given."""
-    with ExitStack() as cleanup:
+    with ending_by_exception(), ExitStack() as cleanup:
         folder = Path(tempfile.mkdtemp(prefix="recollect-rehearsal-"))
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         if logs is not None:
