@@ -51,7 +51,7 @@ class Program:
     def __init__(self, name: str, command: Sequence[str], given: Environment, *, log: Path) -> None:
         self.name, self.log = name, log
         self._command, self._given = [sys.executable, "-m", *command], given
-        self._process: psutil.Popen | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self.starts = 0
 
@@ -76,7 +76,7 @@ class Program:
 
     def _spawn(self) -> None:
         with self.log.open("ab") as output:
-            self._process = psutil.Popen(
+            self._process = subprocess.Popen(  # noqa: S603
                 self._command, cwd=settings.BASE_DIR, env=self._given, stdout=output, stderr=subprocess.STDOUT
             )
         self.starts += 1

@@ -17,12 +17,12 @@ OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
 
 
 def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys):
-    call_command("soak", "--calls=250", "--people=3", "--visitors=2", "--cancelled=0.1")
+    call_command("soak", "--calls=150", "--people=3", "--visitors=2", "--cancelled=0.1")
 
     told = {name.strip(): value for name, value in map(split, capsys.readouterr().out.splitlines())}
-    assert told["calls"].startswith("250 in ")
+    assert told["calls"].startswith("150 in ")
     assert int(told["left before the answer was complete"]) > 0
-    assert int(told["answers that held one's own secret"]) > 50
+    assert int(told["answers that held one's own secret"]) > 30
     assert told["answers that held another's"] == told["answers that were not what they must be"] == "0"
     running = [" ".join(child.cmdline()) for child in psutil.Process().children()]
     assert not [command for command in running if "celery" in command or "config.stack.web" in command]
@@ -49,6 +49,8 @@ def test_a_secret_is_recognised_whole_and_cut_off_and_only_if_it_is_anothers():
 
 class Leaky(BaseHTTPRequestHandler):
     """Gives everybody the same answer, with one person's secret in it, and now and then fails."""
+
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         self.rfile.read(int(self.headers["Content-Length"]))
