@@ -78,12 +78,14 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
 def record_turn(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
     """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere."""
     with transaction.atomic():
-        locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
-        turn = _add_turn(
-            locked,
+        number, user_id = Conversation.objects.take_turn_number(conversation.pk, said_at=said_at)
+        turn = Turn.objects.create(
+            conversation=conversation,
+            user_id=user_id,
+            turn_number=number,
+            said_at=said_at,
             user_message=without_nul(user_message),
             assistant_message=without_nul(assistant_message),
-            said_at=said_at,
             status=Turn.Status.COMPLETE,
         )
     conversation.turn_count = turn.turn_number
