@@ -1,7 +1,17 @@
 """What every test may use, and what all of them need once."""
 
+from collections.abc import Iterator
+from functools import wraps
+from typing import Any
+
 import pytest
+from django.conf import settings
 from django.core.management import call_command
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.test.client import ClientHandler
+
+from intake.isolation.connections import parameters
+from intake.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 
 pytest_plugins = ["intake.testing.fixtures", "intake.testing.browser"]
 
@@ -10,3 +20,48 @@ pytest_plugins = ["intake.testing.fixtures", "intake.testing.browser"]
 def static_files() -> None:
     """Pages name their static files by the manifest that `collectstatic` writes, here as in production."""
     call_command("collectstatic", interactive=False, verbosity=0)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> Iterator[None]:
+    """The test database is made, migrated and dropped by the owner, as any other."""
+    kept = connections[DEFAULT_DB_ALIAS]
+    owner = parameters(settings.DATABASE_OWNER_URL, name=kept.settings_dict["NAME"])
+    connections[DEFAULT_DB_ALIAS] = type(kept)(owner, DEFAULT_DB_ALIAS)
+    yield
+    connections[DEFAULT_DB_ALIAS] = kept
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Tests look on as the examiner; threads of their own, and so the served application, log in as the web role."""
+    owners = connections[DEFAULT_DB_ALIAS]
+    connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
+    with django_db_blocker.unblock():
+        let_the_examiner_look()
+        yield
+        connection.close()
+    connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
+    connections[DEFAULT_DB_ALIAS].close_pool()  # type: ignore[attr-defined]
+    connections[DEFAULT_DB_ALIAS] = owners
+
+
+@pytest.fixture(autouse=True)
+def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request begins as the web role that acts as nobody; what a worker's tasks call runs as the worker role."""
+    if not (request.node.get_closest_marker("django_db") or {"db", "transactional_db"} & set(request.fixturenames)):
+        return
+    from memory import indexing
+
+    monkeypatch.setattr(ClientHandler, "get_response", _in(as_the_application, ClientHandler.get_response))
+    for name in ("embed_pending", "has_pending", "claim", "fill", "quarantine_exhausted"):
+        monkeypatch.setattr(indexing, name, _in(as_a_worker, getattr(indexing, name)))
+
+
+def _in(role: Any, function: Any) -> Any:
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with role():
+            return function(*args, **kwargs)
+
+    return wrapper

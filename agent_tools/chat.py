@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from agent_tools.registry import Kept, Tool, as_data
 from agent_tools.running import run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import fair_limit
+from intake.acting import acting_as
 from intake.agent.deps import ChatDeps
 from intake.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from intake.models import User
@@ -76,8 +78,9 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
     user = User.objects.get(pk=caller.user_id) if caller.user_id is not None else None
-    output = tool.call(data, user=user)
-    metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
+    with acting_as(caller) if user else nullcontext():
+        output = tool.call(data, user=user)
+        metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
     if tool.kept is not None:
         kept: Kept = tool.kept(validate(tool.input_model, data), output)
         metadata |= {"stored": kept.text, "place": kept.place}

@@ -17,7 +17,7 @@ from agent_tools.tokens import NewToken, create_token, list_tokens, revoke_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_NAME
 from intake.errors import InvalidInput, NotFound
 from intake.models import User
-from intake.views.pages import not_found
+from intake.views.failures import not_found
 
 SCOPES = [(Scope.SEARCH.value, "Search: read my memory"), (Scope.WRITE.value, "Write: add to my memory")]
 LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]

@@ -10,11 +10,16 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from agent_tools.scopes import Scope
+from intake.acting import acting_as
 from intake.models import User
+from intake.models.conversations import Caller
 from intake.validation import validate
 
 Input = TypeVar("Input", bound=BaseModel)
 Output = TypeVar("Output", bound=BaseModel)
+
+# A visitor has no memory yet: their tools see nothing of what they said either.
+NOBODY = Caller(user_id=None)
 
 
 class ToolInput(BaseModel):
@@ -56,8 +61,10 @@ class Tool(Generic[Input, Output]):
     undo: Callable[[Input, dict[str, Any], User, datetime], None] | None = None
 
     def call(self, data: Any, *, user: User | None) -> Output:
-        """Validate and run. Raises `InvalidInput` and the errors of what lies beneath, all of them `RecollectError`."""
-        return self.run(validate(self.input_model, data), user)
+        """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath."""
+        wanted = validate(self.input_model, data)
+        with acting_as(user or NOBODY):
+            return self.run(wanted, user)
 
     @property
     def scope(self) -> Scope:

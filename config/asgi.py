@@ -15,6 +15,7 @@ from django.core.asgi import get_asgi_application
 django_application: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
+from django.db import connections  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
@@ -22,13 +23,23 @@ from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
+from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 mcp = McpEndpoint(registry)
 
 
+def _make_sure_of_the_database() -> None:
+    """A process that could show somebody what is not theirs never serves."""
+    try:
+        refuse_unless_isolated(settings.DATABASE_ROLES.web)
+    finally:
+        connections.close_all()
+
+
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
     # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.

@@ -1,11 +1,18 @@
 #!/bin/bash
-# Run once by the postgres image, on an empty volume: the application's role is no superuser, since row-level security
-# does not bind one, and every database has pgvector from the start.
+# Run once by the postgres image, on an empty volume: an owner for the migrations, and the roles that the application and
+# its workers log in as (docs/isolation.md). No one of them is a superuser, since row-level security does not bind one,
+# and every database has pgvector from the start.
 set -euo pipefail
 psql --no-psqlrc --set=ON_ERROR_STOP=1 --username="$POSTGRES_USER" --dbname=template1 <<'SQL'
-\getenv password DATABASE_PASSWORD
+\getenv owner_password DATABASE_OWNER_PASSWORD
+\getenv web_password DATABASE_PASSWORD
+\getenv worker_password DATABASE_WORKER_PASSWORD
 CREATE EXTENSION IF NOT EXISTS vector;
-CREATE ROLE recollect LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE PASSWORD :'password';
+CREATE ROLE recollect LOGIN PASSWORD :'owner_password';
+CREATE ROLE recollect_web LOGIN NOINHERIT PASSWORD :'web_password';
+CREATE ROLE recollect_worker LOGIN NOINHERIT PASSWORD :'worker_password';
+CREATE ROLE recollect_staff NOLOGIN NOINHERIT;
+GRANT recollect_staff TO recollect_web;
 \connect postgres
 CREATE DATABASE recollect OWNER recollect;
 SQL

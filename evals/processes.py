@@ -69,16 +69,23 @@ def environment(*, database: str, broker: str) -> Environment:
         **os.environ,
         "DJANGO_SETTINGS_MODULE": settings.SETTINGS_MODULE,
         "DATABASE_URL": database_url(database),
+        "DATABASE_WORKER_URL": database_url(database, login=settings.DATABASE_WORKER_URL),
+        "DATABASE_OWNER_URL": database_url(database, login=settings.DATABASE_OWNER_URL),
         "CELERY_BROKER_URL": broker,
         "LOG_LEVEL": "WARNING",
     }
+
+
+def logging_in(given: Environment, name: str) -> Environment:
+    """For a process that has the login of this name and no other."""
+    return {**given, "DATABASE_WORKER_URL": "", "DATABASE_OWNER_URL": "", "DATABASE_URL": given[name]}
 
 
 @contextmanager
 def worker(given: Environment) -> Iterator[psutil.Process]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    with _running(command, given) as process:
+    with _running(command, logging_in(given, "DATABASE_WORKER_URL")) as process:
         control = Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False).control
         _wait(process, "The worker", lambda: bool(control.ping(timeout=0.5)))
         yield process
@@ -90,7 +97,7 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
     port = _free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["uvicorn", "config.asgi:application", f"--port={port}", "--no-access-log", "--log-level=warning"]
-    with _running(command, given) as process:
+    with _running(command, logging_in(given, "DATABASE_URL")) as process:
         _wait(process, "The web process", lambda: _answers(f"{address}/healthz"))
         yield address, process
 

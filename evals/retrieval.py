@@ -8,6 +8,7 @@ from typing import Any
 from evals import metrics
 from evals.datasets import Dataset, Loaded, QueryRow
 from evals.metrics import Interval, Scores
+from intake.acting import acting_as
 from intake.models import User
 from memory.search import SearchMode, search_chat_history
 
@@ -53,7 +54,8 @@ def answer(dataset: Dataset, loaded: Loaded, mode: SearchMode, *, report: Report
 
 
 def _search(mode: SearchMode, user: User, text: str) -> list[tuple[Any, int]]:
-    found = search_chat_history(user=user, query=text, limit=LIMIT, mode=mode)
+    with acting_as(user):
+        found = search_chat_history(user=user, query=text, limit=LIMIT, mode=mode)
     return [(match.conversation_id, match.turn_number) for match in found.matches]
 
 

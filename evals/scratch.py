@@ -5,6 +5,7 @@
 2. The scratch database stands in for the configured one by a connection of its own, outside the pool: the pool, the
    configured database, and any transaction that is open in it are left as they are.
 3. Whatever ends the work, short of SIGKILL, the database is dropped.
+4. The owner makes, migrates and drops it; within it everything runs as in production, as the web role or as a worker.
 """
 
 import secrets
@@ -17,14 +18,19 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
+from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import CommandError, call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import sql
 
+from intake.isolation.checks import personal_models
+from intake.isolation.connections import connected_as_owner, connected_as_worker, parameters
 from memory import nudging
 
 Server = psycopg.Connection[tuple[Any, ...]]
+
+PREFIX = "recollect_scratch_"
 
 
 @contextmanager
@@ -38,9 +44,37 @@ def scratch_database() -> Iterator[str]:
         yield name
 
 
-def database_url(name: str) -> str:
-    """What `DATABASE_URL` has to be for another process to use this database on the configured server."""
-    configured = connection.settings_dict
+@contextmanager
+def as_worker() -> Iterator[None]:
+    """Within the block everything that asks for the scratch database gets it as a worker does."""
+    if not _is_scratch(str(connection.settings_dict["NAME"])):
+        yield
+        return
+    with connected_as_worker():
+        yield
+
+
+@contextmanager
+def unbound() -> Iterator[None]:
+    """Within the block it is the owner's, whom no policy binds meanwhile: for rows that no service writes."""
+    if not _is_scratch(str(connection.settings_dict["NAME"])):
+        yield
+        return
+    tables = [connection.ops.quote_name(model._meta.db_table) for model in personal_models()]
+    with connected_as_owner(), connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
+        yield
+        for table in tables:
+            cursor.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+
+
+def database_url(name: str, *, login: str = "") -> str:
+    """What `DATABASE_URL` has to be for another process to use this database on the configured server.
+
+    `login`: another address there, whose role it is to log in as.
+    """
+    configured = parameters(login, name=name) if login else connection.settings_dict
     options = {key: value for key, value in configured["OPTIONS"].items() if key != "pool"}
     # As options rather than in the address, where a socket's folder has no place.
     options |= {key.lower(): configured[key] for key in ("HOST", "PORT") if configured[key]}
@@ -62,18 +96,35 @@ def _made() -> Iterator[str]:
             _drop(server, name)
 
 
-def _server() -> Server:
-    """A connection to the configured database for statements about databases; it reads and writes no row there."""
-    parameters = {**connection.get_connection_params(), "autocommit": True}
-    parameters.pop("cursor_factory", None)
-    return psycopg.connect(**parameters)
+def _server(configured: dict[str, Any] | None = None) -> Server:
+    """A connection to the configured database for statements about databases; it reads and writes no row there.
+
+    The owner's, who alone may make one, unless other settings are given.
+    """
+    given = configured or _as(settings.DATABASE_OWNER_URL)
+    wanted = {
+        **type(connections[DEFAULT_DB_ALIAS])(given, DEFAULT_DB_ALIAS).get_connection_params(),
+        "autocommit": True,
+    }
+    wanted.pop("cursor_factory", None)
+    wanted.pop("assume_role", None)
+    return psycopg.connect(**wanted)
+
+
+def _as(login: str) -> dict[str, Any]:
+    configured = connections.settings[DEFAULT_DB_ALIAS]
+    return parameters(login, name=str(configured["NAME"])) if login else configured
 
 
 def _prefix(server: Server) -> str:
     """Another for each configured database, since the locks below are seen within one database only."""
     row = server.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
     assert row is not None  # noqa: S101
-    return f"recollect_scratch_{row[0]}_"
+    return f"{PREFIX}{row[0]}_"
+
+
+def _is_scratch(name: str) -> bool:
+    return name.startswith(PREFIX)
 
 
 def _lock(server: Server, name: str) -> bool:
@@ -100,12 +151,21 @@ def _create(server: Server, name: str) -> None:
 
 
 def _drop(server: Server, name: str) -> None:
-    # Threads and child processes may still be connected. Not by WITH (FORCE): that gives up when autovacuum is at work
-    # there, which belongs to a superuser, while a plain DROP sends autovacuum away by itself.
-    server.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user", [name]
-    )
+    # Threads and child processes may still be connected, and each role may end its own sessions alone. Not by WITH
+    # (FORCE): that gives up when autovacuum is at work there, which belongs to a superuser, while a plain DROP sends
+    # autovacuum away by itself.
+    _end_sessions(server, name)
+    for login in ("", settings.DATABASE_WORKER_URL):
+        with _server(_as(login)) as other:
+            _end_sessions(other, name)
     server.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def _end_sessions(server: Server, name: str) -> None:
+    server.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
+        [name],
+    )
 
 
 @contextmanager

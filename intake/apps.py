@@ -6,3 +6,4 @@ class IntakeConfig(AppConfig):
 
     def ready(self) -> None:
         from intake import checks, receivers  # noqa: F401
+        from intake.isolation import checks as isolation_checks  # noqa: F401

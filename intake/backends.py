@@ -3,17 +3,18 @@
 from typing import Any
 
 from django.contrib.auth.backends import ModelBackend
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.http import HttpRequest
 
 from intake import limits
+from intake.models import User
 
 
 class LimitedBackend(ModelBackend):
-    def authenticate(
-        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
-    ) -> AbstractBaseUser | None:
+    def authenticate(  # type: ignore[override]  # the stubs name each credential
+        self, request: HttpRequest | None, **credentials: Any
+    ) -> User | None:
         """Raises `RateLimited` after too many tries from the request's address."""
-        if request is not None and username is not None:
+        username = credentials.get("username")
+        if request is not None and isinstance(username, str):
             limits.take_for_password(username, address=limits.client_address(request))
-        return super().authenticate(request, username=username, password=password, **kwargs)
+        return super().authenticate(request, **credentials)

@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError, connections
 from django.utils import timezone
 
 from intake import services, sse
+from intake.acting import acting_as
 from intake.agent import history, loop
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
@@ -79,6 +80,9 @@ class Draft:
 
 async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
     """The server-sent events of one turn, from `turn` to `done` or `error`."""
+    # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
+    # answers at once would leave none for anybody.
+    await sync_to_async(connections.close_all)()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
     writer = asyncio.create_task(_write(turn, caller, queue))
     try:
@@ -101,29 +105,29 @@ async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
     """Make the answer and save it, however it ends."""
     draft = Draft(tool_calls=list(turn.tool_calls))
-    progress = asyncio.create_task(_save_progress(turn, draft))
+    progress = asyncio.create_task(_save_progress(turn, caller, draft))
     try:
-        deps = await in_thread(deps_for, caller, now=timezone.now())
-        told = await in_thread(history.before, turn)
+        deps = await as_caller(caller, deps_for, caller, now=timezone.now())
+        told = await as_caller(caller, history.before, turn)
         async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
             draft.add(event)
             await queue.put(_encode(event, turn))
-        saved = await _save(turn, draft.ended(Turn.Status.COMPLETE))
+        saved = await _save(turn, caller, draft.ended(Turn.Status.COMPLETE))
         await queue.put(_done(saved or turn))
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.create_task(_save(turn, draft.ended(Turn.Status.INTERRUPTED))))
+        await asyncio.shield(asyncio.create_task(_save(turn, caller, draft.ended(Turn.Status.INTERRUPTED))))
         raise
     except Exception as error:
         shown = _shown(error)
         with suppress(RecollectError):
-            await _save(turn, draft.ended(Turn.Status.FAILED, shown))
+            await _save(turn, caller, draft.ended(Turn.Status.FAILED, shown))
         await queue.put(sse.encode("error", _as_data(shown)))
     finally:
         progress.cancel()
     await queue.put(None)
 
 
-async def _save_progress(turn: Turn, draft: Draft) -> None:
+async def _save_progress(turn: Turn, caller: Caller, draft: Draft) -> None:
     """Keep what is there every second, and show a sign of life while there is nothing new."""
     saved, idle = draft.snapshot(), 0
     while True:
@@ -133,27 +137,30 @@ async def _save_progress(turn: Turn, draft: Draft) -> None:
             continue
         text, calls = there
         with suppress(OperationalError, InterfaceError):
-            await in_thread(services.save_progress, turn_id=turn.pk, text=text, tool_calls=calls, now=timezone.now())
+            await as_caller(
+                caller, services.save_progress, turn_id=turn.pk, text=text, tool_calls=calls, now=timezone.now()
+            )
             saved, idle = there, 0
 
 
-async def _save(turn: Turn, answer: Answer) -> Turn | None:
+async def _save(turn: Turn, caller: Caller, answer: Answer) -> Turn | None:
     """The last save, repeated while the database is away; raises `Unavailable` when it stays away."""
     for wait in LAST_SAVE_WAITS:
         try:
-            return await in_thread(services.finish_turn, turn_id=turn.pk, answer=answer)
+            return await as_caller(caller, services.finish_turn, turn_id=turn.pk, answer=answer)
         except (OperationalError, InterfaceError):
             await asyncio.sleep(wait)
     logger.error("The answer of turn %s could not be saved", turn)
     raise Unavailable("The database is away, and the answer could not be kept. Try again.")
 
 
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run database work beside the loop, and give its connection back at once: streams outlive any pool."""
 
     def work() -> T:
         try:
-            return function(*args, **kwargs)
+            with acting_as(caller):
+                return function(*args, **kwargs)
         finally:
             connections.close_all()
 

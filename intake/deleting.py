@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 
+from intake.acting import acting_as
 from intake.errors import InvalidInput, NotFound
 from intake.links import conversation_path
 from intake.markdown import render
@@ -69,7 +70,7 @@ def delete_account(*, user: User) -> None:
     """Remove a person and everything they ever said or stored here, in one transaction: all of it or nothing."""
     for attempt in range(1, TRIES + 1):
         try:
-            with transaction.atomic():
+            with acting_as(user), transaction.atomic():
                 _delete_account(user.pk)
             break
         except IntegrityError:

@@ -9,8 +9,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import ngettext
 
+from intake.acting import acting_as
 from intake.identity import forget_visitor
 from intake.models import User
+from intake.models.conversations import Caller
 from intake.services import link_visitor
 
 
@@ -22,7 +24,9 @@ def bring_along_what_the_visitor_said(*, request: HttpRequest | None, user: User
     visitor_key = forget_visitor(request)
     if visitor_key is None:
         return
-    count = link_visitor(user=user, visitor_key=visitor_key, now=timezone.now())
+    # Both at once: the rows are the visitor's until they are the person's.
+    with acting_as(Caller(user_id=user.pk, visitor_key=visitor_key)):
+        count = link_visitor(user=user, visitor_key=visitor_key, now=timezone.now())
     if count:
         sentence = ngettext(
             "The message you wrote in this browser is yours now.",

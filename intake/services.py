@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from intake.errors import AuthenticationRequired, InvalidInput, NotFound
@@ -45,7 +45,10 @@ def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now:
         conversation = _open_conversation(caller, conversation_id, message, now)
         failed = _failed_turn(conversation, message)
         if failed is None:
-            return _add_turn(conversation, user_message=message, said_at=now)
+            turn = _add_turn(conversation, user_message=message, said_at=now)
+            # Whether the person is still there is asked here, not when the caller's transaction ends.
+            connection.check_constraints()
+            return turn
         failed.status, failed.assistant_message, failed.error = Turn.Status.STREAMING, "", None
         # What the failed try has stored stays stored, and so can still be taken back.
         failed.tool_calls = [call for call in failed.tool_calls if "place" in call]
@@ -104,11 +107,8 @@ def link_visitor(*, user: User, visitor_key: str, now: datetime) -> int:
 def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
     abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
-    closed = 0
-    for turn in abandoned.order_by("updated_at")[:1000]:
-        answer = Answer(text=turn.assistant_message, status=Turn.Status.INTERRUPTED, tool_calls=turn.tool_calls)
-        closed += finish_turn(turn_id=turn.pk, answer=answer) is not None
-    return closed
+    ids = list(abandoned.order_by("updated_at").values_list("pk", flat=True)[:1000])
+    return sum(_interrupt(turn_id) for turn_id in ids)
 
 
 def clean_message(message: str) -> str:
@@ -167,6 +167,17 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, **fields: Any) -
         said_at=said_at,
         **fields,
     )
+
+
+def _interrupt(turn_id: int) -> bool:
+    """The status alone: a worker does this, and may write nothing else of a turn."""
+    with transaction.atomic():
+        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
+        if turn is None:
+            return False
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+        return True
 
 
 def _give(turn: Turn, user: User) -> bool:

@@ -1,14 +1,31 @@
-"""What a Celery worker does before its first task: make sure of the embedding model, or refuse to start."""
+"""What a Celery worker does before its first task: make sure of its role and of the model, or refuse to start."""
 
 import logging
 import sys
 from typing import Any
 
 from celery.signals import worker_init, worker_process_init
+from django.conf import settings
+from django.db import DatabaseError, connections
 
+from intake.isolation.checks import NotIsolated, refuse_unless_isolated
 from memory.embedders import EmbedderError, get_embedder
 
 logger = logging.getLogger(__name__)
+
+
+@worker_init.connect
+def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
+    """Also in the parent, whose connection and pool its children must not inherit."""
+    try:
+        refuse_unless_isolated(settings.DATABASE_ROLES.worker)
+    except NotIsolated as refusal:
+        sys.exit(f"The worker cannot start: {refusal}")
+    except DatabaseError as error:
+        sys.exit(f"The worker cannot start: the database does not answer ({error}).")
+    finally:
+        connections.close_all()
+        connections["default"].close_pool()  # type: ignore[attr-defined]
 
 
 @worker_init.connect

@@ -9,7 +9,7 @@
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -39,8 +39,8 @@ from intake.problems import CONTENT_TYPE, as_recollect_error, problem, retry_aft
 
 logger = logging.getLogger(__name__)
 
-Scope = dict[str, Any]
-Message = dict[str, Any]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
@@ -96,7 +96,7 @@ class McpEndpoint:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = ASGIRequest(scope, BytesIO())
+        request = ASGIRequest(dict(scope), BytesIO())
         if misplaced := site.refusal(request):
             status, detail = misplaced
             return await _refuse(InvalidInput(detail), scope, receive, send, status=status)

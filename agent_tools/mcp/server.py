@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from mcp.server import Server
-from mcp.server.caching import CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -47,12 +47,13 @@ def build_server(tools: Registry, who_calls: WhoCalls) -> Server[Any]:
         return await run_in_thread(lambda: _call(tool, arguments, lambda: who_calls(ctx)))
 
     hint = CacheHint(ttl_ms=LIST_IS_FRESH_MS, scope="private")
+    hints: dict[CacheableMethod, CacheHint] = {"tools/list": hint, "server/discover": hint}
     return Server(
         "recollect",
         title="Recollect",
-        version=settings.SPECTACULAR_SETTINGS["VERSION"],
+        version=str(settings.SPECTACULAR_SETTINGS["VERSION"]),
         instructions=INSTRUCTIONS,
-        cache_hints={"tools/list": hint, "server/discover": hint},
+        cache_hints=hints,
         get_tool_input_schema=lambda name: tool.input_schema if (tool := tools.get(name)) else None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,

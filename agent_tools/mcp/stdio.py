@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import anyio
+import anyio.to_thread
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from mcp.server.stdio import stdio_server
@@ -29,10 +30,14 @@ async def serve(tools: Registry, *, secret: str) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(_leave_when_refused, secret)
         # While the client and the server greet each other, so that the first search does not wait for it.
-        group.start_soon(anyio.to_thread.run_sync, get_embedder().warm_up)
+        group.start_soon(_warm_up)
         async with stdio_server() as (read_stream, write_stream):
             await server.run(read_stream, write_stream, server.create_initialization_options())
         group.cancel_scope.cancel()
+
+
+async def _warm_up() -> None:
+    await anyio.to_thread.run_sync(get_embedder().warm_up)
 
 
 async def _leave_when_refused(secret: str) -> None:

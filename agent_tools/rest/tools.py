@@ -16,6 +16,7 @@ from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
 from agent_tools.tools import registry
+from intake.acting import acting_as
 from intake.errors import NotFound
 from intake.schemas import problems
 
@@ -106,12 +107,13 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
 
 def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
     user, data = person(request), request.data
-    kept = idempotency.once(
-        user=user,
-        key=key,
-        tool=tool.name,
-        data=data,
-        run=lambda: as_data(tool.call(data, user=user)),
-        now=timezone.now(),
-    )
+    with acting_as(user):
+        kept = idempotency.once(
+            user=user,
+            key=key,
+            tool=tool.name,
+            data=data,
+            run=lambda: as_data(tool.call(data, user=user)),
+            now=timezone.now(),
+        )
     return Response(kept.answer, headers={REPLAYED: "true"} if kept.is_replay else None)

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from agent_tools import idempotency
 from agent_tools.models import IdempotentAnswer
+from intake.acting import acting_as
 from intake.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
 from intake.models import Conversation
 from intake.tests.factories import a_person
@@ -27,7 +28,8 @@ def write(user, *, key="k", data=None, now=NOW, run=None):
         made = Conversation.objects.create(user=user, title="written")
         return {"z": str(made.id), "a": 1}
 
-    return idempotency.once(user=user, key=key, tool="save_memory", data=data or {"b": 1}, run=run or work, now=now)
+    with acting_as(user):
+        return idempotency.once(user=user, key=key, tool="save_memory", data=data or {"b": 1}, run=run or work, now=now)
 
 
 def test_the_same_request_gets_the_same_answer_and_writes_once(alice):

@@ -102,10 +102,14 @@ def test_stdout_is_the_protocol_and_nothing_else_whatever_comes_in():
         say(process, request(1), "no json", "[" * 10_000, "", '{"jsonrpc": "2.0"}', request(2), request(2))
         say(process, request(3, "tools/call", name="search_chat_history", arguments={"query": "cat"}))
         say(process, request(4, "tools/call", name="drop_everything", arguments={}))
+        by_id = {}
+        # A client that closes the pipe cancels what it still waits for.
+        while not {1, 2, 3, 4} <= by_id.keys():
+            line = json.loads(process.stdout.readline())
+            by_id[line.get("id")] = line
         process.stdin.close()
-        lines = [json.loads(line) for line in process.stdout]
+        assert all(json.loads(line) for line in process.stdout)
         assert process.wait(20) == 0
-    by_id = {line.get("id"): line for line in lines}
     assert by_id[1]["result"]["tools"]
     assert by_id[2]["result"]["tools"]
     assert json.loads(by_id[3]["result"]["content"][0]["text"])["code"] == "insufficient_scope"

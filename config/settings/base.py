@@ -4,6 +4,8 @@ from pathlib import Path
 
 import environ
 
+from intake.isolation.roles import DEFAULT_PREFIX, Roles
+
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 env = environ.Env()
@@ -23,7 +25,7 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[:
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "config.staff.StaffConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -72,6 +74,19 @@ TEMPLATES = [
 ]
 
 # -- Data -------------------------------------------------------------------------------------------------------------
+# Three roles, three addresses (docs/isolation.md): a process logs in by DATABASE_URL, which is the web role's, and in a
+# worker the worker role's. Migrations log in as the owner of the tables, and commands that do a worker's work as it.
+DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", default="")
+DATABASE_WORKER_URL = env.str("DATABASE_WORKER_URL", default="")
+# What the roles are called: roles belong to a whole server, where another installation may have some too.
+DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
+# Tables that refer to a person and yet are under no row-level security. Each is read to find out who is asking, or
+# tells nothing of what anybody said; every other one must be under it, or no process starts.
+NOT_PERSONAL = {
+    "admin.LogEntry": "what staff did, by number; staff read it together",
+    "intake.Session": "looked up by its key before anybody is known",
+    "agent_tools.AccessToken": "looked up by its digest before anybody is known",
+}
 # The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
 DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect")}
 # A connection that a restarted server has forgotten is replaced before anybody is given it.

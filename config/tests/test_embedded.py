@@ -81,7 +81,7 @@ def test_the_servers_listen_on_no_network(postgres, broker):
         assert client.config_get("port") == {"port": "0"}
 
 
-@pytest.mark.parametrize("role", ["recollect", "postgres"])
+@pytest.mark.parametrize("role", ["recollect", "recollect_web", "recollect_worker", "postgres"])
 def test_a_wrong_password_is_refused(postgres, role):
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(host=str(postgres.socket), dbname="recollect", user=role, password="guessed")
@@ -93,14 +93,51 @@ def test_the_broker_refuses_a_wrong_password(broker):
         client.ping()
 
 
-def test_the_application_is_no_superuser_and_bound_by_row_level_security(postgres):
-    with psycopg.connect(postgres.url) as connection:
-        query = "SELECT current_user, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"
-        assert connection.execute(query).fetchone() == ("recollect", False, False)
+@pytest.mark.parametrize(("address", "role"), [("url", "recollect_web"), ("worker_url", "recollect_worker")])
+def test_who_serves_and_who_works_are_bound_by_row_level_security_and_can_become_nobody_mightier(
+    postgres, address, role
+):
+    with psycopg.connect(getattr(postgres, address), autocommit=True) as connection:
+        query = """
+            SELECT current_user, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb
+              FROM pg_roles WHERE rolname = current_user
+        """
+        assert connection.execute(query).fetchone() == (role, False, False, False, False)
+        for other in {"recollect", "recollect_web", "recollect_worker", "postgres"} - {role}:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"SET ROLE {other}")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CREATE TABLE mine (id int)")
+
+
+def test_the_application_has_nothing_of_staffs_rights_until_it_takes_the_role_on(postgres):
+    with psycopg.connect(postgres.owner_url) as connection:
+        connection.execute("CREATE TABLE for_staff AS SELECT 1 AS one")
+        connection.execute("GRANT SELECT ON for_staff TO recollect_staff")
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM for_staff")
+        with connection.transaction():
+            connection.execute("SET LOCAL ROLE recollect_staff")
+            assert connection.execute("SELECT * FROM for_staff").fetchone() == (1,)
+    with psycopg.connect(postgres.worker_url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute("SET ROLE recollect_staff")
+
+
+def test_a_cluster_made_before_there_were_three_roles_gets_the_others(postgres):
+    passwords = postgres.root / "postgres-passwords"
+    before = passwords.read_text().splitlines()
+    passwords.write_text("\n".join(line for line in before if "_" not in line.split()[0]) + "\n")
+    (postgres.root / "prepared-for").write_text("an earlier version")
+    postgres.stop()
+    postgres.start()
+    with psycopg.connect(postgres.worker_url) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("recollect_worker",)
+    assert passwords.stat().st_mode & 0o777 == 0o600
 
 
 def test_every_new_database_has_pgvector(postgres):
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
+    with psycopg.connect(postgres.owner_url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE scratch")
     with psycopg.connect(postgres.url, dbname="scratch") as connection:
         assert connection.execute("SELECT '[1,0]'::halfvec <=> '[0,1]'::halfvec").fetchone() == (1.0,)
@@ -114,7 +151,7 @@ def test_letters_beyond_ascii_are_letters_and_fold(postgres):
 
 def test_django_reads_the_address(postgres):
     settings = environ.Env.db_url_config(postgres.url)
-    assert (settings["NAME"], settings["USER"]) == ("recollect", "recollect")
+    assert (settings["NAME"], settings["USER"]) == ("recollect", "recollect_web")
     assert settings["OPTIONS"] == {"host": str(postgres.socket)}
 
 
@@ -125,7 +162,7 @@ def test_starting_twice_is_harmless(postgres):
 
 
 def test_a_killed_server_comes_back_with_what_it_was_told(postgres):
-    with psycopg.connect(postgres.url) as connection:
+    with psycopg.connect(postgres.owner_url) as connection:
         connection.execute("SET synchronous_commit = on")  # as it is wherever nothing is thrown away
         connection.execute("CREATE TABLE kept AS SELECT 1")
     os.kill(postmaster(postgres), signal.SIGKILL)
@@ -133,7 +170,7 @@ def test_a_killed_server_comes_back_with_what_it_was_told(postgres):
     # As after a reboot: the number in the lock belongs to somebody else, who is alive.
     (postgres.data / "postmaster.pid").write_text(f"{os.getpid()}\n{postgres.data}\n")
     postgres.start()
-    with psycopg.connect(postgres.url) as connection:
+    with psycopg.connect(postgres.owner_url) as connection:
         assert connection.execute("SELECT * FROM kept").fetchone() == (1,)
 
 

@@ -3,12 +3,13 @@
 import threading
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.test import Client
 from knox.models import get_token_model
 from rest_framework.test import APIClient
 
 from intake import deleting, services
+from intake.acting import acting_as
 from intake.identity import VISITOR_KEY
 from intake.models import Turn, User
 from intake.models.conversations import Caller
@@ -109,7 +110,8 @@ def test_a_turn_deleted_while_a_worker_embeds_it_does_not_come_back(alice, monke
 
     def delete():
         try:
-            deleting.delete_conversation(caller=caller_of(alice), conversation_id=turn.conversation_id)
+            with acting_as(alice):
+                deleting.delete_conversation(caller=caller_of(alice), conversation_id=turn.conversation_id)
         finally:
             connection.close()
 
@@ -134,7 +136,8 @@ def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monke
 
     def delete():
         try:
-            deleting.delete_turn(caller=caller_of(alice), conversation_id=turn.conversation_id, turn_number=1)
+            with acting_as(alice):
+                deleting.delete_turn(caller=caller_of(alice), conversation_id=turn.conversation_id, turn_number=1)
             is_deleted.set()
         finally:
             connection.close()
@@ -155,7 +158,7 @@ def test_an_account_deleted_while_its_answer_is_saved_leaves_nothing(alice):
 
     def finish():
         try:
-            with transaction.atomic():
+            with acting_as(alice):
                 Turn.objects.select_for_update().get(pk=turn.pk)
                 is_held.set()
                 threading.Event().wait(0.3)

@@ -18,6 +18,7 @@ from config.stack.given import check_broker, check_database, check_port
 from config.stack.places import BASE_DIR, servers_dir
 from config.stack.processes import MARK, find_marked, find_servers
 from config.stack.services import LogReader, Program, Watch
+from config.stack.testing import NAMES
 
 STACK = [sys.executable, "-m", "config.stack"]
 
@@ -41,7 +42,7 @@ def free_port():
 
 
 def environment(var, **others):
-    inherited = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    inherited = {name: value for name, value in os.environ.items() if name not in NAMES}
     models = {"MODEL_CACHE_DIR": str(BASE_DIR / "var" / "models"), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
     return inherited | models | {"RECOLLECT_VAR": str(var)} | others
 
@@ -90,7 +91,7 @@ def test_another_kind_of_database_is_refused():
 
 
 def test_a_database_without_pgvector_is_named():
-    url = os.environ["DATABASE_URL"]
+    url = os.environ["DATABASE_OWNER_URL"]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE bare TEMPLATE template0")
     try:
@@ -102,7 +103,7 @@ def test_a_database_without_pgvector_is_named():
 
 
 def test_a_database_with_pgvector_passes():
-    check_database(os.environ["DATABASE_URL"])
+    check_database(os.environ["DATABASE_OWNER_URL"])
 
 
 def test_a_broker_that_does_not_answer_is_named():

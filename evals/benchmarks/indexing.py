@@ -17,8 +17,11 @@ from django.utils import timezone
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
 from evals.processes import Environment, environment, own_broker, run_module, worker
-from evals.scratch import scratch_database
+from evals.scratch import as_worker, scratch_database
+from evals.synthetic import SyntheticTurn
+from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
+from intake.models.conversations import Caller
 from intake.services import record_turn
 from memory.embedders import get_embedder
 from memory.models import Embedding
@@ -67,14 +70,18 @@ def save_turns(count: int, *, seed: int) -> list[Turn]:
     """So many synthetic turns of some new people, by the real service; they wait for a worker."""
     conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
     return [
-        record_turn(
-            conversation=conversations[number % PEOPLE],
+        _save(conversations[number % PEOPLE], said) for number, said in enumerate(synthetic.turns(count, seed=seed))
+    ]
+
+
+def _save(conversation: Conversation, said: SyntheticTurn) -> Turn:
+    with acting_as(Caller(user_id=conversation.user_id)):
+        return record_turn(
+            conversation=conversation,
             user_message=said.user_message,
             assistant_message=said.assistant_message,
             said_at=timezone.now(),
         )
-        for number, said in enumerate(synthetic.turns(count, seed=seed))
-    ]
 
 
 def work_off(given: Environment) -> float:
@@ -82,8 +89,9 @@ def work_off(given: Environment) -> float:
     begun = time.perf_counter()
     with Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False) as sender:
         sender.send_task("memory.embed_pending", ignore_result=True)
-    while Embedding.objects.waiting().exists():
-        time.sleep(LOOK_SECONDS)
+    with as_worker():
+        while Embedding.objects.waiting().exists():
+            time.sleep(LOOK_SECONDS)
     return time.perf_counter() - begun
 
 
@@ -98,7 +106,8 @@ def _batches(turns: list[Turn]) -> list[list[str]]:
 
 def _begin_conversation(name: str) -> Conversation:
     user = User.objects.create_user(f"person-{name}@evals.invalid")
-    return Conversation.objects.create(user=user, title=name)
+    with acting_as(user):
+        return Conversation.objects.create(user=user, title=name)
 
 
 BENCHMARK = Benchmark(

@@ -14,6 +14,7 @@ django.setup()
 from django.utils import timezone  # noqa: E402
 
 from evals import synthetic  # noqa: E402
+from intake.acting import acting_as  # noqa: E402
 from intake.models import Turn, User  # noqa: E402
 from intake.models.conversations import Caller  # noqa: E402
 from intake.services import Answer, begin_turn, finish_turn  # noqa: E402
@@ -33,11 +34,13 @@ def main() -> None:
 
 def milliseconds_until_found(user: User, message: str, answer: str) -> float:
     """From the moment that the save has returned to the end of the search that finds the turn."""
-    turn = begin_turn(caller=Caller(user_id=user.pk), message=message, conversation_id=None, now=timezone.now())
-    finish_turn(turn_id=turn.pk, answer=Answer(text=answer, status=Turn.Status.COMPLETE))
+    with acting_as(user):
+        turn = begin_turn(caller=Caller(user_id=user.pk), message=message, conversation_id=None, now=timezone.now())
+        finish_turn(turn_id=turn.pk, answer=Answer(text=answer, status=Turn.Status.COMPLETE))
     saved = time.perf_counter()
     while time.perf_counter() - saved < LONGEST_SECONDS:
-        matches = search_chat_history(user=user, query=message, limit=10).matches
+        with acting_as(user):
+            matches = search_chat_history(user=user, query=message, limit=10).matches
         if any(match.conversation_id == turn.conversation_id for match in matches):
             return 1000 * (time.perf_counter() - saved)
         time.sleep(LOOK_SECONDS)

@@ -8,9 +8,11 @@ from uuid import UUID
 from django.utils import timezone
 
 from evals.datasets.reading import Dataset, DatasetError, TurnRow
+from evals.scratch import as_worker
+from intake.acting import acting_as
 from intake.models import Conversation, User
 from intake.services import record_turn, title_from
-from memory.indexing import embed_pending
+from memory import indexing
 from memory.models import Embedding
 
 Report = Callable[[str], None]
@@ -33,16 +35,17 @@ def load(dataset: Dataset, *, report: Report) -> Loaded:
     for row in dataset.turns:
         if row.user not in users:
             users[row.user] = User.objects.create_user(f"person-{len(users) + 1}@evals.invalid")
-        conversation = conversations.get((row.user, row.conversation))
-        if conversation is None:
-            conversation = _begin(row, users[row.user])
-            conversations[row.user, row.conversation] = conversation
-        turn = record_turn(
-            conversation=conversation,
-            user_message=row.user_message,
-            assistant_message=row.assistant_message,
-            said_at=row.at,
-        )
+        with acting_as(users[row.user]):
+            conversation = conversations.get((row.user, row.conversation))
+            if conversation is None:
+                conversation = _begin(row, users[row.user])
+                conversations[row.user, row.conversation] = conversation
+            turn = record_turn(
+                conversation=conversation,
+                user_message=row.user_message,
+                assistant_message=row.assistant_message,
+                said_at=row.at,
+            )
         loaded.origins[conversation.pk, turn.turn_number] = (row.conversation, row.turn)
     report(f"Saved {len(dataset.turns):,} turns of {len(users):,} people.")
     return loaded
@@ -50,11 +53,14 @@ def load(dataset: Dataset, *, report: Report) -> Loaded:
 
 def embed_all(*, report: Report) -> None:
     """Fill every vector. Raises `DatasetError` if some cannot be made: figures without them would mislead."""
-    while embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
-        report(f"{Embedding.objects.exclude(vector=None).count():,} of {Embedding.objects.count():,} parts embedded.")
-    unfilled = Embedding.objects.filter(vector=None)
-    if count := unfilled.count():
+    with as_worker():
+        while indexing.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
+            embedded = Embedding.objects.exclude(vector=None).count()
+            report(f"{embedded:,} of {Embedding.objects.count():,} parts embedded.")
+        unfilled = Embedding.objects.filter(vector=None)
+        count = unfilled.count()
         last = unfilled.exclude(last_error="").values_list("last_error", flat=True).first()
+    if count:
         raise DatasetError(f"{count:,} parts could not be embedded ({last or 'no reason was recorded'}).")
 
 

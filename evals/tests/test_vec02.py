@@ -2,6 +2,7 @@ import pytest
 from django.core.management import call_command
 
 from evals import vec02
+from intake.testing.examiner import take_policies_away
 from memory.models import EmbeddingQuerySet
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
@@ -18,10 +19,19 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
     assert [line.split()[:2] for line in lines] == [["V2-01", "pass"], ["V2-02", "pass"], ["V2-03", "pass"]]
 
 
-def test_it_fails_when_no_query_is_bound_to_the_caller(monkeypatch):
-    """Both of them: vectors of everybody alone come to nothing, since the turns behind them are looked up as well."""
+@pytest.fixture
+def unbound(monkeypatch):
+    """No query is bound to the caller, neither the vectors' nor that of the turns behind them."""
     monkeypatch.setattr(EmbeddingQuerySet, "for_user", lambda self, user: self.all())
     monkeypatch.setattr("intake.models.conversations.TurnQuerySet.for_user", lambda self, user: self.all())
+
+
+def test_it_passes_when_the_database_alone_refuses(unbound):
+    assert failures() == {}
+
+
+def test_it_fails_when_neither_the_application_nor_the_database_refuses(unbound):
+    take_policies_away()
 
     failed = failures()
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
+from intake.acting import acting_as
 from intake.links import conversation_path
 from intake.models import Turn
 from intake.models.conversations import Caller
@@ -130,6 +131,7 @@ def _turns(caller: Caller, matches: list[dict[str, Any]]) -> dict[tuple[UUID, in
     keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
     try:
-        return {(turn.conversation_id, turn.turn_number): turn for turn in turns}
+        with acting_as(caller):
+            return {(turn.conversation_id, turn.turn_number): turn for turn in turns}
     finally:
         connections.close_all()

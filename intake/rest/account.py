@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from intake import deleting, exporting, limits
+from intake.acting import acting_as
 from intake.errors import InvalidInput
 from intake.models import User
 from intake.rest.shapes import PasswordConfirmation
@@ -32,9 +33,10 @@ class AccountExportView(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person as one JSON document, sent while it is read."""
         now = timezone.now()
-        pieces = exporting.account_as_json(user=_person(request), now=now)
+        user = _person(request)
+        pieces = exporting.account_as_json(user=user, now=now)
         return StreamingHttpResponse(
-            _in_steps(pieces),
+            _in_steps(user, pieces),
             content_type="application/json",
             headers={
                 "Content-Disposition": f'attachment; filename="{FILE_NAME.format(day=now)}"',
@@ -61,16 +63,19 @@ class AccountView(APIView):
         return Response(status=204)
 
 
-async def _in_steps(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_steps(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Each piece is made in a thread, when the reader has taken the one before."""
-    while piece := await sync_to_async(_step, thread_sensitive=False)(pieces):
+    # The request's own connection goes back first, too.
+    await sync_to_async(connections.close_all)()
+    while piece := await sync_to_async(_step, thread_sensitive=False)(user, pieces):
         yield piece
 
 
-def _step(pieces: Iterator[bytes]) -> bytes:
+def _step(user: User, pieces: Iterator[bytes]) -> bytes:
     """The connection goes back at once: a slow reader must not keep one from others."""
     try:
-        return next(pieces, b"")
+        with acting_as(user):
+            return next(pieces, b"")
     finally:
         connections.close_all()
 

@@ -4,7 +4,6 @@ from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from intake import deleting, undoing
 from intake.identity import caller_of, person_of
@@ -16,6 +15,7 @@ from intake.reading import (
     list_conversations,
     turns_to_show,
 )
+from intake.rest.acting import ActsAsCaller
 from intake.rest.shapes import (
     ConversationListOutput,
     ConversationOutput,
@@ -29,7 +29,7 @@ from intake.validation import validate
 NOT_THERE = (401, 404, 429, 503)
 
 
-class ConversationListView(APIView):
+class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
         parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
@@ -42,7 +42,7 @@ class ConversationListView(APIView):
         return Response(ConversationListOutput.of(page).as_data())
 
 
-class ConversationView(APIView):
+class ConversationView(ActsAsCaller):
     @extend_schema(
         operation_id="get_conversation",
         parameters=[
@@ -81,7 +81,7 @@ class ConversationView(APIView):
         return Response(status=204)
 
 
-class TurnView(APIView):
+class TurnView(ActsAsCaller):
     @extend_schema(operation_id="delete_turn", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Remove one turn, for good; a conversation goes with its last one."""
@@ -93,7 +93,7 @@ class TurnView(APIView):
         return Response(status=204)
 
 
-class ToolCallUndoView(APIView):
+class ToolCallUndoView(ActsAsCaller):
     @extend_schema(
         operation_id="undo_tool_call",
         request=None,

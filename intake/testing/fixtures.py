@@ -7,7 +7,6 @@ from typing import Any
 import httpx2
 import pytest
 from django.conf import settings
-from django.db import connections
 from django.utils.module_loading import import_string
 
 from intake.models import User
@@ -43,13 +42,12 @@ class Client(httpx2.Client):
 
 
 @pytest.fixture(scope="session")
-def _running_server(django_db_setup: None) -> Iterator[str]:
+def _running_server(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
     """One for all tests: it keeps no state but the connections that it closes at the end."""
-    with serving(import_string(settings.ASGI_APPLICATION)) as address:
+    with ExitStack() as stack:
+        with django_db_blocker.unblock():
+            address = stack.enter_context(serving(import_string(settings.ASGI_APPLICATION)))
         yield address
-    for connection in connections.all():
-        connection.close()
-        connection.close_pool()  # type: ignore[attr-defined]
 
 
 @pytest.fixture

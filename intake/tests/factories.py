@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from intake import services
+from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -13,8 +14,11 @@ def a_person(email: str = "alice@example.com") -> User:
 
 
 def a_turn(user: User, message: str, answer: str = "Noted.", *, conversation: Conversation | None = None) -> Turn:
-    conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
-    return services.record_turn(conversation=conversation, user_message=message, assistant_message=answer, said_at=NOW)
+    with acting_as(user):
+        conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
+        return services.record_turn(
+            conversation=conversation, user_message=message, assistant_message=answer, said_at=NOW
+        )
 
 
 def a_long_conversation(user: User, turns: int) -> Conversation:

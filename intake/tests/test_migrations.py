@@ -4,6 +4,8 @@ import pytest
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from intake.isolation.connections import connected_as_owner
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BEFORE = [("intake", "0001_people_conversations_turns")]
@@ -11,14 +13,15 @@ BEFORE = [("intake", "0001_people_conversations_turns")]
 
 @pytest.fixture
 def old_models():
-    """The models as they were before; every migration is applied again afterwards."""
-    executor = MigrationExecutor(connection)
-    latest = executor.loader.graph.leaf_nodes()
-    executor.migrate(BEFORE)
-    try:
-        yield executor.loader.project_state(BEFORE).apps
-    finally:
-        MigrationExecutor(connection).migrate(latest)
+    """The models as they were before; every migration is applied again afterwards, by the owner as any other."""
+    with connected_as_owner():
+        executor = MigrationExecutor(connection)
+        latest = executor.loader.graph.leaf_nodes()
+        executor.migrate(BEFORE)
+        try:
+            yield executor.loader.project_state(BEFORE).apps
+        finally:
+            MigrationExecutor(connection).migrate(latest)
 
 
 def a_conversation(apps, session_key):

@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 
 from intake import services
+from intake.acting import acting_as
 from intake.errors import InvalidInput, NotFound
 from intake.models import Conversation, SessionLink, Turn
 from intake.models.conversations import Caller
@@ -28,7 +29,8 @@ def test_fifty_writers_at_once_leave_no_gap_and_no_double_in_the_turn_numbers():
 
     def write(number):
         try:
-            return begin(caller, f"Message {number}", conversation_id).turn_number
+            with acting_as(caller):
+                return begin(caller, f"Message {number}", conversation_id).turn_number
         finally:
             connection.close()
 

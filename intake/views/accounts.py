@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib.auth import login
 from django.contrib.auth import views as auth_views
+from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.utils.decorators import method_decorator
@@ -22,9 +23,9 @@ class LoginView(auth_views.LoginView):
     authentication_form = LoginForm
     redirect_authenticated_user = True
 
-    def form_invalid(self, form: LoginForm) -> HttpResponse:
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)
-        if form.limited is not None:
+        if isinstance(form, LoginForm) and form.limited is not None:
             response.status_code = HTTPStatus.TOO_MANY_REQUESTS
             response["Retry-After"] = retry_after(form.limited)
         return response

@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from intake import deleting
+from intake.acting import acting_as
 from intake.errors import NotFound
 from intake.forms import RenameForm
 from intake.identity import caller_of
@@ -29,7 +30,8 @@ def personal_form(view: View[P]) -> View[P]:
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
-            return view(request, *args, **kwargs)
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
         except NotFound:
             return not_found(request)
 

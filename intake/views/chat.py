@@ -1,20 +1,23 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from pydantic import BaseModel, ConfigDict, Field
+from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
-from rest_framework.settings import api_settings
 
 from intake import limits, services
+from intake.acting import acting_as
 from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
 from intake.models import Turn
@@ -59,12 +62,13 @@ def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
     limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
     given = wanted.conversation_id
-    turn = services.begin_turn(
-        caller=caller,
-        message=wanted.message,
-        conversation_id=None if given is None else as_conversation_id(given),
-        now=timezone.now(),
-    )
+    with acting_as(caller):
+        turn = services.begin_turn(
+            caller=caller,
+            message=wanted.message,
+            conversation_id=None if given is None else as_conversation_id(given),
+            now=timezone.now(),
+        )
     return turn, caller
 
 
@@ -81,7 +85,9 @@ def _authenticate(request: HttpRequest) -> Caller:
 
 def _caller_of_token(request: Request) -> Caller:
     """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
-    authenticated = api_settings.DEFAULT_AUTHENTICATION_CLASSES[0]().authenticate(request)
+    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+    authenticator: type[BaseAuthentication] = import_string(names[0])
+    authenticated = authenticator().authenticate(request)
     if authenticated is None:
         raise AuthenticationRequired
     user, token = authenticated

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from intake.acting import acting_as
 from intake.errors import NotFound
 from intake.identity import caller_of
 from intake.reading import (
@@ -38,7 +39,8 @@ def personal_page(view: View[P]) -> View[P]:
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
-            return view(request, *args, **kwargs)
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
         except NotFound:
             return not_found(request)
 

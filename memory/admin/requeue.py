@@ -15,7 +15,7 @@ def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
     """Make up to `LIMIT` of these rows wait as if they were new; returns how many that were.
 
     Their vectors are gone at once: a row either waits or has one. Rows that already wait untried are passed over, so
-    that repeating this gets through any number. Each batch commits by itself and so holds its locks only briefly.
+    that repeating this gets through any number. Workers pass over the rows that are locked meanwhile.
     """
     untried = {"vector": None, "quarantined_at": None, "attempts": 0}
     ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])

@@ -35,6 +35,9 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
+    # It reads what the owner of the tables cannot see once policies bind the owner too.
+    run_before = [("intake", "0004_isolation")]
+
     # Altering a table whose rows were just changed in the same transaction is refused.
     atomic = False
 

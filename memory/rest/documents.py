@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from intake.errors import InvalidInput, NotFound
+from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from intake.validation import validate
 from memory import documents
@@ -101,7 +102,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class DocumentViewSet(ViewSet):
+class DocumentViewSet(ActsAsCaller, ViewSet):
     """What MEMORY.md and a log have in common; `date` comes from the address."""
 
     def read(self, request: Request, date: str | None = None) -> Response:
@@ -163,7 +164,7 @@ class MemoryViewSet(DocumentViewSet):
         return self.remove(request)
 
 
-class MemoryAppendViewSet(ViewSet):
+class MemoryAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_memory",
         summary="Append to MEMORY.md",
@@ -176,7 +177,7 @@ class MemoryAppendViewSet(ViewSet):
         return _append(request, day=None)
 
 
-class DailyLogListViewSet(ViewSet):
+class DailyLogListViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="list_daily_logs",
         summary="The daily logs there are",
@@ -228,7 +229,7 @@ class DailyLogViewSet(DocumentViewSet):
         return self.remove(request, date)
 
 
-class DailyLogAppendViewSet(ViewSet):
+class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="append_to_daily_log",
         summary="Append to a day's log",
@@ -242,7 +243,7 @@ class DailyLogAppendViewSet(ViewSet):
         return _append(request, day=_day(date, or_complain=True))
 
 
-class DailyLogTakeBackViewSet(ViewSet):
+class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="take_back_from_daily_log",
         summary="Undo an append to a day's log",

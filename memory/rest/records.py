@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from intake.errors import NotFound
+from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from intake.validation import validate
 from memory import records
@@ -81,7 +82,7 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class RecordListViewSet(ViewSet):
+class RecordListViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="list_records",
         summary="The memory records there are",
@@ -127,7 +128,7 @@ class RecordListViewSet(ViewSet):
         return Response(_output(made).model_dump(mode="json"), status=HTTPStatus.CREATED)
 
 
-class RecordViewSet(ViewSet):
+class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_record",
         summary="Read a memory record",

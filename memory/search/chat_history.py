@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from uuid import UUID
 
 from intake.models import Turn, User
@@ -10,6 +11,7 @@ from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding
 from memory.search import hybrid
+from memory.search.dense import nearest_parts
 from memory.search.fusion import Key
 from memory.search.nearest import nearest_texts
 from memory.search.scope import Scope
@@ -64,12 +66,14 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
     # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
     pending = mine.count_unfilled_sources()
+    scope = Scope(user, (Corpus.CHAT,))
     ranked: Distances
     if mode is SearchMode.SEMANTIC:
-        ranked = dict(nearest_texts(mine, vector, limit=limit, most_parts=MAX_PARTS))
+        find = partial(nearest_parts, scope, model=embedder.name, vector=vector)
+        ranked = dict(nearest_texts(find, limit=limit, most_parts=MAX_PARTS))
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
-        found = rank(Scope(user, (Corpus.CHAT,)), query=query, vector=vector, model=embedder.name)
+        found = rank(scope, query=query, vector=vector, model=embedder.name)
         ranked = {one.key: one.distance for one in found[:limit]}
     return ChatHistory(matches=_matches(user, ranked), pending=pending)
 

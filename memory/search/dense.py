@@ -1,8 +1,9 @@
-"""The dense leg of a fused search: the nearest texts, and the distance of every other candidate, in one statement."""
+"""The dense leg: the nearest parts of all; for a fused search also the distances of every other candidate."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -14,17 +15,28 @@ from memory.search.scope import Scope
 # Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.
 SAMPLE = 200
 
-# First the scan, which reads nothing but the covering index; then all parts of the few texts that are candidates.
-_MEASURED = """
-WITH near AS MATERIALIZED (
-    SELECT source_id, chunk_index
+# The scan reads nothing but the covering index.
+_NEAR = """
+WITH model AS MATERIALIZED (
+    SELECT id FROM embedding_models WHERE name = %(model)s
+), near AS MATERIALIZED (
+    SELECT source_id, chunk_index, vector <=> %(vector)s::halfvec AS distance
       FROM embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NOT NULL
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-       {dated}
-     ORDER BY vector <=> %(vector)s::halfvec
+       AND model_id = (SELECT id FROM model) {dated}
+     ORDER BY distance, source_id, chunk_index
      LIMIT %(nearest)s
-), candidate AS MATERIALIZED (
+)
+"""
+_DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
+
+_NEAREST = _NEAR + "TABLE near ORDER BY distance, source_id, chunk_index"
+
+# After the scan all parts of the few texts that are candidates.
+_MEASURED = (
+    _NEAR  # noqa: S608  # two constants
+    + """
+, candidate AS MATERIALIZED (
     SELECT source_id, chunk_index FROM near
      UNION
     SELECT * FROM unnest(%(sources)s::uuid[], %(chunks)s::int[])
@@ -32,7 +44,7 @@ WITH near AS MATERIALIZED (
     SELECT vector <=> %(vector)s::halfvec AS distance
       FROM embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NOT NULL
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       AND model_id = (SELECT id FROM model)
      LIMIT %(sample)s
 )
 SELECT corpus, source_id, chunk_index, said_at, distance, said_distance, said_length + answered_length,
@@ -45,14 +57,12 @@ SELECT corpus, source_id, chunk_index, said_at, distance, said_distance, said_le
               FROM embeddings AS e
              WHERE e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
                AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
-               AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+               AND model_id = (SELECT id FROM model)
             OFFSET 0) AS each  -- no distance is computed twice
        ) AS measured
  WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)
 """
-
-
-_DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +82,38 @@ class Measured:
     unrelated: float | None
 
 
+def nearest_parts(scope: Scope, *, model: str, vector: Vector, limit: int) -> list[tuple[UUID, int, float]]:
+    """The `limit` nearest parts in `scope` as (source_id, chunk_index, cosine distance), the nearest first; exact."""
+    return _fetch(_NEAREST, scope, model=model, vector=vector, nearest=limit)
+
+
 def measured(
     scope: Scope, *, model: str, vector: Vector, nearest: int, also: Collection[tuple[UUID, int]]
 ) -> list[Measured]:
     """The texts of the `nearest` parts and the texts in `also`, in no order; all of them in `scope`."""
+    rows = _fetch(
+        _MEASURED,
+        scope,
+        model=model,
+        vector=vector,
+        nearest=nearest,
+        sources=[source_id for source_id, _ in also],
+        chunks=[chunk_index for _, chunk_index in also],
+        sample=SAMPLE,
+    )
+    return [Measured(*row) for row in rows]
+
+
+def _fetch(
+    statement: str, scope: Scope, *, model: str, vector: Vector, nearest: int, **more: Any
+) -> list[tuple[Any, ...]]:
+    parameters = {
+        **scope.parameters(),
+        "model": model,
+        "vector": HalfVector(vector).to_text(),
+        "nearest": nearest,
+        **more,
+    }
     with connection.cursor() as cursor:
-        cursor.execute(
-            _MEASURED.format(dated=_DATED if scope.is_dated else ""),
-            {
-                **scope.parameters(),
-                "model": model,
-                "vector": HalfVector(vector).to_text(),
-                "nearest": nearest,
-                "sources": [source_id for source_id, _ in also],
-                "chunks": [chunk_index for _, chunk_index in also],
-                "sample": SAMPLE,
-            },
-        )
-        return [Measured(*row) for row in cursor.fetchall()]
+        cursor.execute(statement.format(dated=_DATED if scope.is_dated else ""), parameters)
+        return cursor.fetchall()

@@ -1,22 +1,24 @@
 """The nearest texts in meaning: parts are what has vectors, and each text is as near as its nearest part."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 from uuid import UUID
 
-from memory.embedders.base import Vector
-from memory.models import EmbeddingQuerySet
+
+class FindParts(Protocol):
+    """The nearest `limit` parts as (source_id, chunk_index, distance), the nearest first."""
+
+    def __call__(self, *, limit: int) -> Sequence[tuple[UUID, int, float]]: ...
 
 
-def nearest_texts(
-    rows: EmbeddingQuerySet, vector: Vector, *, limit: int, most_parts: int
-) -> dict[tuple[UUID, int], float]:
+def nearest_texts(find: FindParts, *, limit: int, most_parts: int) -> dict[tuple[UUID, int], float]:
     """The first `limit` texts, each with the cosine distance of its nearest part, the nearest first.
 
     A few parts a text are fetched, since few texts crowd a ranking with theirs. Where they do, `most_parts` a text are
     enough whatever they are.
     """
     for parts_a_text in (4, most_parts):
-        parts = list(rows.nearest_parts(vector, limit=limit * parts_a_text))
+        parts = find(limit=limit * parts_a_text)
         texts = fold(parts, limit=limit)
         if len(texts) == limit or len(parts) < limit * parts_a_text:
             break

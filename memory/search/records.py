@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from uuid import UUID
 
 from intake.errors import SearchFailed
 from intake.models import User
@@ -86,7 +87,11 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
         # Inside the query: of the records that fit, the nearest are found however many others are nearer.
         fitting = MemoryRecord.objects.for_user(user).filter(condition)
         rows = rows.filter(source_id__in=fitting.values("pk"))
-    nearest = nearest_texts(rows, vector, limit=top_k, most_parts=TEXT_STRETCHES)
+
+    def find(*, limit: int) -> list[tuple[UUID, int, float]]:
+        return list(rows.nearest_parts(vector, limit=limit))
+
+    nearest = nearest_texts(find, limit=top_k, most_parts=TEXT_STRETCHES)
     similarities = {source_id: _similarity(distance) for (source_id, _), distance in nearest.items()}
     good = {pk: similarity for pk, similarity in similarities.items() if similarity >= max(0.0, query.min_similarity)}
     # One deleted meanwhile is no longer a result.

@@ -25,7 +25,10 @@ class DocumentReader(Reader[MemoryDocument]):
 
     def rows(self) -> QuerySet[MemoryDocument, Any]:
         """See Reader: an empty document has nothing to index."""
-        return MemoryDocument.objects.filter(kind=self.corpus).exclude(content="").select_related("user")
+        filled = MemoryDocument.objects.filter(kind=self.corpus).exclude(content="")
+        # Of the person nothing but the time zone, which is all that a worker is shown.
+        own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
+        return filled.select_related("user").only(*own, "user__time_zone")
 
     def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryDocument, Any]:
         """See Reader."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from django.db import connections
 
+from intake.acting import acting_as
 from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
 from memory import documents, indexing
@@ -23,15 +24,18 @@ LATER = NOW + timedelta(hours=1)
 
 
 def create(user, content, day=None):
-    return documents.create(user=user, day=day, content=content, now=NOW)
+    with acting_as(user):
+        return documents.create(user=user, day=day, content=content, now=NOW)
 
 
 def replace(user, content, expected, day=None):
-    return documents.replace(user=user, day=day, content=content, expected=expected, now=LATER)
+    with acting_as(user):
+        return documents.replace(user=user, day=day, content=content, expected=expected, now=LATER)
 
 
 def append(user, text, day=DAY):
-    return documents.append(user=user, day=day, text=text, now=LATER)
+    with acting_as(user):
+        return documents.append(user=user, day=day, text=text, now=LATER)
 
 
 def at_once(number, work):

@@ -19,11 +19,11 @@ from memory.models import Embedding
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def worker_environment(**extra):
+def worker_environment(role, **extra):
     """The worker's settings: those of `make up`, on the test database and the test broker."""
     database = connection.settings_dict
     # The name alone: the embedded server's address goes on after it.
-    address = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{database['NAME']}")
+    address = urlsplit(os.environ[role])._replace(path=f"/{database['NAME']}")
     return {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "config.settings.local",
@@ -33,7 +33,7 @@ def worker_environment(**extra):
     }
 
 
-def start_worker(log, **extra):
+def start_worker(log, role="DATABASE_WORKER_URL", **extra):
     command = [
         sys.executable,
         "-m",
@@ -47,7 +47,11 @@ def start_worker(log, **extra):
         "test",
     ]
     return subprocess.Popen(
-        command, cwd=django_settings.BASE_DIR, env=worker_environment(**extra), stdout=log, stderr=subprocess.STDOUT
+        command,
+        cwd=django_settings.BASE_DIR,
+        env=worker_environment(role, **extra),
+        stdout=log,
+        stderr=subprocess.STDOUT,
     )
 
 
@@ -99,6 +103,15 @@ def test_a_worker_without_its_model_refuses_to_start_and_names_the_file(tmp_path
         assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
     assert str(tmp_path / complaint) in said
+    assert "Traceback" not in said
+
+
+def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says_what_to_do(tmp_path):
+    with (tmp_path / "worker.log").open("w") as log:
+        process = start_worker(log, role="DATABASE_URL")
+        assert process.wait(120) != 0
+    said = (tmp_path / "worker.log").read_text()
+    assert "The worker cannot start: intake.E004: The database role is recollect_web" in said
     assert "Traceback" not in said
 
 

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from django.db import connection
 
+from intake.acting import acting_as
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.search import SearchMode, hybrid, search_chat_history
+from memory.search import SearchMode, dense, hybrid, search_chat_history
+from memory.search.dense import nearest_parts
+from memory.search.scope import Scope
 
 pytestmark = pytest.mark.django_db
 
@@ -127,25 +130,28 @@ def test_the_order_is_that_of_a_brute_force_ranking():
     vectors = fill_with_vectors(alice, 500, seed=1)
     fill_with_vectors(bob, 500, seed=2)
     query = np.random.default_rng(3).normal(size=384).astype(np.float32)
-    mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
-    found = [chunk_index - 1 for _, chunk_index, _ in mine.nearest_parts(query, limit=20)]
+    parts = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=20)
+    found = [chunk_index - 1 for _, chunk_index, _ in parts]
     halves = vectors.astype(np.float16).astype(np.float64)
     distances = 1 - halves @ query / (np.linalg.norm(halves, axis=1) * np.linalg.norm(query))
     assert found == list(np.argsort(distances)[:20])
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
+def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition(monkeypatch):
     for number in range(8):
         fill_with_vectors(a_person(f"person{number}@example.com"), 300, seed=number)
     alice = a_person()
     fill_with_vectors(alice, 300, seed=99)
-    mine = Embedding.objects.for_user(alice).in_corpus(Corpus.CHAT).of_model(get_embedder().name)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE embeddings")
     # How many rows it looks up in the table all the same is not asserted: that depends on what snapshots other
     # connections to the test database hold while it is vacuumed.
-    plan = mine.nearest_parts(np.ones(384, dtype=np.float32), limit=10).explain(analyze=True)
+    monkeypatch.setattr(dense, "_NEAREST", "EXPLAIN (ANALYZE) " + dense._NEAREST)
+    query = np.ones(384, dtype=np.float32)
+    with acting_as(alice):
+        lines = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
+    plan = "\n".join(line for (line,) in lines)
     assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
 

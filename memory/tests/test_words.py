@@ -136,6 +136,7 @@ def test_a_turn_is_found_by_its_words_even_while_the_model_cannot_be_loaded(monk
     assert not Embedding.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
 def test_turns_without_postings_get_them_from_index_missing(capsys):
     alice = a_person()
     a_turn(alice, "I adopted a cat", "")

@@ -15,7 +15,8 @@ from django.db.models import Max
 from evals.benchmarks.base import Report
 from evals.benchmarks.search.bare_tables import laid_bare
 from evals.benchmarks.search.histories import Person
-from evals.processes import Environment, run_at_once
+from evals.processes import Environment, logging_in, run_at_once
+from evals.scratch import unbound
 from intake.models import Conversation, Turn, User
 from memory.embedders import get_embedder
 from memory.models import Embedding, EmbeddingModel, IndexedText, Posting
@@ -27,14 +28,16 @@ INDEX_TABLES = (Embedding, IndexedText, Posting)
 def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:
     """A person for each of `sizes`, who said so many turns, up to `now`; more may be loaded later."""
     users = _make_users(len(sizes))
-    people = _number_texts(users, sizes)
+    with unbound():
+        people = _number_texts(users, sizes)
     begun = time.monotonic()
-    with laid_bare(INDEX_TABLES):
+    with unbound(), laid_bare(INDEX_TABLES):
         vectors = _save(people, given, now)
         seconds = time.monotonic() - begun
         saved = f"Saved {sum(sizes):,} turns with {vectors:,} vectors"
         report(f"{saved} in {seconds:.0f} s ({sum(sizes) / seconds:,.0f} turns/s); building the indexes.")
-    _settle()
+    with unbound():
+        _settle()
     report(f"Indexed and vacuumed after {time.monotonic() - begun:.0f} s; the database has {_gigabytes():.1f} GB.")
     return users
 
@@ -68,7 +71,8 @@ def _save(people: Sequence[Person], given: Environment, now: datetime) -> int:
         }
         for share in shares
     ]
-    return sum(done["vectors"] for done in run_at_once("evals.children.save_histories", given, data=orders))
+    owners = logging_in(given, "DATABASE_OWNER_URL")
+    return sum(done["vectors"] for done in run_at_once("evals.children.save_histories", owners, data=orders))
 
 
 def _settle() -> None:

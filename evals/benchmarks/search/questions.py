@@ -6,6 +6,7 @@ from itertools import islice
 
 import numpy as np
 
+from intake.acting import acting_as
 from intake.models import Turn, User
 from memory.embedders import get_embedder
 from memory.embedders.base import Vector
@@ -40,7 +41,8 @@ def ask(users: Sequence[User], *, count: int, seed: int = 0) -> list[Asked]:
 
 
 def _ask(user: User, count: int, rng: np.random.Generator) -> Asked:
-    messages = list(Turn.objects.for_user(user).order_by("pk").values_list("user_message", flat=True))
+    with acting_as(user):
+        messages = list(Turn.objects.for_user(user).order_by("pk").values_list("user_message", flat=True))
     tries = (_question(messages[rng.integers(len(messages))], rng) for _ in range(TRIES * (WARM_UP + count)))
     embedder = get_embedder()
     different = islice(dict.fromkeys(tries), WARM_UP + count)

@@ -18,7 +18,7 @@ from evals.benchmarks.search.over_http import hardly_limited
 from evals.benchmarks.search.questions import Asked, ask
 from evals.benchmarks.search.timing import Timing, timed
 from evals.processes import Environment, environment, own_broker
-from evals.scratch import scratch_database
+from evals.scratch import as_worker, scratch_database
 from intake.models import User
 from memory.models import Embedding
 
@@ -145,4 +145,5 @@ def _spread(people: Sequence[User]) -> list[User]:
 
 
 def _rows() -> int:
-    return Embedding.objects.exclude(vector=None).count()
+    with as_worker():
+        return Embedding.objects.exclude(vector=None).count()

@@ -7,6 +7,7 @@ import numpy as np
 from django.db import connection
 
 from evals.benchmarks.search.binary_copy import SIGNATURE, TRAILER
+from intake.acting import acting_as
 from intake.models import User
 from memory.embedders import get_embedder
 from memory.embedders.base import Matrix
@@ -30,7 +31,7 @@ class Stored:
 def read(user: User) -> Stored:
     """Everything of one person, as the database streams it out: rows of one width, taken apart without a loop."""
     model = EmbeddingModel.objects.for_embedder(get_embedder())
-    with connection.cursor() as cursor:
+    with acting_as(user), connection.cursor() as cursor:
         statement = """
             COPY (SELECT source_id, chunk_index, vector
                     FROM embeddings

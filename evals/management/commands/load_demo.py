@@ -6,6 +6,7 @@ from django.core.management import BaseCommand
 from django.utils import timezone
 
 from evals.demo import ensure_person, load_demo
+from intake.acting import acting_as
 
 
 class Command(BaseCommand):
@@ -13,7 +14,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         user, password = ensure_person()
-        saved = load_demo(user, now=timezone.now())
+        with acting_as(user):
+            saved = load_demo(user, now=timezone.now())
         if saved:
             self.stdout.write(f"Saved {saved} turns of {user.email}; a running worker is making them searchable.")
         else:

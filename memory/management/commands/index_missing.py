@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
+from intake.isolation.connections import connected_as_worker
 from memory import indexing
 
 
@@ -16,5 +17,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        indexed = indexing.enqueue_missing(now=timezone.now())
+        # Everybody's texts are read, which is a worker's work.
+        with connected_as_worker():
+            indexed = indexing.enqueue_missing(now=timezone.now())
         self.stdout.write(f"Indexed {indexed} turns, documents and records. Workers embed them in the background.")

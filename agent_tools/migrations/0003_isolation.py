@@ -1,0 +1,16 @@
+from django.db import migrations
+
+from intake.isolation.policies import EVERYTHING, grant, isolate
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("agent_tools", "0002_scoped_tokens_and_idempotent_answers"),
+        ("intake", "0004_isolation"),
+    ]
+
+    operations = [
+        # Looked up by its digest, before anybody is known.
+        grant("access_tokens", web=EVERYTHING),
+        isolate("idempotent_answers"),
+    ]

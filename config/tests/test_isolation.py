@@ -1,0 +1,345 @@
+"""Isolation, twice: with either of the two taken away the other still refuses, at every door; with both gone one leaks.
+
+What is proved of rows is proved of every personal table: `rows_everywhere` has to know a new one, or a test says so.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from django.apps import apps
+from django.conf import settings
+from django.db import DatabaseError, connection, connections, transaction
+from django.test import Client
+from django.utils import timezone
+from knox.models import get_token_model
+
+from agent_tools.idempotency import once
+from intake import services
+from intake.acting import ActingAsAnother, acting_as, acting_as_staff
+from intake.isolation.checks import personal_models
+from intake.links import conversation_path
+from intake.models import Conversation, SessionLink, Turn
+from intake.models.conversations import Caller, ConversationQuerySet, TurnQuerySet
+from intake.testing.examiner import as_a_worker, as_the_application, take_policies_away
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, indexing, records
+from memory.models import Embedding, EmbeddingQuerySet, IndexedText, Posting
+from memory.tasks import close_abandoned_turns
+
+pytestmark = pytest.mark.django_db
+
+PERSONAL = sorted(personal_models(), key=lambda model: model._meta.label)
+SECRET = "Rumpelstiltskin"
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice@example.com")
+
+
+@pytest.fixture
+def bob():
+    return a_person("bob@example.com")
+
+
+def rows_everywhere(user):
+    """A row of this person in every personal table; returns a turn that holds the secret."""
+    turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
+    indexing.embed_pending()
+    with acting_as(user):
+        SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
+        documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
+        once(user=user, key="key", tool="any", data={}, run=dict, now=NOW)
+        records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+    return turn
+
+
+def refused(sql="", *, by=DatabaseError):
+    """Within a savepoint, so that the test goes on."""
+    return pytest.raises(by, match=sql or "permission denied|row-level security")
+
+
+# -- Rows ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", PERSONAL, ids=lambda model: model._meta.label)
+def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(alice, bob, model):
+    rows_everywhere(alice)
+    rows_everywhere(bob)
+    assert set(model.objects.values_list("user", flat=True)) == {alice.pk, bob.pk}, "rows_everywhere leaves it out"
+    with as_the_application():
+        assert not model.objects.exists()
+    with acting_as(alice):
+        assert set(model.objects.values_list("user", flat=True)) == {alice.pk}
+    with acting_as(Caller(user_id=None)):
+        assert not model.objects.exists()
+    with acting_as(Caller(user_id=None, visitor_key="key of a visitor")):
+        assert not model.objects.exists()
+
+
+@pytest.mark.parametrize("model", PERSONAL, ids=lambda model: model._meta.label)
+def test_nobody_changes_deletes_or_takes_somebody_elses_rows_or_gives_away_their_own(alice, bob, model):
+    rows_everywhere(alice)
+    rows_everywhere(bob)
+    before = model.objects.filter(user=bob).count()
+    with acting_as(alice):
+        assert model.objects.filter(user=bob).update(user=alice) == 0
+        with connection.cursor() as cursor:
+            cursor.execute(f"DELETE FROM {model._meta.db_table} WHERE user_id = %s", [bob.pk])
+            assert cursor.rowcount == 0
+        with refused(), transaction.atomic():
+            model.objects.filter(user=alice).update(user=bob)
+    assert model.objects.filter(user=bob).count() == before
+
+
+def test_nobody_says_something_in_somebody_elses_name(alice, bob):
+    theirs = a_turn(bob, "Mine").conversation
+    with acting_as(alice):
+        with refused(), transaction.atomic():
+            Conversation.objects.create(user=bob)
+        with refused(), transaction.atomic():
+            Conversation.objects.create(session_key="somebody's")
+        with refused(), transaction.atomic():
+            Turn.objects.create(conversation=theirs, user=bob, turn_number=2, user_message="Forged")
+
+
+def test_visitors_reach_what_their_key_opens_and_no_more(alice):
+    mine, yours = (Caller(user_id=None, visitor_key=key) for key in ("mine", "yours"))
+    with acting_as(mine):
+        turn = services.begin_turn(caller=mine, message="Hello", conversation_id=None, now=NOW)
+    for other in (yours, Caller(user_id=alice.pk), Caller(user_id=None)):
+        with acting_as(other):
+            assert not Conversation.objects.exists()
+            assert not Turn.objects.exists()
+            assert Turn.objects.filter(pk=turn.pk).update(user_message="Changed") == 0
+    with acting_as(mine):
+        assert Conversation.objects.get().turns.get() == turn
+        with refused(), transaction.atomic():
+            Turn.objects.update(user=alice)
+
+
+def test_a_person_who_was_a_visitor_a_moment_ago_takes_what_was_theirs_and_nothing_else(alice):
+    for key in ("mine", "yours"):
+        visitor = Caller(user_id=None, visitor_key=key)
+        with acting_as(visitor):
+            services.begin_turn(caller=visitor, message=f"Hello from {key}", conversation_id=None, now=NOW)
+    with acting_as(Caller(user_id=alice.pk, visitor_key="mine")):
+        assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 1
+        assert services.link_visitor(user=alice, visitor_key="yours", now=NOW) == 0
+    with acting_as(alice):
+        assert [turn.user_message for turn in Turn.objects.all()] == ["Hello from mine"]
+
+
+# -- Doors --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bobs_secret(bob):
+    return rows_everywhere(bob)
+
+
+@pytest.fixture
+def doors(alice, bobs_secret):
+    """What a person can open in a browser or with a token; gives everything that comes back."""
+    browser = Client()
+    browser.force_login(alice)
+    _, token = get_token_model().objects.create(alice)
+    agent = Client(headers={"authorization": f"Token {token}"})
+
+    def open_all():
+        pages = ["/", "/conversations/", conversation_path(bobs_secret.conversation_id, turn_number=1)]
+        told = [browser.get(page).content.decode() for page in pages]
+        for mode in ("semantic", "hybrid"):
+            body = json.dumps({"query": SECRET, "mode": mode})
+            answer = agent.post("/api/v1/tools/search_chat_history/", data=body, content_type="application/json")
+            assert answer.status_code == 200
+            told.append("".join(result["snippet"] for result in answer.json()["results"]))
+        return "\n".join(told)
+
+    return open_all
+
+
+@pytest.fixture
+def no_filters(monkeypatch):
+    """The application forgets whose rows it asks for."""
+    for queryset in (ConversationQuerySet, TurnQuerySet, EmbeddingQuerySet):
+        for name in ("for_user", "for_caller"):
+            if hasattr(queryset, name):
+                monkeypatch.setattr(queryset, name, lambda self, *_: self.all())
+
+
+@pytest.fixture
+def no_policies(bobs_secret):
+    take_policies_away()
+
+
+def test_with_the_applications_filters_gone_the_database_refuses(no_filters, doors):
+    assert SECRET not in doors()
+
+
+def test_with_the_databases_policies_gone_the_application_refuses(no_policies, doors):
+    assert SECRET not in doors()
+
+
+def test_with_both_gone_the_doors_stand_open_so_that_these_tests_prove_something(no_policies, no_filters, doors):
+    assert SECRET in doors()
+
+
+# -- Staff and workers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [model for model in PERSONAL if model is not Embedding])
+def test_staff_are_refused_every_table_that_holds_words(alice, model):
+    rows_everywhere(alice)
+    with acting_as_staff(), refused("permission denied"), transaction.atomic():
+        model.objects.exists()
+
+
+def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alice, bob):
+    rows_everywhere(alice)
+    rows_everywhere(bob)
+    with acting_as_staff():
+        assert {row.user_id for row in Embedding.objects.exclude(vector=None)} == {alice.pk, bob.pk}
+        assert Embedding.objects.update(vector=None, embedded_at=None, next_attempt_at=timezone.now()) >= 2
+        for change in ({"user": alice}, {"source_id": "0190c0de-0000-7000-8000-000000000000"}, {"length": 0}):
+            with refused("permission denied"), transaction.atomic():
+                Embedding.objects.update(**change)
+        with refused("permission denied"), transaction.atomic():
+            Embedding.objects.all()._raw_delete("default")
+
+
+def test_a_worker_reads_what_it_indexes_and_can_change_no_word_of_it(alice):
+    turn = a_turn(alice, "Original")
+    with as_a_worker():
+        assert Turn.objects.get().user_message == "Original"
+        for change in ({"user_message": "Changed"}, {"assistant_message": "Changed"}, {"user": None}):
+            with refused("permission denied"), transaction.atomic():
+                Turn.objects.filter(pk=turn.pk).update(**change)
+        with refused("permission denied"), transaction.atomic():
+            Turn.objects.filter(pk=turn.pk)._raw_delete("default")
+        with refused("permission denied"), transaction.atomic():
+            Embedding.objects.update(user=alice)
+
+
+@pytest.mark.parametrize("label", ["intake.User", "intake.Session", "agent_tools.AccessToken", "intake.SessionLink"])
+def test_a_worker_cannot_find_out_who_anybody_is(label):
+    with as_a_worker(), refused("permission denied"), transaction.atomic():
+        apps.get_model(label).objects.first()
+
+
+def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice):
+    caller = Caller(user_id=alice.pk)
+    with acting_as(caller):
+        turn = services.begin_turn(caller=caller, message="Anybody there?", conversation_id=None, now=NOW)
+        services.save_progress(turn_id=turn.pk, text="Half an", now=NOW)
+    with as_a_worker():
+        close_abandoned_turns()
+    turn.refresh_from_db()
+    assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
+    assert IndexedText.objects.filter(user=alice).exists()
+
+
+def test_a_worker_indexes_what_changed_while_its_vector_was_made(alice):
+    turn = a_turn(alice, "I adopted a cat")
+    Turn.objects.filter(pk=turn.pk).update(user_message="I adopted a dog")
+    indexing.embed_pending()
+    assert {posting.lexeme for posting in Posting.objects.all()} == {"adopt", "dog", "note"}
+    assert Embedding.objects.get().state == "embedded"
+
+
+# -- Acting -------------------------------------------------------------------------------------------------------------
+
+
+def who():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_user, current_setting('app.user_id', true), current_setting('app.visitor_key', true)"
+        )
+        name, user_id, visitor_key = cursor.fetchone()
+    return name, user_id or "", visitor_key or ""
+
+
+def test_acting_as_the_same_person_again_costs_nothing(alice, django_assert_num_queries):
+    with acting_as(alice), django_assert_num_queries(0), acting_as(alice), acting_as(Caller(user_id=alice.pk)):
+        pass
+
+
+def test_acting_as_somebody_else_meanwhile_is_refused_and_the_first_stays_who_they_are(alice, bob):
+    with acting_as(alice):
+        for other in (bob, Caller(user_id=alice.pk, visitor_key="key"), Caller(user_id=None)):
+            with pytest.raises(ActingAsAnother), acting_as(other):
+                pytest.fail("it went on")
+        with pytest.raises(ActingAsAnother), acting_as_staff():
+            pytest.fail("it went on")
+        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk), "")
+
+
+def test_within_a_transaction_everything_is_as_before_once_it_is_over(alice):
+    before = who()
+    with acting_as(Caller(user_id=alice.pk, visitor_key="key")):
+        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk), "key")
+    assert who() == before
+    with pytest.raises(ZeroDivisionError), acting_as(alice):
+        raise ZeroDivisionError
+    assert who() == before
+    with acting_as_staff():
+        assert who() == (settings.DATABASE_ROLES.staff, "", "")
+    assert who() == before
+
+
+def test_work_that_fails_is_undone(alice):
+    with pytest.raises(ZeroDivisionError), acting_as(alice):
+        Conversation.objects.create(user=alice)
+        raise ZeroDivisionError
+    assert not Conversation.objects.exists()
+
+
+def test_who_was_refused_is_not_told_the_visitors_key():
+    first, second = (Caller(user_id=None, visitor_key=key) for key in ("secret", "other secret"))
+    with acting_as(first), pytest.raises(ActingAsAnother) as error, acting_as(second):
+        pytest.fail("it went on")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_goes_back_to_the_pool_carries_nothing(alice):
+    """By the application's own login, in a thread of its own, as it is in a web process."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    a_turn(alice, "Mine")
+
+    def work():
+        try:
+            with acting_as(alice):
+                used = connection.connection
+                seen = [Turn.objects.count()]
+            with pytest.raises(ZeroDivisionError), acting_as(alice):
+                raise ZeroDivisionError
+            seen += [Turn.objects.count(), who(), connection.connection is used]
+            return seen
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(work).result() == [1, 0, (settings.DATABASE_ROLES.web, "", ""), True]
+
+
+@pytest.mark.parametrize("identity", ["", "abc", "1; DROP TABLE users", "99999999999999999999"])
+def test_an_identity_that_is_none_shows_nothing(alice, identity):
+    a_turn(alice, "Mine")
+    with as_the_application(), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('app.user_id', %s, true)", [identity])
+        if identity:
+            with pytest.raises(DatabaseError), transaction.atomic():
+                Turn.objects.count()
+        else:
+            assert Turn.objects.count() == 0
+
+
+def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
+    rows_everywhere(bob)
+    nearest = Embedding.objects.nearest_parts(np.ones(384, dtype=np.float32), limit=10)
+    assert len(nearest) == 1
+    with acting_as(alice):
+        assert list(nearest.all()) == []

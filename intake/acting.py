@@ -1,0 +1,92 @@
+"""The only way to rows that belong to somebody: for one transaction the database is told who is asking.
+
+Row-level security compares each row with what is set here, whatever a query says. The settings are the transaction's:
+they are gone when it ends, and a connection that goes back to the pool carries nothing. Where nobody is set, personal
+tables are empty.
+
+Every edge comes in through here once it knows its caller: pages, the API, tools, the chat's stream, staff's pages,
+commands. Asynchronous code calls it inside `sync_to_async`. It is not for streams: nothing may stay open meanwhile.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from intake.models import User
+from intake.models.conversations import Caller
+
+# The role that logged in, whatever another has been taken on before.
+OWN_ROLE = "none"
+
+_BECOME = (
+    "SELECT set_config('app.user_id', %s, true), set_config('app.visitor_key', %s, true), set_config('role', %s, true)"
+)
+_WHO = "SELECT current_setting('app.user_id', true), current_setting('app.visitor_key', true), current_setting('role')"
+
+
+class ActingAsAnother(RuntimeError):
+    """One person's work led to another's: a fault of the program, stopped before it shows anybody anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    user_id: str = ""
+    visitor_key: str = ""
+    role: str = OWN_ROLE
+
+    def __repr__(self) -> str:
+        """Without the visitor's key, which is a secret."""
+        return f"staff ({self.role})" if self.role != OWN_ROLE else f"user {self.user_id or 'unknown'}"
+
+
+@contextmanager
+def acting_as(who: User | Caller) -> Iterator[None]:
+    """A transaction in which the rows of `who`, and no others, can be seen and written.
+
+    A caller with a person and a visitor's key sees both's rows: that is how the visitor's become the person's. Within
+    another `acting_as` of the same caller it costs nothing; within one of somebody else it raises `ActingAsAnother`.
+    """
+    caller = Caller(user_id=who.pk) if isinstance(who, User) else who
+    user_id = "" if caller.user_id is None else str(caller.user_id)
+    with _being(_Identity(user_id=user_id, visitor_key=caller.visitor_key or "")):
+        yield
+
+
+@contextmanager
+def acting_as_staff() -> Iterator[None]:
+    """A transaction that sees everybody's embeddings from outside, and no table with a word of what anybody said."""
+    with _being(_Identity(role=settings.DATABASE_ROLES.staff)):
+        yield
+
+
+@contextmanager
+def _being(identity: _Identity) -> Iterator[None]:
+    present: _Identity | None = getattr(connection, "acting", None)
+    if present == identity:
+        yield
+        return
+    if present is not None:
+        raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
+    is_nested = connection.in_atomic_block
+    with transaction.atomic():
+        before = _ask(_WHO) if is_nested else None
+        _ask(_BECOME, identity.user_id, identity.visitor_key, identity.role)
+        connection.acting = identity  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            connection.acting = None  # type: ignore[attr-defined]
+        # A transaction that ends takes the settings along, and so does a savepoint that is rolled back; one that is
+        # released leaves them to the transaction around it.
+        if before is not None and not connection.needs_rollback:
+            _ask(_BECOME, *(value or "" for value in before))
+
+
+def _ask(statement: str, *values: str) -> tuple[str | None, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row: tuple[str | None, ...] = cursor.fetchone()
+        return row

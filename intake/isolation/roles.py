@@ -1,0 +1,135 @@
+"""The roles beneath the application: what each is called, and how they are made on a server. Knows nothing of Django.
+
+The owner, whoever runs the migrations, owns the tables and is used for nothing else. The web role and the worker role
+log in; neither is a superuser, passes over policies, owns a table or can make another role. Staff is no login: the web
+role becomes it for the length of a transaction, and has nothing of its rights otherwise.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+Server = psycopg.Connection[Any]
+
+DEFAULT_PREFIX = "recollect"
+# Another maker of the same roles, in another database of the server, is a moment ahead.
+LOST_RACES = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation, psycopg.errors.InternalError_)
+TRIES = 5
+
+
+class RoleRefused(Exception):
+    """The roles cannot be made or are not what they have to be; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Roles belong to a whole server: two installations on one of them need two prefixes."""
+
+    prefix: str = DEFAULT_PREFIX
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,40}", self.prefix):
+            raise ValueError(
+                f"DATABASE_ROLE_PREFIX is {self.prefix!r}: it must be lower-case letters, digits and underscores."
+            )
+
+    @property
+    def web(self) -> str:
+        return f"{self.prefix}_web"
+
+    @property
+    def worker(self) -> str:
+        return f"{self.prefix}_worker"
+
+    @property
+    def staff(self) -> str:
+        return f"{self.prefix}_staff"
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        return self.web, self.worker, self.staff
+
+
+def make_roles(server: Server, roles: Roles, *, passwords: Mapping[str, str]) -> None:
+    """Make the roles that are missing and give those named in `passwords` theirs; doing it twice changes nothing.
+
+    `server` is a connection in autocommit of a superuser, or of a role with CREATEROLE. Raises `RoleRefused`.
+    """
+    try:
+        with _alone(server):
+            _make_roles(server, roles, passwords)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise RoleRefused(
+            f"The role {server.info.user} may not make or change {', '.join(roles.all)}: do it as a role with "
+            "CREATEROLE that made them, or as a superuser."
+        ) from error
+    for name in roles.all:
+        _refuse_mighty(server, name)
+
+
+def _make_roles(server: Server, roles: Roles, passwords: Mapping[str, str]) -> None:
+    # Without INHERIT: what another role may do, a role may only by becoming it.
+    for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
+        _until_won(partial(_make, server, name, kind))
+    _until_won(partial(_let_become, server, roles.web, roles.staff))
+    for name, password in passwords.items():
+        _until_won(partial(_set_password, server, name, password))
+
+
+@contextmanager
+def _alone(server: Server) -> Iterator[None]:
+    """Among those who make roles from this database; makers in other databases are met with another try."""
+    server.execute("SELECT pg_advisory_lock(hashtextextended('recollect: roles', 0))")
+    try:
+        yield
+    finally:
+        server.execute("SELECT pg_advisory_unlock(hashtextextended('recollect: roles', 0))")
+
+
+def existing(server: Server, roles: Roles) -> set[str]:
+    """The roles of these that the server has."""
+    found = server.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [list(roles.all)])
+    return {str(name) for (name,) in found}
+
+
+def _until_won(step: Callable[[], None]) -> None:
+    for _ in range(TRIES - 1):
+        try:
+            return step()
+        except LOST_RACES:
+            continue
+    return step()
+
+
+def _make(server: Server, name: str, kind: str) -> None:
+    if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
+        server.execute(sql.SQL("CREATE ROLE {} NOINHERIT {}").format(sql.Identifier(name), sql.SQL(kind)))
+
+
+def _let_become(server: Server, member: str, role: str) -> None:
+    known = server.execute(
+        "SELECT 1 FROM pg_auth_members WHERE roleid = %s::regrole AND member = %s::regrole", [role, member]
+    )
+    if not known.fetchone():
+        server.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member)))
+
+
+def _set_password(server: Server, name: str, password: str) -> None:
+    server.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)))
+
+
+def _refuse_mighty(server: Server, name: str) -> None:
+    row = server.execute(
+        "SELECT rolsuper OR rolbypassrls OR rolcreaterole FROM pg_roles WHERE rolname = %s", [name]
+    ).fetchone()
+    if row is None or row[0]:
+        raise RoleRefused(
+            f"The role {name} may do too much: as a superuser, run "
+            f"ALTER ROLE {name} NOSUPERUSER NOBYPASSRLS NOCREATEROLE."
+        )

@@ -1,0 +1,35 @@
+"""For every DRF view of personal rows: once it is certain who calls, the view acts as them."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from intake.acting import acting_as
+from intake.identity import caller_of
+from intake.models.conversations import Caller
+
+Handler = Callable[..., Response]
+
+
+class ActsAsCaller(APIView):
+    """What a handler returns is plain data by then: it is rendered after the transaction has ended."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Authentication, permissions and limits come first; then the handler is given its caller's rows."""
+        super().initial(request, *args, **kwargs)
+        method = (request.method or "").lower()
+        if hasattr(self, method):
+            setattr(self, method, _as(caller_of(request), getattr(self, method)))
+
+
+def _as(caller: Caller, handler: Handler) -> Handler:
+    @wraps(handler)
+    def acting(*args: Any, **kwargs: Any) -> Response:
+        with acting_as(caller):
+            return handler(*args, **kwargs)
+
+    return acting
