@@ -40,13 +40,13 @@ def in_words(call: dict[str, Any]) -> str:
 def as_called(call: dict[str, Any]) -> str:
     """The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored.
 
-    `called` in static/intake/turn.js says the same.
+    In the order of the alphabet, for the database keeps none. `called` in static/intake/turn.js says the same.
     """
     arguments = call.get("input")
     shown = arguments.items() if isinstance(arguments, dict) else []
     details = [
         f"{name}: {_as_text(value)}"
-        for name, value in shown
+        for name, value in sorted(shown)
         if name != "query" and value != call.get("stored") and _is_short(value)
     ]
     return " · ".join([str(call.get("name", "")), *details])

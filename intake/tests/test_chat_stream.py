@@ -51,7 +51,7 @@ def test_a_second_message_goes_on_with_the_conversation_and_the_model_hears_the_
         ("assistant", "Noted."),
         ("user", "What is my cat called?"),
     ]
-    assert list(Turn.objects.values_list("turn_number", flat=True)) == [1, 2]
+    assert list(Turn.objects.in_order().values_list("turn_number", flat=True)) == [1, 2]
 
 
 def test_a_tool_call_and_its_result_are_told_and_kept(person, log_in, language_model):

@@ -175,12 +175,12 @@ function doing(name, input) {
 }
 
 /**
- * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored;
- * `as_called` in templatetags/recollect.py says the same.
+ * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored, in the
+ * order of the alphabet; `as_called` in templatetags/recollect.py says the same.
  */
 function called(name, input, stored = null) {
   const isShown = ([key, value]) => key !== "query" && value !== stored && isShort(value);
-  const details = Object.entries(input ?? {}).filter(isShown);
+  const details = Object.entries(input ?? {}).filter(isShown).sort(([a], [b]) => (a < b ? -1 : 1));
   return [name, ...details.map(([key, value]) => `${key}: ${value}`)].join(" · ");
 }
 
