@@ -7,6 +7,7 @@ import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfin
 import { listenToDrawer, Sidebar } from "./sidebar.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
+import { listenForUndo } from "./undoing.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -181,6 +182,7 @@ addEventListener("popstate", () => {
 
 listenToDrawer(sidebarElement);
 listenForCopying(main, announce);
+listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
 followLinksWithin(thread);
 keepTimesFresh();
