@@ -262,6 +262,11 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    # Two things are called scope.
+    "ENUM_NAME_OVERRIDES": {
+        "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
+        "TokenScopeEnum": ["search", "write"],
+    },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "intake.schemas.add_chat"],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }

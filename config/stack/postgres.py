@@ -42,8 +42,7 @@ SETTINGS = {
     "checkpoint_timeout": "15min",
     "maintenance_work_mem": "128MB",
     "work_mem": "16MB",
-    # What is searched is in memory, and where one person has most of the rows, their index is still the shorter way.
-    "random_page_cost": "1.0",
+    "random_page_cost": "1.1",
     # Queries are short and alike: compiling them costs more than it saves.
     "jit": "off",
     # Index-only scans need a visibility map that is up to date, on insert-only tables as well.

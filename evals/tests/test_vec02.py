@@ -3,7 +3,7 @@ from django.core.management import call_command
 
 from evals import vec02
 from intake.testing.examiner import take_policies_away
-from memory.models import EmbeddingQuerySet
+from memory.search import dense
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
@@ -22,7 +22,9 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """No query is bound to the caller, neither the vectors' nor that of the turns behind them."""
-    monkeypatch.setattr(EmbeddingQuerySet, "for_user", lambda self, user: self.all())
+    everybodys = dense._NEAREST.replace("user_id = %(user_id)s AND ", "")
+    assert "user_id" not in everybodys
+    monkeypatch.setattr(dense, "_NEAREST", everybodys)
     monkeypatch.setattr("intake.models.conversations.TurnQuerySet.for_user", lambda self, user: self.all())
 
 

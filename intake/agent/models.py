@@ -1,7 +1,8 @@
 """Which language model answers: the one the environment names, or recall mode where it names none."""
 
-from functools import lru_cache
+from asyncio import AbstractEventLoop, get_running_loop
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from django.conf import settings
 from pydantic_ai.models import Model
@@ -18,7 +19,7 @@ def is_recall_mode() -> bool:
 def chat_model(caller: Caller) -> Model:
     if is_recall_mode():
         return recall_model(caller)
-    return _vendor_model(settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY)
+    return _kept_model(settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY)
 
 
 def model_settings() -> ModelSettings:
@@ -28,21 +29,21 @@ def model_settings() -> ModelSettings:
 
 
 async def close_connections() -> None:
-    """Let go of the vendors' connections: at the end of the event loop that they belong to."""
-    while _clients:
-        await _clients.pop().close()
-    _vendor_model.cache_clear()
+    """Let go of the vendors' connections that belong to this event loop: at its end."""
+    for model in _models.pop(get_running_loop(), {}).values():
+        await model.client.close()
 
 
-_clients: list[Any] = []
+# A connection belongs to the event loop that it was made in, and goes with it.
+_models: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, ...], Any]] = WeakKeyDictionary()
 
 
-@lru_cache(maxsize=4)
-def _vendor_model(name: str, base_url: str, api_key: str) -> Model:
+def _kept_model(*name_and_address: str) -> Model:
     """Kept as long as the event loop runs, and its connections with it."""
-    model = _build(name, base_url, api_key)
-    _clients.append(model.client)
-    return cast(Model, model)
+    models = _models.setdefault(get_running_loop(), {})
+    if name_and_address not in models:
+        models[name_and_address] = _build(*name_and_address)
+    return cast(Model, models[name_and_address])
 
 
 def _build(name: str, base_url: str, api_key: str) -> Any:

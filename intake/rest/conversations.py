@@ -44,7 +44,7 @@ class ConversationListView(ActsAsCaller):
 
 class ConversationView(ActsAsCaller):
     @extend_schema(
-        operation_id="get_conversation",
+        operation_id="read_conversation",
         parameters=[
             OpenApiParameter("before", int, description="The turns before this number instead of the latest."),
             OpenApiParameter("turn", int, description="The turns around this number instead of the latest."),
