@@ -1,7 +1,7 @@
 """How words and meaning become one ranking: scores are fused, not ranks, since how much better the best is matters.
 
-1. Each leg is brought to 0..1 within one query: the best candidate gets 1; a text without the query's words, or as far
-   from it as the person's unrelated texts, gets 0.
+1. Each leg is brought to 0..1 within one query: the best candidate gets 1, in meaning only if it is near enough to
+   convince; a text without the query's words, or as far from it as the person's unrelated texts, gets 0.
 2. Beside a long answer, what the person said is counted again by itself, in both legs.
 3. The legs are added with fixed weights. A text that waits for its vector is judged by its words alone.
 4. A short remark leans on the turns before and after it.
@@ -22,6 +22,9 @@ Key = tuple[UUID, int]
 LEXICAL_WEIGHT = 0.45
 # Most questions are about what the person said, and a long answer drowns it.
 SAID_SHARE = 0.4
+# So much nearer than the unrelated is what answers most questions, in cosine distance. Where nothing comes as near, the
+# nearest is not worth as much: a name or a number that no model knows lies about as far from everything.
+CONVINCING = 0.35
 # "Yes, last Tuesday!" says neither what nor who; the turn before it does.
 NEIGHBOUR_SHARE = 0.2
 # At so many words, stop words not counted, a turn stands halfway between a remark and a text that needs no context.
@@ -44,7 +47,8 @@ def fuse(candidates: Collection[Candidate], *, unrelated: float) -> dict[Key, fl
     """Relevance by key, the best first. `unrelated` is the distance at which likeness in meaning counts for nothing."""
     lexical = _unit(max((one.lexical for one in candidates), default=0.0))
     said_lexical = _unit(max((one.said_lexical for one in candidates), default=0.0))
-    nearness = _unit(max((unrelated - one.distance for one in candidates if one.distance is not None), default=0.0))
+    nearest = max((unrelated - one.distance for one in candidates if one.distance is not None), default=0.0)
+    nearness = _unit(max(nearest, CONVINCING))
     own = {}
     for one in candidates:
         share = SAID_SHARE * (1 - _shortness(one.words))
