@@ -262,7 +262,11 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "intake.schemas.add_chat"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "intake.schemas.add_chat",
+        "intake.schemas.add_confirmation",
+    ],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
