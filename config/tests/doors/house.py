@@ -126,7 +126,7 @@ def drop_in(word: str, *, visitor_key: str) -> Resident:
     caller = Caller(user_id=None, visitor_key=visitor_key)
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
-        services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", now=NOW)
+        services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
     things = Things(conversation=str(turn.conversation_id))
     return Resident(words=(word,), email_word="no address", things=things, visitor_key=visitor_key)
 
