@@ -10,6 +10,7 @@ endif
 HOST ?= 127.0.0.1
 PORT ?= 8000
 DEMO ?=
+EXAMPLES ?= 100
 
 IN_VENV := .venv/bin/python -m
 
@@ -18,12 +19,12 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0
 
-.PHONY: help up down test check conformance chaos soak format lock install python
+.PHONY: help up down test check conformance schemathesis chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-11s %s\n' "$$target" "$$text"; done
+		printf '  make %-12s %s\n' "$$target" "$$text"; done
 
 up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
 	@exec $(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
@@ -50,6 +51,10 @@ conformance: install ## The official MCP conformance suite and inspector (needs 
 	npm install --prefix var/conformance --no-save @modelcontextprotocol/conformance@0.2.0-alpha.12 \
 		@modelcontextprotocol/inspector@2.12.0
 	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
+
+schemathesis: LOCK := dev
+schemathesis: install ## Send the API what its OpenAPI document allows and what not (EXAMPLES=100 for each operation).
+	SCHEMATHESIS_EXAMPLES=$(EXAMPLES) $(IN_VENV) pytest config/tests/test_schemathesis.py $(ARGS)
 
 chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
 	@exec .venv/bin/python manage.py chaos $(ARGS)

@@ -33,6 +33,16 @@ CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: 
 `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
 
 
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"enum": ["turn", "tool_call", "tool_result", "delta", "done", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
+
+
 def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A drf-spectacular hook: the chat streams, so its view is not DRF's, and yet it belongs in the document."""
     from intake.views.chat import ChatMessage
@@ -43,7 +53,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         for code, status in STATUSES.items()
         if code not in NOT_IN_CHAT
     }
-    stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+    stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": EVENT}}}
     result["paths"][CHAT_PATH] = {
         "post": {
             "operationId": "chat",
@@ -57,5 +67,16 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             },
             "responses": {"200": stream, **refusals},
         }
+    }
+    return result
+
+
+def add_confirmation(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """A drf-spectacular hook: a DELETE has no body in its eyes, and an account is deleted by its password alone."""
+    from intake.rest.shapes import PasswordConfirmation
+
+    result["paths"]["/api/v1/account/"]["delete"]["requestBody"] = {
+        "required": True,
+        "content": {"application/json": {"schema": PasswordConfirmation.model_json_schema()}},
     }
     return result

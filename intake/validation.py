@@ -27,11 +27,23 @@ def validate(model: type[Model], data: Any) -> Model:
     if not isinstance(data, dict):
         raise InvalidInput("The input must be a JSON object.")
     try:
-        return model.model_validate_json(json.dumps(data), strict=True)
+        return model.model_validate_json(json.dumps(_with_integers(data)), strict=True)
     except RecursionError:
         raise InvalidInput("The input is nested too deeply.") from None
     except ValidationError as error:
         raise InvalidInput(_sentence(error), errors=by_field(error)) from None
+
+
+def _with_integers(data: Any) -> Any:
+    """To JSON Schema 3.0 is an integer, and some languages write no other; where a fraction may stand, 3 will do."""
+    match data:
+        case float() if data.is_integer():
+            return int(data)
+        case dict():
+            return {name: _with_integers(value) for name, value in data.items()}
+        case list():
+            return [_with_integers(value) for value in data]
+    return data
 
 
 def _sentence(error: ValidationError) -> str | None:

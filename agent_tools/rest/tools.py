@@ -31,6 +31,7 @@ FORMAT = OpenApiParameter(
 )
 KEY = OpenApiParameter(
     idempotency.HEADER,
+    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
     location=OpenApiParameter.HEADER,
     description="Any text of your own, 1 to 255 visible ASCII characters: the same request sent again with it within "
     f"24 hours stores nothing twice and gets the same answer, marked `{REPLAYED}: true`.",
@@ -50,8 +51,29 @@ class ToolDescription(BaseModel):
     output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
 
 
+class FunctionDescription(BaseModel):
+    name: str
+    description: str
+    parameters: Annotated[dict[str, Any], Field(description="JSON Schema of the arguments.")]
+
+
+class OpenAITool(BaseModel):
+    """For `?format=openai`."""
+
+    type: Literal["function"]
+    function: FunctionDescription
+
+
+class AnthropicTool(BaseModel):
+    """For `?format=anthropic`."""
+
+    name: str
+    description: str
+    input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the input.")]
+
+
 class ToolList(BaseModel):
-    tools: list[ToolDescription]
+    tools: list[ToolDescription] | list[OpenAITool] | list[AnthropicTool]
 
 
 class ToolListViewSet(ViewSet):
@@ -63,7 +85,8 @@ class ToolListViewSet(ViewSet):
         parameters=[FORMAT],
         responses={200: ToolList, **problems(400, 401, 429, 503)},
     )
-    def list(self, request: Request) -> Response:
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
         shape = shape_named(request.query_params.get("format"))
         return Response({"tools": [shape(tool) for tool in registry]})
 

@@ -12,7 +12,7 @@ def tool_urls() -> list[URLPattern]:
         path(f"tools/{tool.name}/", viewset_of(tool).as_view({"post": "call"}), name=tool.name) for tool in registry
     ]
     return [
-        path("tools/", ToolListViewSet.as_view({"get": "list"}), name="tools"),
+        path("tools/", ToolListViewSet.as_view({"get": "look"}), name="tools"),
         *named,
         path("tools/<str:name>/", UnknownToolViewSet.as_view({"post": "call"})),
     ]
@@ -20,6 +20,6 @@ def tool_urls() -> list[URLPattern]:
 
 def token_urls() -> list[URLPattern]:
     return [
-        path("tokens/", TokenListViewSet.as_view({"get": "list", "post": "create"}), name="tokens"),
+        path("tokens/", TokenListViewSet.as_view({"get": "look", "post": "create"}), name="tokens"),
         path("tokens/<str:token_id>/", TokenViewSet.as_view({"delete": "destroy"}), name="token"),
     ]

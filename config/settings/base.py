@@ -267,7 +267,11 @@ SPECTACULAR_SETTINGS = {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
         "TokenScopeEnum": ["search", "write"],
     },
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "intake.schemas.add_chat"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "intake.schemas.add_chat",
+        "intake.schemas.add_confirmation",
+    ],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 

@@ -56,8 +56,8 @@ SETTINGS = {
     "log_parameter_max_length_on_error": "0",
 }
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-# Commits still wait until they are written: what is not, VACUUM may not mark as visible to all. Without autovacuum, whose
-# snapshots would now and then keep a test's own VACUUM from it.
+# Commits still wait until they are written: what is not, VACUUM may not mark as visible to all. No autovacuum either,
+# whose snapshots would now and then keep a test's own VACUUM from it.
 THROWN_AWAY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 

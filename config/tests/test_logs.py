@@ -19,37 +19,6 @@ SECRET = "kwyjibo"
 SEARCH = "/api/v1/tools/search_chat_history/"
 
 
-class Everything(logging.Handler):
-    """Keeps whatever is logged, as a file would have it: message, arguments and traceback."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.NOTSET)
-        self.lines: list[str] = []
-        self.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-
-    def about(self, word: str) -> list[str]:
-        return [line for line in self.lines if word in line]
-
-
-@pytest.fixture
-def logged(monkeypatch):
-    """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
-    handler = Everything()
-    for name in ("config", "evals", "agent_tools", "memory", "intake"):
-        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "level", logging.INFO)
-    root.manager._clear_cache()
-    root.addHandler(handler)
-    yield handler
-    root.removeHandler(handler)
-    monkeypatch.undo()
-    root.manager._clear_cache()
-
-
 def test_the_handler_hears_everything(logged):
     logging.getLogger("intake.chat").debug("heard %s", SECRET)
     assert logged.about(SECRET)

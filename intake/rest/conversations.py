@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from intake import deleting, undoing
+from intake.errors import InvalidInput
 from intake.identity import caller_of, person_of
 from intake.reading import (
     Position,
@@ -27,6 +28,7 @@ from intake.schemas import problems
 from intake.validation import validate
 
 NOT_THERE = (401, 404, 429, 503)
+NUMBER = {"type": "integer", "minimum": 1}
 
 
 class ConversationListView(ActsAsCaller):
@@ -46,18 +48,18 @@ class ConversationView(ActsAsCaller):
     @extend_schema(
         operation_id="read_conversation",
         parameters=[
-            OpenApiParameter("before", int, description="The turns before this number instead of the latest."),
-            OpenApiParameter("turn", int, description="The turns around this number instead of the latest."),
+            OpenApiParameter("before", NUMBER, description="The turns before this number instead of the latest."),
+            OpenApiParameter("turn", NUMBER, description="The turns around this number instead of the latest."),
         ],
-        responses={200: ConversationWithTurnsOutput, **problems(*NOT_THERE)},
+        responses={200: ConversationWithTurnsOutput, **problems(400, *NOT_THERE)},
     )
     def get(self, request: Request, conversation_id: str) -> Response:
         """A conversation with its latest turns."""
         found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
         window = turns_to_show(
             conversation=found,
-            around=as_turn_number(request.query_params.get("turn")),
-            before=as_turn_number(request.query_params.get("before")),
+            around=_turn_number(request, "turn"),
+            before=_turn_number(request, "before"),
         )
         return Response(ConversationWithTurnsOutput.with_turns(found, window).as_data())
 
@@ -109,3 +111,14 @@ class ToolCallUndoView(ActsAsCaller):
             now=timezone.now(),
         )
         return Response(UndoneOutput(undone_at=call["undone_at"]).as_data())
+
+
+def _turn_number(request: Request, name: str) -> int | None:
+    """None if none is asked for; raises `InvalidInput` for what is no number, and for two."""
+    given = request.query_params.getlist(name)
+    if not given:
+        return None
+    number = as_turn_number(given[0]) if len(given) == 1 else None
+    if number is None:
+        raise InvalidInput(errors={name: ["Give the number of a turn, once."]})
+    return number

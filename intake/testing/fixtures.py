@@ -1,5 +1,6 @@
 """Pytest fixtures for every app: the application served for real, and a browser session's worth of HTTP."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,6 +11,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from intake.models import User
+from intake.testing.logs import Everything
 from intake.testing.model_server import ScriptedModel, Step
 from intake.testing.serving import serving
 from intake.testing.sse_client import Event, read_events
@@ -102,3 +104,19 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
             return model
 
         yield follow
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
+    """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
+    handler = Everything()
+    for name in ("config", "evals", "agent_tools", "memory", "intake"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.INFO)
+    root.manager._clear_cache()  # type: ignore[attr-defined]
+    root.addHandler(handler)
+    yield handler
+    root.removeHandler(handler)
+    monkeypatch.undo()
+    root.manager._clear_cache()  # type: ignore[attr-defined]

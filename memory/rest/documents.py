@@ -20,7 +20,7 @@ from memory.documents import Document
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.rest.caller import caller
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from memory.rest.queries import NO_DAY, Day, QueryModel, parse_day, validate_query
+from memory.rest.queries import LIMIT, NO_DAY, Day, QueryModel, parse_day, validate_query
 
 READING = problems(401, 404, 503)
 WRITING = problems(400, 401, 412, 413, 415, 428, 503)
@@ -183,11 +183,12 @@ class DailyLogListViewSet(ActsAsCaller, ViewSet):
         summary="The daily logs there are",
         parameters=[
             OpenApiParameter("before", date, description="Only logs of days before this one."),
-            OpenApiParameter("limit", int, description="1 to 100, 50 if not said."),
+            LIMIT,
         ],
         responses={200: DailyLogList, **problems(400, 401, 503)},
     )
-    def list(self, request: Request) -> Response:
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
         wanted = validate_query(DailyLogQuery, request)
         found = documents.list_daily_logs(user=caller(request), before=wanted.before, limit=wanted.limit)
         logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]

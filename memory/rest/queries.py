@@ -3,6 +3,7 @@
 from datetime import date
 from typing import Annotated, TypeVar
 
+from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from rest_framework.request import Request
 
@@ -40,6 +41,11 @@ def _as_day(text: str) -> date:
 
 
 Day = Annotated[date, BeforeValidator(_as_day)]
+
+
+LIMIT = OpenApiParameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}, description="How many at most."
+)
 
 
 class QueryModel(BaseModel):

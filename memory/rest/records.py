@@ -19,7 +19,7 @@ from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Cursor, Record
 from memory.rest.caller import caller
-from memory.rest.queries import PlainText, QueryModel, validate_query
+from memory.rest.queries import LIMIT, PlainText, QueryModel, validate_query
 
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 
@@ -91,11 +91,12 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
             OpenApiParameter("project_id", str, description="Only records of this project; empty: of none."),
             OpenApiParameter("tag", str, description="Only records with this tag."),
             OpenApiParameter("after", str, description="Where the last list was left."),
-            OpenApiParameter("limit", int, description="1 to 100, 50 if not said."),
+            LIMIT,
         ],
         responses={200: RecordList, **problems(400, 401, 503)},
     )
-    def list(self, request: Request) -> Response:
+    # Not `list`: the schema would take it for an array.
+    def look(self, request: Request) -> Response:
         wanted = validate_query(RecordQuery, request)
         found = records.list_records(
             user=caller(request),

@@ -16,7 +16,7 @@ def memory_urls() -> list[URLPattern]:
     return [
         path("memory/documents/memory/", documents.MemoryViewSet.as_view(DOCUMENT)),
         path("memory/documents/memory/append/", documents.MemoryAppendViewSet.as_view({"post": "append"})),
-        path("memory/documents/daily-logs/", documents.DailyLogListViewSet.as_view({"get": "list"})),
+        path("memory/documents/daily-logs/", documents.DailyLogListViewSet.as_view({"get": "look"})),
         # Any text, so that what is no date gets this API's answer and not the framework's page.
         path("memory/documents/daily-logs/<str:date>/", documents.DailyLogViewSet.as_view(DOCUMENT)),
         path(
@@ -27,7 +27,7 @@ def memory_urls() -> list[URLPattern]:
             "memory/documents/daily-logs/<str:date>/take-back/",
             documents.DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
         ),
-        path("memory/records/", records.RecordListViewSet.as_view({"get": "list", "post": "create"})),
+        path("memory/records/", records.RecordListViewSet.as_view({"get": "look", "post": "create"})),
         path(
             "memory/records/<str:record_id>/",
             records.RecordViewSet.as_view({"get": "retrieve", "delete": "destroy"}),

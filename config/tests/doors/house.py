@@ -1,0 +1,139 @@
+"""Who lives here: each has one of everything, with words in it that nobody else has, so that a leak is seen anywhere."""
+
+from dataclasses import asdict, dataclass
+from datetime import date
+
+from django.contrib.auth.models import Group
+from django.contrib.contenttypes.models import ContentType
+
+from agent_tools.idempotency import once
+from agent_tools.models import AccessToken
+from agent_tools.tokens import create_token
+from intake import services
+from intake.acting import acting_as
+from intake.deleting import delete_account
+from intake.models import Conversation, SessionLink, Turn, User
+from intake.models.conversations import Caller
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, indexing, records
+from memory.models import Embedding
+
+# What everybody talks about, and so what anybody may search for.
+TOPIC = "lighthouse"
+SAVED = {"content": f"A {TOPIC} to remember"}
+A_LINE = "A line like any other"
+CALL_ID = "call-1"
+PASSWORD = "password"
+
+
+@dataclass(frozen=True)
+class Things:
+    """What leads to one person's things, as somebody else would have to know it."""
+
+    conversation: str
+    turn: str = "1"
+    day: str = "2026-02-01"
+    record: str = "0190c0de-0000-7000-8000-000000000001"
+    token: str = "0190c0de-0000-7000-8000-000000000002"
+    project: str = "of nobody"
+    key: str = "of-nobody"
+    embedding: str = "987654321"
+    person: str = "987654321"
+    email: str = "nobody@example.com"
+    content_type: str = "0"
+    group: str = "0"
+    model: str = "0"
+
+    def fill(self, template: object) -> object:
+        """The template with these in the places that name them."""
+        match template:
+            case str():
+                return template.format(**asdict(self))
+            case dict():
+                return {name: self.fill(value) for name, value in template.items()}
+            case list():
+                return [self.fill(value) for value in template]
+        return template
+
+
+@dataclass(frozen=True)
+class Resident:
+    """`words`: in all they said and named; `email_word`: in their address, which staff may read. A visitor has no user."""
+
+    words: tuple[str, ...]
+    email_word: str
+    things: Things
+    user: User | None = None
+    secret: str = ""
+    visitor_key: str = ""
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(user_id=self.user.pk if self.user else None, visitor_key=self.visitor_key or None)
+
+
+def move_in(name: str, word: str, *, day: date) -> Resident:
+    """A row of this person in every table that names a person, most of them with the word."""
+    email_word = f"{word[::-1]}mail"
+    user = a_person(f"{email_word}@example.com")
+    turn = a_turn(user, f"The {TOPIC} is called {word}", f"Then {word} it is.")
+    a_turn(user, f"And the ship is {word} too", conversation=turn.conversation)
+    with acting_as(user):
+        SessionLink.objects.create(session_key=f"session of {name}", user=user)
+        documents.append(user=user, day=None, text=f"The {TOPIC} is {word}", now=NOW)
+        documents.append(user=user, day=day, text=f"The {TOPIC} is {word}", now=NOW)
+        documents.append(user=user, day=day, text=A_LINE, now=NOW)
+        project = f"project-of-{name}"
+        text = f"Their {TOPIC} is {word}"
+        record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
+        once(user=user, key=name, tool="save_memory", data=SAVED, run=lambda: {"text": f"Saved {word}"}, now=NOW)
+    made = create_token(user=user, name=f"Token for {word}")
+    AccessToken.objects.filter(user=user).update(last_used_at=NOW)
+    indexing.embed_pending()
+    embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
+    group, _ = Group.objects.get_or_create(name="Keepers")
+    things = Things(
+        conversation=str(turn.conversation_id),
+        day=str(day),
+        record=str(record.id),
+        token=str(made.info.id),
+        project=project,
+        key=name,
+        embedding=str(embedding.pk),
+        person=str(user.pk),
+        email=user.email,
+        content_type=str(ContentType.objects.get_for_model(User).pk),
+        group=str(group.pk),
+        model=str(embedding.model_id),
+    )
+    # What the chat's model stored for them, and can be taken back.
+    Turn.objects.filter(pk=turn.pk).update(
+        tool_calls=[
+            {
+                "id": CALL_ID,
+                "name": "save_memory",
+                "input": SAVED,
+                "summary": word,
+                "place": {"recordId": things.record},
+            }
+        ]
+    )
+    return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
+
+
+def drop_in(word: str, *, visitor_key: str) -> Resident:
+    """A visitor who said something and has not registered."""
+    caller = Caller(user_id=None, visitor_key=visitor_key)
+    with acting_as(caller):
+        turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
+        services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
+    things = Things(conversation=str(turn.conversation_id))
+    return Resident(words=(word,), email_word="no address", things=things, visitor_key=visitor_key)
+
+
+def move_out(resident: Resident) -> None:
+    """As if they had never been here."""
+    if resident.user is None:
+        Conversation.objects.filter(session_key=resident.visitor_key).delete()
+        return
+    delete_account(user=resident.user)

@@ -1,0 +1,296 @@
+"""Opens every door as whom it is for, as somebody else and as a visitor, and says in sentences what should not be.
+
+Somebody else's thing has to look like one that does not exist. So each question is asked twice in the very same words,
+while its owner is here and after they have gone with all they had, and the answers have to be equal to the byte.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from http import HTTPStatus
+from typing import Any
+
+from django.db import connection, transaction
+from django.test import Client
+from django.urls import resolve
+
+from agent_tools.models import AccessToken
+from config.tests.doors.house import Resident, move_out
+from config.tests.doors.registered import DOORS, Does, Door, Probe
+from config.tests.doors.walking import METHODS
+from intake.identity import VISITOR_KEY
+from intake.isolation.checks import personal_models
+from intake.models import User
+from memory.models import MemoryDocument
+
+# What two answers to the same question always differ in.
+DIFFERENT_EVERY_TIME = [
+    (r'(name="csrfmiddlewaretoken" value=")[^"]+', "a CSRF token"),
+    (r"\b(csrftoken|sessionid|messages)=[^;\s]+", "a cookie's value"),
+    (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", "a header's date"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "a moment"),
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "a new row's id"),
+    (r"[0-9a-f]{64}|(?<=ETag: \"1-)[0-9a-f]{12}", "a new token or tag"),
+]
+
+
+PERSONAL_QUERYSETS = {type(model._default_manager.all()) for model in personal_models()}
+REGISTER = "add it to config/tests/doors/registered.py, with what goes in and how one sees that it does its work."
+
+
+# A door, a method, and what goes in.
+Slot = tuple[Door, str, Probe]
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: str
+    body: str
+
+    def __str__(self) -> str:
+        return f"{self.status}\n{self.headers}\n\n{self.body}"
+
+
+def alike(answer: Answer, *, known: Sequence[str] = ()) -> str:
+    """The answer without what differs every time. Ids that are `known` stay: none of them is a new row's."""
+    text = str(answer)
+    for index, name in enumerate(known):
+        text = text.replace(name, f"<known {index}>")
+    for pattern, what in DIFFERENT_EVERY_TIME:
+        text = re.sub(pattern, f"<{what}>", text)
+    return text
+
+
+def difference(before: str, after: str) -> str:
+    lines = (text.splitlines() for text in (before, after))
+    return "\n".join(unified_diff(*lines, "while it is there", "without it", n=0, lineterm=""))
+
+
+class Visitor:
+    """Somebody at the door: nobody in particular, in a session of their own."""
+
+    name = "a visitor"
+
+    def __init__(self, resident: Resident | None = None) -> None:
+        self.resident = resident
+        self._client = Client(raise_request_exception=False)
+        if resident is not None:
+            self._be(resident)
+        self._cookies = dict(self._client.cookies)
+
+    def _be(self, resident: Resident) -> None:
+        session = self._client.session
+        session[VISITOR_KEY] = resident.visitor_key
+        session.save()
+        self._client.cookies["sessionid"] = session.session_key
+
+    def ask(self, method: str, path: str, probe: Probe, fill: Callable[[object], Any]) -> Answer:
+        """The answer; whatever was changed on the way is as before."""
+        self._client.cookies.clear()
+        self._client.cookies.update(self._cookies)
+        headers = {**self._headers(), **fill(probe.headers)}
+        data: dict[str, Any] = {"data": fill(probe.form)} if probe.form is not None and method == "POST" else {}
+        if probe.body is not None and method not in ("GET", "HEAD"):
+            data = {"data": fill(probe.body), "content_type": "application/json"}
+        got = getattr(self._client, method.lower())(f"/{path}", query_params=fill(probe.query), headers=headers, **data)
+        text = "" if got.streaming else got.content.decode()
+        given = "\n".join(f"{name}: {value}" for name, value in sorted(got.headers.items()))
+        return Answer(got.status_code, given + "\n" + got.cookies.output(), text)
+
+    def _headers(self) -> dict[str, str]:
+        return {}
+
+
+class InSession(Visitor):
+    """A person in their browser."""
+
+    name = "a person in a session"
+
+    def _be(self, resident: Resident) -> None:
+        assert resident.user is not None
+        self._client.force_login(resident.user)
+
+
+class WithToken(Visitor):
+    """A person's agent."""
+
+    name = "a person with a token"
+
+    def _be(self, resident: Resident) -> None:
+        self._secret = resident.secret
+
+    def _headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._secret}"}
+
+
+@dataclass
+class Matrix:
+    """Bob, and a visitor, at Alice's doors. `found` is what should not be; nothing should."""
+
+    owner: Resident
+    other: Resident
+    staff: Resident
+    found: list[str] = field(default_factory=list)
+    leaks: set[str] = field(default_factory=set)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self._strangers = [InSession(self.other), Visitor(), WithToken(self.other)]
+        self._owner = InSession(self.owner) if self.owner.user else Visitor(self.owner)
+        self._staff = InSession(self.staff)
+        things = self.owner.things
+        kept = MemoryDocument.objects.filter(user=self.owner.user) if self.owner.user else []
+        self._known = [things.conversation, things.record, things.token, *(str(document.pk) for document in kept)]
+
+    def walk(self, *, doors: Mapping[str, Door] = DOORS, every_method: bool = False) -> None:
+        """All questions with the owner here; then all of them again without."""
+        slots = list(self._slots(doors, every_method))
+        self._open(slots)
+        with_owner = [self._ask_strangers(*slot) for slot in slots]
+        with moved_out(self.owner):
+            without = [self._ask_strangers(*slot) for slot in slots]
+        for slot, here, gone in zip(slots, with_owner, without, strict=True):
+            for (who, before), (_, after) in zip(here, gone, strict=True):
+                if before != after:
+                    self._complain(*slot, f"tells {who} whether it exists:\n{difference(before, after)}")
+
+    def _strangers_at(self, door: Door, method: str) -> list[Visitor]:
+        """Pages know no tokens; a method that nobody answers is not asked for a third time."""
+        has_tokens = door.route.startswith("api/") and method in door.probes
+        return self._strangers if has_tokens else self._strangers[:2]
+
+    def _slots(self, doors: Mapping[str, Door], every_method: bool) -> Iterator[Slot]:
+        for door in doors.values():
+            some = ("GET", "POST") if door.is_staffs else tuple(door.probes)
+            for method in METHODS if every_method else some:
+                for probe in door.probes.get(method) or next(iter(door.probes.values()))[:1]:
+                    if not probe.is_streamed:
+                        yield door, method, probe
+
+    def _open(self, slots: Sequence[Slot]) -> None:
+        """As whom each is for: one that is registered does its work, and any other does not answer."""
+        for door, method, probe in slots:
+            if method not in ("HEAD", "OPTIONS"):
+                with undone():
+                    self._open_one(door, method, probe)
+
+    def _open_one(self, door: Door, method: str, probe: Probe) -> None:
+        who = self._staff if door.is_staffs else self._owner
+        before = everything() if probe.does is Does.CHANGES else ""
+        answer = self._ask(who, door, method, probe)
+        if method not in door.probes:
+            if answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
+                self._complain(door, method, probe, f"answers, and nobody says what for: {REGISTER}")
+        elif not (works(probe, answer, self.owner) and (not before or everything() != before)):
+            self._complain(door, method, probe, f"does not do its work ({probe.does.name}):\n{answer}")
+        if door.is_staffs:
+            self._look_for_words(door, method, probe, answer, "staff", self.owner.words + self.other.words)
+
+    def _ask(self, who: Visitor, door: Door, method: str, probe: Probe) -> Answer:
+        self.asked += 1
+        return who.ask(method, path_of(door, self.owner), probe, self.owner.things.fill)
+
+    def _ask_strangers(self, door: Door, method: str, probe: Probe) -> list[tuple[str, str]]:
+        """What each is told, without what differs every time."""
+        told = []
+        for who in self._strangers_at(door, method):
+            with undone():
+                answer = self._ask_without_harm(who, door, method, probe)
+            if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                self._complain(door, method, probe, f"broke for {who.name}:\n{answer}")
+            self._look_for_words(door, method, probe, answer, who.name, self._words_kept_from(who, probe))
+            told.append((who.name, alike(answer, known=self._known)))
+        return told
+
+    def _ask_without_harm(self, who: Visitor, door: Door, method: str, probe: Probe) -> Answer:
+        if method in ("GET", "HEAD", "OPTIONS") or method not in door.probes:
+            return self._ask(who, door, method, probe)
+        before = belongings(self.owner)
+        answer = self._ask(who, door, method, probe)
+        if belongings(self.owner) != before:
+            self._complain(door, method, probe, f"let {who.name} change what is somebody else's")
+        return answer
+
+    def _words_kept_from(self, who: Visitor, probe: Probe) -> list[str]:
+        """What they typed themselves may come back to them."""
+        residents = [self.owner, *([self.other] if who.resident is None else [])]
+        sent = str(self.owner.things.fill([probe.query, probe.form or {}, probe.body or {}]))
+        words = [word for resident in residents for word in (*resident.words, resident.email_word)]
+        return [word for word in words if word not in sent]
+
+    def _look_for_words(
+        self, door: Door, method: str, probe: Probe, answer: Answer, who: str, words: Sequence[str]
+    ) -> None:
+        if any(word in str(answer).lower() for word in words):
+            self._complain(door, method, probe, f"tells {who} a word of somebody's:\n{answer}")
+
+    def _complain(self, door: Door, method: str, probe: Probe, what: str) -> None:
+        self.leaks.add(f"{method} /{door.route}")
+        self.found.append(f"{method} /{door.route} {probe.query or probe.body or probe.form or ''} {what[:3000]}")
+
+
+def path_of(door: Door, owner: Resident) -> str:
+    path = str(owner.things.fill(door.at))
+    assert resolve(f"/{path}").route == door.route, f"/{path} does not lead to {door.route}"
+    return path
+
+
+def works(probe: Probe, answer: Answer, owner: Resident) -> bool:
+    match probe.does:
+        case Does.SHOWS:
+            return answer.status == HTTPStatus.OK and any(word in answer.body.lower() for word in owner.words)
+        case Does.NAMES:
+            return answer.status == HTTPStatus.OK and owner.email_word in answer.body
+        case Does.CHANGES | Does.ANSWERS:
+            return answer.status < HTTPStatus.BAD_REQUEST
+        case Does.CLOSED:
+            return answer.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Whatever is done within is not done."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@contextmanager
+def moved_out(resident: Resident) -> Iterator[None]:
+    with undone():
+        move_out(resident)
+        yield
+
+
+def belongings(resident: Resident) -> str:
+    """A digest of every row of theirs."""
+    if resident.user is None:
+        return _digest(
+            [
+                f"SELECT 'conversation' || c::text FROM intake_conversations c WHERE session_key = '{resident.visitor_key}'",
+                f"SELECT 'turn' || t::text FROM intake_conversation_turns t JOIN intake_conversations c ON c.id = t.conversation_id WHERE c.session_key = '{resident.visitor_key}'",
+            ]
+        )
+    return _digest(
+        [f"SELECT '{table}' || t::text FROM {table} t WHERE {who} = {resident.user.pk}" for table, who in _tables()]
+    )
+
+
+def everything() -> str:
+    return _digest([f"SELECT '{table}' || t::text FROM {table} t" for table, _ in [*_tables(), ("auth_group", "")]])
+
+
+def _tables() -> list[tuple[str, str]]:
+    personal = [(model._meta.db_table, "user_id") for model in personal_models()]
+    return [*personal, (AccessToken._meta.db_table, "user_id"), (User._meta.db_table, "id")]
+
+
+def _digest(rows: list[str]) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT md5(string_agg(row, '|' ORDER BY row)) FROM ({' UNION ALL '.join(rows)}) AS of_them(row)"
+        )
+        return str(cursor.fetchone()[0])

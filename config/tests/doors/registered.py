@@ -1,0 +1,313 @@
+"""Every door, with what is put into it and how one sees that it does its work.
+
+`at` and what goes in name somebody's things in braces (`Things`). A door that is found and is not here fails the suite.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from agent_tools.tests.mcp_messages import LEGACY, MODERN
+from config.tests.doors.house import A_LINE, CALL_ID, PASSWORD, SAVED, TOPIC
+
+
+class Does(Enum):
+    """How one sees that a door works, when it is opened by whom it is for."""
+
+    SHOWS = auto()  # the person's own word
+    NAMES = auto()  # the person's address, to staff
+    CHANGES = auto()  # what is in the database
+    ANSWERS = auto()  # without being about anybody
+    CLOSED = auto()  # to everybody, by a refusal
+
+
+@dataclass(frozen=True)
+class Probe:
+    does: Does
+    query: dict[str, str] = field(default_factory=dict)
+    body: Any = None
+    form: dict[str, Any] | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    # Only the served application can open it: its answer is streamed, from threads.
+    is_streamed: bool = False
+
+
+@dataclass(frozen=True)
+class Door:
+    route: str
+    at: str
+    probes: dict[str, list[Probe]]
+
+    @property
+    def is_staffs(self) -> bool:
+        return self.route.startswith("admin/")
+
+
+def shows(**options: Any) -> Probe:
+    return Probe(Does.SHOWS, **options)
+
+
+def names(**options: Any) -> Probe:
+    return Probe(Does.NAMES, **options)
+
+
+def changes(**options: Any) -> Probe:
+    return Probe(Does.CHANGES, **options)
+
+
+def answers(**options: Any) -> Probe:
+    return Probe(Does.ANSWERS, **options)
+
+
+def closed(**options: Any) -> Probe:
+    return Probe(Does.CLOSED, **options)
+
+
+def door(route: str, at: str | None = None, **probes: Probe | Sequence[Probe]) -> Door:
+    listed = {method: [given] if isinstance(given, Probe) else list(given) for method, given in probes.items()}
+    return Door(route, route if at is None else at, listed)
+
+
+def staffs(route: str, at: str | None = None, *, get: Probe, post: Probe | None = None) -> Door:
+    """The admin answers every method that is not POST like GET."""
+    probes = {"GET": get, "POST": post or get, "PUT": get, "PATCH": get, "DELETE": get}
+    return door(f"admin/{route}", f"admin/{route if at is None else at}", **probes)
+
+
+ANY_MATCH = {"If-Match": "*"}
+TEXT = {"content": f"A new {TOPIC}"}
+
+# What a tool is asked: the same over REST, over MCP and in the chat.
+TOOLS: dict[str, list[Probe]] = {
+    "search_chat_history": [
+        shows(body={"query": TOPIC}),
+        shows(body={"query": TOPIC, "mode": "hybrid", "limit": 20}),
+    ],
+    "search_history": [
+        shows(body={"query": TOPIC}),
+        shows(body={"query": TOPIC, "scope": "memory"}),
+        shows(body={"query": TOPIC, "scope": "daily_log", "date_from": "{day}", "date_to": "{day}"}),
+        shows(body={"query": TOPIC, "scope": "sessions"}),
+    ],
+    "search_memory": [
+        shows(body={"query": TOPIC, "tags": ["{project}"]}),
+        shows(body={"query": TOPIC, "project_id": "{project}"}),
+    ],
+    "get_conversation": [
+        shows(body={"conversationId": "{conversation}"}),
+        shows(body={"conversationId": "{conversation}", "around": 2, "window": 0}),
+    ],
+    "list_recent_conversations": [shows(body={})],
+    "save_memory": [changes(body=SAVED)],
+    "append_daily_log": [changes(body={"text": f"The {TOPIC} again", "date": "{day}"})],
+}
+# Over REST a write may bear a key, under which its answer is kept.
+KEPT = {"save_memory": [shows(body=SAVED, headers={"Idempotency-Key": "{key}"})]}
+
+PAGES = [
+    door("", GET=shows()),
+    door(
+        "c/<str:conversation_id>/",
+        "c/{conversation}/",
+        GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
+    ),
+    door(
+        "c/<str:conversation_id>/rename/",
+        "c/{conversation}/rename/",
+        GET=shows(),
+        POST=changes(form={"title": "Renamed"}),
+    ),
+    door("c/<str:conversation_id>/delete/", "c/{conversation}/delete/", GET=shows(), POST=changes(form={})),
+    door(
+        "c/<str:conversation_id>/turns/<str:turn_number>/delete/",
+        "c/{conversation}/turns/{turn}/delete/",
+        GET=shows(),
+        POST=changes(form={}),
+    ),
+    door("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    door("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
+    door("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
+    door("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
+    door("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
+    # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
+    # taken cannot be kept from whoever tries to register with it; everything else about it can.
+    *(
+        door(route, GET=answers(), **dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), answers(form=form)))
+        for route, form in {
+            "register/": {"email": "new@example.com", "password": "correct horse battery"},
+            "login/": {"username": "{email}", "password": "wrong"},
+        }.items()
+    ),
+    door("logout/", POST=answers(form={})),
+    door("healthz", GET=answers()),
+]
+
+LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
+DOCUMENT = {
+    "GET": shows(),
+    "PUT": changes(body=TEXT, headers=ANY_MATCH),
+    "DELETE": changes(headers=ANY_MATCH),
+}
+
+API = [
+    door("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    door("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    door(
+        "conversations/<str:conversation_id>/",
+        "conversations/{conversation}/",
+        GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
+        PATCH=changes(body={"title": "Renamed"}),
+        DELETE=changes(),
+    ),
+    door(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/",
+        "conversations/{conversation}/turns/{turn}/",
+        DELETE=changes(),
+    ),
+    door(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
+        f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
+        POST=changes(),
+    ),
+    door("account/export/", GET=shows(is_streamed=True)),
+    door("account/", DELETE=changes(body={"password": PASSWORD})),
+    door("tools/", GET=[answers(), answers(query={"format": "openai"})]),
+    *(door(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
+    door("tools/<str:name>/", "tools/no_such_tool/", POST=closed(body={})),
+    door("tokens/", GET=shows(), POST=changes(body={"name": "New"})),
+    door("tokens/<str:token_id>/", "tokens/{token}/", DELETE=changes()),
+    door("memory/documents/memory/", **DOCUMENT),
+    door("memory/documents/memory/append/", POST=changes(body={"text": "More"})),
+    door("memory/documents/daily-logs/", GET=[answers(), answers(query={"before": "{day}"})]),
+    door(f"memory/documents/{LOG[0]}", f"memory/documents/{LOG[1]}", **DOCUMENT),
+    door(f"memory/documents/{LOG[0]}append/", f"memory/documents/{LOG[1]}append/", POST=changes(body={"text": "More"})),
+    door(
+        f"memory/documents/{LOG[0]}take-back/",
+        f"memory/documents/{LOG[1]}take-back/",
+        POST=changes(body={"text": A_LINE}),
+    ),
+    door(
+        "memory/records/",
+        GET=[
+            shows(),
+            shows(query={"project_id": "{project}", "tag": "{project}"}),
+            shows(query={"after": "2999-01-01T00:00:00Z_{record}"}),
+        ],
+        POST=changes(body=TEXT),
+    ),
+    door("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
+    door("schema/", GET=answers()),
+]
+
+
+def _index(
+    model: str, thing: str, *, change: Door, listed: Probe, history: Probe, add: Door, delete: Door
+) -> list[Door]:
+    return [
+        staffs(f"{model}/", get=listed),
+        add,
+        staffs(f"{model}/<path:object_id>/history/", f"{model}/{thing}/history/", get=history),
+        delete,
+        change,
+        staffs(f"{model}/<path:object_id>/", f"{model}/{thing}/", get=answers()),
+    ]
+
+
+def _part(model: str, thing: str, what: str, **probes: Probe) -> Door:
+    return staffs(f"{model}/<path:object_id>/{what}/", f"{model}/{thing}/{what}/", **probes)
+
+
+EMBEDDING, MODEL, PERSON, GROUP = "memory/embedding", "memory/embeddingmodel", "intake/user", "auth/group"
+NEW_PASSWORD = {"password1": "correct horse battery", "password2": "correct horse battery"}
+
+ADMIN = [
+    staffs("", get=answers()),
+    *(
+        door(f"admin/{route}", GET=answers(), POST=answers(form=form), PUT=answers(form=form))
+        for route, form in {
+            "login/": {"username": "{email}", "password": "wrong"},
+            "password_change/": {"old_password": "wrong"},
+        }.items()
+    ),
+    door("admin/logout/", POST=answers(form={})),
+    door("admin/password_change/done/", GET=answers()),
+    door(
+        "admin/autocomplete/",
+        GET=names(query={"app_label": "memory", "model_name": "embedding", "field_name": "user", "term": "{email}"}),
+    ),
+    door("admin/jsi18n/", GET=answers()),
+    # No row that staff may know of has a page outside the admin.
+    staffs("r/<path:content_type_id>/<path:object_id>/", "r/{content_type}/{person}/", get=closed()),
+    *_index(
+        GROUP,
+        "{group}",
+        listed=answers(),
+        history=answers(),
+        add=staffs(f"{GROUP}/add/", get=answers(), post=changes(form={"name": "More"})),
+        delete=_part(GROUP, "{group}", "delete", get=answers(), post=changes(form={"post": "yes"})),
+        change=_part(GROUP, "{group}", "change", get=answers(), post=changes(form={"name": "Less"})),
+    ),
+    *_index(
+        MODEL,
+        "{model}",
+        listed=answers(),
+        history=answers(),
+        add=staffs(f"{MODEL}/add/", get=closed()),
+        delete=_part(MODEL, "{model}", "delete", get=closed()),
+        change=_part(MODEL, "{model}", "change", get=answers(), post=closed(form={})),
+    ),
+    staffs(f"{EMBEDDING}/health/", get=answers()),
+    *_index(
+        EMBEDDING,
+        "{embedding}",
+        listed=names(query={"q": "{email}"}),
+        history=answers(),
+        add=staffs(f"{EMBEDDING}/add/", get=closed()),
+        delete=_part(EMBEDDING, "{embedding}", "delete", get=closed()),
+        change=_part(EMBEDDING, "{embedding}", "change", get=names(), post=closed(form={})),
+    ),
+    staffs(
+        f"{PERSON}/<id>/password/",
+        f"{PERSON}/{{person}}/password/",
+        get=names(),
+        post=changes(form={"usable_password": "true", **NEW_PASSWORD}),
+    ),
+    *_index(
+        PERSON,
+        "{person}",
+        listed=names(),
+        history=names(),
+        add=staffs(
+            f"{PERSON}/add/",
+            get=answers(),
+            post=changes(form={"email": "new@example.com", "usable_password": "true", **NEW_PASSWORD}),
+        ),
+        delete=_part(PERSON, "{person}", "delete", get=closed()),
+        change=_part(
+            PERSON,
+            "{person}",
+            "change",
+            get=names(),
+            post=changes(form={"email": "{email}", "time_zone": "UTC"}),
+        ),
+    ),
+    staffs("(?P<app_label>auth|memory|intake)/$", "memory/", get=answers()),
+    staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
+]
+
+DOORS = {
+    each.route: each
+    for each in [
+        *PAGES,
+        *(Door(f"api/v1/{each.route}", f"api/v1/{each.at}", each.probes) for each in API),
+        *ADMIN,
+    ]
+}
+
+# MCP's methods other than a tool's call, each with a revision that has it.
+MCP = {"ping": LEGACY, "server/discover": MODERN, "tools/list": MODERN}
+CALL = "tools/call"
+
+# A task takes nothing: whatever could put a message before a worker can name nobody.
+TASKS = {"memory.close_abandoned_turns", "memory.embed_pending", "memory.sweep_pending"}

@@ -1,0 +1,48 @@
+"""Finds every door there is, from what is running and not from a list: URLs, tools, MCP's methods, workers' tasks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from agent_tools.mcp.server import build_server
+from agent_tools.tools import registry
+from config.celery import app
+
+# What is said of them at the end of a run.
+DOORS_TRIED = pytest.StashKey[str]()
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+
+
+@dataclass(frozen=True)
+class Route:
+    """`pattern` as Django's resolver gives it for a path that leads here."""
+
+    pattern: str
+    view: Any
+
+
+def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[Route]:
+    for entry in (resolver or get_resolver()).url_patterns:
+        pattern = before + str(entry.pattern).removeprefix("^")
+        if isinstance(entry, URLPattern):
+            yield Route(pattern, entry.callback)
+        else:
+            yield from routes(entry, pattern)
+
+
+def tools() -> list[str]:
+    return [tool.name for tool in registry]
+
+
+def mcp_methods() -> list[str]:
+    """The SDK adds some of its own to those that are given to it, and says so nowhere else."""
+    return sorted(build_server(registry, lambda _: None)._request_handlers)
+
+
+def tasks() -> list[str]:
+    """What a message to a worker can start; Celery's own begin with its name and touch nothing of ours."""
+    app.loader.import_default_modules()
+    return sorted(name for name in app.tasks if not name.startswith("celery."))

@@ -1,0 +1,144 @@
+"""The matrix of doors: each is opened by whom it is for, and by somebody else and a visitor, who learn nothing."""
+
+import inspect
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from django.utils import timezone
+
+from config.celery import app
+from config.tests.doors import house, walking
+from config.tests.doors.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
+from config.tests.doors.registered import CALL, DOORS, MCP, TASKS, TOOLS
+from intake.models import Turn, User
+from intake.testing.examiner import as_a_worker, take_policies_away
+from intake.tests.factories import NOW, a_person, a_turn
+from memory.models import Embedding
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def matrix(monkeypatch):
+    # A result's score falls with its age: the same question has to be asked at the same moment.
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    alice = house.move_in("alice", "rumpelstiltskin", day=date(2026, 2, 3))
+    bob = house.move_in("bob", "kwyjibo", day=date(2026, 2, 4))
+    root = User.objects.create_superuser("root@example.com", house.PASSWORD)
+    staff = house.Resident(words=(), email_word="root", things=bob.things, user=root)
+    return Matrix(owner=alice, other=bob, staff=staff)
+
+
+@pytest.fixture
+def no_filters(monkeypatch):
+    """The application forgets whose rows it asks for."""
+    for queryset in PERSONAL_QUERYSETS:
+        for name in {"for_user", "for_caller"} & set(vars(queryset)):
+            monkeypatch.setattr(queryset, name, lambda self, *_: self.all())
+
+
+@pytest.fixture
+def no_policies(matrix):
+    take_policies_away()
+
+
+@pytest.mark.parametrize(
+    ("what", "found", "known"),
+    [
+        ("route", {route.pattern for route in walking.routes()}, set(DOORS)),
+        ("tool", set(walking.tools()), set(TOOLS)),
+        ("method of MCP", set(walking.mcp_methods()), {*MCP, CALL}),
+        ("task", set(walking.tasks()), TASKS),
+    ],
+    ids=["routes", "tools", "mcp", "tasks"],
+)
+def test_every_door_is_in_the_matrix(what, found, known):
+    wrong = complaints(what, found, known)
+    assert not wrong, "\n".join(wrong)
+
+
+def complaints(what, found, known):
+    new = [f"Nobody tries the {what} {name!r}: {REGISTER}" for name in sorted(found - known)]
+    gone = [f"There is no {what} {name!r} any more: take it out of the matrix." for name in sorted(known - found)]
+    return new + gone
+
+
+def test_a_door_that_nobody_registered_is_named_with_what_to_do():
+    assert complaints("route", {"new/", "old/"}, {"old/"}) == [f"Nobody tries the route 'new/': {REGISTER}"]
+
+
+def test_a_method_that_nobody_registered_is_named_with_what_to_do(matrix):
+    door = DOORS["api/v1/memory/records/<str:record_id>/"]
+    matrix.walk(doors={door.route: replace(door, probes={"GET": door.probes["GET"]})}, every_method=True)
+    assert matrix.leaks == {f"DELETE /{door.route}"}
+    assert REGISTER in matrix.found[0]
+
+
+def test_nobody_learns_anything_of_somebody_else_at_any_door_nor_from_the_log(matrix, logged, pytestconfig):
+    matrix.walk(every_method=True)
+    assert not matrix.found, "\n\n".join(matrix.found)
+    assert logged.lines
+    assert not [line for word in ("rumpelstiltskin", "kwyjibo") for line in logged.about(word)]
+    methods = sum(len(door.probes) for door in DOORS.values())
+    pytestconfig.stash[walking.DOORS_TRIED] = (
+        f"Doors: {len(DOORS)} routes that answer {methods} methods, {len(TOOLS)} tools over REST, MCP and in the chat, "
+        f"{len(MCP) + 1} methods of MCP, {len(TASKS)} tasks; asked {matrix.asked:,} times."
+    )
+
+
+def test_what_a_visitor_said_is_theirs_alone(matrix):
+    visitors = replace(matrix, owner=house.drop_in("zebedee", visitor_key="key-of-a-visitor"))
+    theirs = {route: door for route, door in DOORS.items() if route in ("", "conversations/") or route[:2] == "c/"}
+    visitors.walk(doors=theirs, every_method=True)
+    assert not visitors.found, "\n\n".join(visitors.found)
+
+
+def test_with_the_applications_filters_gone_the_database_refuses_at_every_door(matrix, no_filters):
+    matrix.walk()
+    assert not matrix.found, "\n\n".join(matrix.found)
+
+
+def test_with_the_databases_policies_gone_the_application_refuses_at_every_door(matrix, no_policies):
+    matrix.walk()
+    assert not matrix.found, "\n\n".join(matrix.found)
+
+
+def test_with_both_gone_the_matrix_finds_the_doors_open(matrix, no_policies, no_filters):
+    matrix.walk()
+    assert {leak for leak in matrix.leaks if "<str:conversation_id>" in leak} >= {
+        f"{method} /{door.route}"
+        for door in DOORS.values()
+        for method in door.probes
+        if "conversation}" in door.at and "undo" not in door.at
+    }
+    assert len(matrix.leaks) >= 30, sorted(matrix.leaks)
+
+
+def is_embedded():
+    return not Embedding.objects.filter(vector=None).exists()
+
+
+def is_closed():
+    return not Turn.objects.filter(status=Turn.Status.STREAMING).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_done"),
+    [
+        ("memory.embed_pending", is_embedded),
+        ("memory.sweep_pending", is_embedded),
+        ("memory.close_abandoned_turns", is_closed),
+    ],
+)
+def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):
+    assert name in TASKS
+    house.drop_in("zebedee", visitor_key="key-of-a-visitor")
+    a_turn(a_person(), "rumpelstiltskin")
+    assert not is_done()
+    with as_a_worker():
+        done = app.tasks[name].apply()
+    assert (done.state, done.result) == ("SUCCESS", None)
+    assert is_done()
+    assert not inspect.signature(app.tasks[name].run).parameters
+    assert logged.about("rumpelstiltskin") + logged.about("zebedee") == []

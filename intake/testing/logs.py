@@ -1,0 +1,18 @@
+"""Listens to what is logged, to find what should not be."""
+
+import logging
+
+
+class Everything(logging.Handler):
+    """Keeps whatever is logged, as a file would have it: message, arguments and traceback."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.lines: list[str] = []
+        self.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def about(self, word: str) -> list[str]:
+        return [line for line in self.lines if word in line]
