@@ -34,7 +34,8 @@ def note(user: User, text: str) -> None:
 
 
 def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, person):
-    conversation = a_long_conversation(person, 60)
+    with acting_as(person):
+        conversation = a_long_conversation(person, 60)
     turn = a_turn(person, "The cello goes to the workshop", "Which one?", conversation=conversation)
     page = open_page(user=person)
     page.get_by_role("link", name="Memory").click()
