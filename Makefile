@@ -18,7 +18,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0
 
-.PHONY: help up down test check conformance format lock install python
+.PHONY: help up down test check conformance chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -50,6 +50,12 @@ conformance: install ## The official MCP conformance suite and inspector (needs 
 	npm install --prefix var/conformance --no-save @modelcontextprotocol/conformance@0.2.0-alpha.12 \
 		@modelcontextprotocol/inspector@2.12.0
 	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
+
+chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
+	@exec .venv/bin/python manage.py chaos $(ARGS)
+
+soak: install ## 100,000 calls by people and visitors at once, none of whom may see another's words (ARGS=--calls=5000 …).
+	@exec .venv/bin/python manage.py soak $(ARGS)
 
 lock: LOCK := dev
 lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.

@@ -40,10 +40,22 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     with django_db_blocker.unblock():
         let_the_examiner_look()
         yield
+        _end_sessions_left_in_threads()
         connection.close()
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
     connections[DEFAULT_DB_ALIAS].close_pool()  # type: ignore[attr-defined]
     connections[DEFAULT_DB_ALIAS] = owners
+
+
+def _end_sessions_left_in_threads() -> None:
+    """A thread that outlives its test may keep one, and a database in use cannot be dropped."""
+    with as_the_application(), connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+             WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+            """
+        )
 
 
 @pytest.fixture(autouse=True)

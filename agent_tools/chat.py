@@ -1,46 +1,142 @@
 """The chat edge: the registry's tools as the agent loop's toolset, bound to the caller whom the loop works for."""
 
+import json
+import logging
 from contextlib import nullcontext
+from datetime import datetime
+from functools import partial
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.db import connections
 from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import Tool, as_data
+from agent_tools.registry import Kept, Tool, as_data
+from agent_tools.running import run_in_thread
 from agent_tools.tools import registry
+from agent_tools.tools.conversations import fair_limit
 from intake.acting import acting_as
 from intake.agent.deps import ChatDeps
-from intake.errors import InvalidInput, RecollectError
+from intake.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from intake.models import User
 from intake.models.conversations import Caller
+from intake.problems import as_recollect_error
+from intake.validation import validate
+
+logger = logging.getLogger(__name__)
+
+# What all texts of one result may have together: some 6,000 tokens, which leaves a model room for several.
+CHARACTERS = 24_000
+
+FOR_A_PERSON = """\
+Your tools look into what this person said and kept here, and into nobody else's things.
+- `search_chat_history`: what was said in earlier chats, by meaning; `mode` `hybrid` for names, numbers and exact terms.
+- `search_history`: chats, saved memories, MEMORY.md and daily logs together, with dates: for when something was.
+- `search_memory`: only what was saved on purpose: decisions, preferences, lessons, facts.
+- `get_conversation`: the turns around a hit. Results are excerpts: read on before you rely on a detail.
+- `list_recent_conversations`: what was talked about lately or in some period, rather than what it was about.
+- `save_memory`, `append_daily_log`: when the person asks for something to be remembered or noted. They see what you
+  stored, and can undo it; say in a few words that you did.
+Search before you answer whenever the question is about something they may have told you before, or when it would make
+the answer better. Say when they said it if you use it. If nothing fits, say so; never invent a memory. If a call is
+refused, correct it by what the refusal says, or answer without it."""
+
+FOR_A_VISITOR = """\
+You are talking to a visitor who has not logged in. You have no memory of them beyond this conversation, and nobody is
+there to remember for: tools find and store nothing. If they ask for something to be remembered or recalled, say that it
+becomes possible once they register or log in; what they say here becomes theirs then."""
+
+NOBODY = "nobody is logged in, so there is nobody to remember for. It works once they register or log in."
 
 
 def toolset(caller: Caller) -> FunctionToolset[ChatDeps]:
     """What `settings.CHAT_TOOLSET` names."""
-    return FunctionToolset([_for_model(tool, caller) for tool in registry])
+    tools = [_for_model(tool, caller) for tool in registry]
+    return FunctionToolset(tools, instructions=FOR_A_VISITOR if caller.user_id is None else FOR_A_PERSON)
+
+
+def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
+    """What `settings.CHAT_UNDO` names: take back what the call `name(data)` stored at `place`.
+
+    Raises `Conflict` if it has been changed since, `NotFound` if there is no such tool any more.
+    """
+    tool = registry.get(name)
+    if tool is None or tool.undo is None:
+        raise NotFound
+    tool.undo(validate(tool.input_model, data), place, user, now)
 
 
 def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
     async def call(**data: Any) -> ToolReturn[dict[str, Any]]:
-        return await sync_to_async(_call, thread_sensitive=False)(tool, data, caller)
+        try:
+            return await run_in_thread(partial(_call, tool, data, caller))
+        except Exception as error:
+            raise _told(error, caller) from error
 
     return ModelTool.from_schema(call, name=tool.name, description=tool.description, json_schema=tool.input_schema)
 
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
+    user = User.objects.get(pk=caller.user_id) if caller.user_id is not None else None
+    with acting_as(caller) if user else nullcontext():
+        output = tool.call(data, user=user)
+        metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
+    if tool.kept is not None:
+        kept: Kept = tool.kept(validate(tool.input_model, data), output)
+        metadata |= {"stored": kept.text, "place": kept.place}
+    return ToolReturn(_for_reading(as_data(output)), metadata=metadata)
+
+
+def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
     """A wrong input is for the model to mend; any other failure is for it to live with."""
-    try:
-        user = User.objects.get(pk=caller.user_id) if caller.user_id is not None else None
-        with acting_as(caller) if user else nullcontext():
-            output = tool.call(data, user=user)
-            return ToolReturn(as_data(output), metadata={"summary": tool.summarise(output, user)})
-    except InvalidInput as error:
-        raise ModelRetry(f"{error.code}: {error.detail} {error.errors or ''}".strip()) from error
-    except RecollectError as error:
-        raise ToolFailed(f"{error.code}: {error.detail}") from error
-    finally:
-        # The stream may go on for minutes: it must not keep a connection that others wait for.
-        connections.close_all()
+    match as_recollect_error(error):
+        case None:
+            logger.error("A tool of the chat failed", exc_info=error)
+            return ToolFailed(_sentence(Broken()))
+        case AuthenticationRequired() as known if caller.user_id is None:
+            return ToolFailed(f"{_sentence(known)}: {NOBODY}")
+        case InvalidInput() as known:
+            return ModelRetry(_sentence(known))
+        case known:
+            return ToolFailed(_sentence(known))
+
+
+def _sentence(error: RecollectError) -> str:
+    """The contract's code and message, with what is wrong with each field."""
+    fields = [f"{field}: {' '.join(complaints)}" for field, complaints in (error.errors or {}).items()]
+    return " ".join([f"{error.code}: {error.detail}", *fields])
+
+
+def _for_reading(data: dict[str, Any]) -> dict[str, Any]:
+    """Without the `text` that says the same in words, and with long texts cut so that all together fit."""
+    if len(data) > 1:
+        data = {name: value for name, value in data.items() if name != "text"}
+    if len(json.dumps(data, ensure_ascii=False)) <= CHARACTERS:
+        return data
+    limit = fair_limit(_lengths(data), budget=CHARACTERS)
+    cut: dict[str, Any] = _cut(data, limit)
+    return cut
+
+
+def _lengths(value: Any) -> list[int]:
+    match value:
+        case str():
+            return [len(value)]
+        case dict():
+            return [length for each in value.values() for length in _lengths(each)]
+        case list():
+            return [length for each in value for length in _lengths(each)]
+        case _:
+            return []
+
+
+def _cut(value: Any, limit: int) -> Any:
+    match value:
+        case str():
+            return value if len(value) <= limit else value[:limit] + "…"
+        case dict():
+            return {name: _cut(each, limit) for name, each in value.items()}
+        case list():
+            return [_cut(each, limit) for each in value]
+        case _:
+            return value

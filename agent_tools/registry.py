@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from typing import Any, Generic, Literal, TypeVar
 
@@ -33,11 +34,20 @@ class ToolOutput(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a call stored: its `text`, for the person to see, and `place`, as JSON, for `Tool.undo` to find it by."""
+
+    text: str
+    place: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Generic[Input, Output]):
     """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown.
 
-    An output with a field `text` says there what a model should read; any other is read as JSON.
+    An output with a field `text` says there what a model should read; any other is read as JSON. A tool that stores
+    something has `kept(input, output)` say what, and `undo(input, place, user, now)` take it back.
     """
 
     name: str
@@ -47,6 +57,8 @@ class Tool(Generic[Input, Output]):
     is_read_only: bool
     run: Callable[[Input, User | None], Output]
     summarise: Callable[[Output, User | None], str]
+    kept: Callable[[Input, Output], Kept] | None = None
+    undo: Callable[[Input, dict[str, Any], User, datetime], None] | None = None
 
     def call(self, data: Any, *, user: User | None) -> Output:
         """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath."""

@@ -2,19 +2,13 @@
 
 import re
 from datetime import date, datetime, time
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from intake.models import User
+from intake.zones import zone_of
+
+__all__ = ["day", "moment", "zone_of"]
 
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
-def zone_of(user: User) -> ZoneInfo:
-    """UTC for a zone that this machine does not know."""
-    try:
-        return ZoneInfo(user.time_zone)
-    except (ZoneInfoNotFoundError, ValueError):
-        return ZoneInfo("UTC")
 
 
 def day(text: str) -> date:

@@ -94,7 +94,7 @@ def worker(given: Environment) -> Iterator[psutil.Process]:
 @contextmanager
 def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
     """The address of a web process that answers, and the process."""
-    port = _free_port()
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["uvicorn", "config.asgi:application", f"--port={port}", "--no-access-log", "--log-level=warning"]
     with _running(command, logging_in(given, "DATABASE_URL")) as process:
@@ -182,7 +182,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -39,7 +39,7 @@ def scratch_database() -> Iterator[str]:
 
     One at a time in a process, any number of processes. Workers are not nudged: the running ones look elsewhere.
     """
-    with _ending_by_exception(), _made() as name, _standing_in(name), _without_nudges():
+    with ending_by_exception(), _made() as name, _standing_in(name), _without_nudges():
         call_command("migrate", verbosity=0, interactive=False)
         yield name
 
@@ -196,7 +196,7 @@ def _without_nudges() -> Iterator[None]:
 
 
 @contextmanager
-def _ending_by_exception() -> Iterator[None]:
+def ending_by_exception() -> Iterator[None]:
     """Have a termination signal unwind the program, as Ctrl-C does, instead of ending it on the spot."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -35,6 +35,12 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(_line(row, widths) for row in rows)
 
 
+def lines(rows: Sequence[tuple[str, str]]) -> str:
+    """A name and what there is to say of it, one below the other."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+
+
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     first, *others = zip(row, widths, strict=True)
     return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)])

@@ -20,10 +20,11 @@ from django.utils import timezone
 from intake import services, sse
 from intake.acting import acting_as
 from intake.agent import history, loop
-from intake.agent.deps import ChatDeps
+from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode
 from intake.errors import RecollectError, Unavailable
+from intake.links import undo_path
 from intake.markdown import render
 from intake.models import Turn
 from intake.models.conversations import Caller
@@ -58,10 +59,14 @@ class Draft:
                 self.pieces.append(text)
             case ToolCalled(id=id_, name=name, input=input_):
                 self.tool_calls.append({"id": id_, "name": name, "input": input_})
-            case ToolReturned(id=id_, summary=summary, is_error=is_error):
+            case ToolReturned(id=id_):
                 for call in self.tool_calls:
                     if call["id"] == id_:
-                        call |= {"summary": summary, "is_error": is_error}
+                        call.update(_result(event))
+
+    def snapshot(self) -> tuple[str, list[dict[str, Any]]]:
+        """What there is now, for another thread to save while more is added."""
+        return self.text, [dict(call) for call in self.tool_calls]
 
     def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
         return Answer(
@@ -99,14 +104,14 @@ async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
 
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
     """Make the answer and save it, however it ends."""
-    draft = Draft()
+    draft = Draft(tool_calls=list(turn.tool_calls))
     progress = asyncio.create_task(_save_progress(turn, caller, draft))
     try:
-        deps = ChatDeps(caller=caller, now=timezone.now())
+        deps = await as_caller(caller, deps_for, caller, now=timezone.now())
         told = await as_caller(caller, history.before, turn)
         async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
             draft.add(event)
-            await queue.put(_encode(event))
+            await queue.put(_encode(event, turn))
         saved = await _save(turn, caller, draft.ended(Turn.Status.COMPLETE))
         await queue.put(_done(saved or turn))
     except asyncio.CancelledError:
@@ -124,15 +129,18 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None])
 
 async def _save_progress(turn: Turn, caller: Caller, draft: Draft) -> None:
     """Keep what is there every second, and show a sign of life while there is nothing new."""
-    saved, idle = "", 0
+    saved, idle = draft.snapshot(), 0
     while True:
         await asyncio.sleep(SAVE_EVERY_SECONDS)
         idle += 1
-        if (text := draft.text) == saved and idle < KEEP_ALIVE_SECONDS:
+        if (there := draft.snapshot()) == saved and idle < KEEP_ALIVE_SECONDS:
             continue
+        text, calls = there
         with suppress(OperationalError, InterfaceError):
-            await as_caller(caller, services.save_progress, turn_id=turn.pk, text=text, now=timezone.now())
-            saved, idle = text, 0
+            await as_caller(
+                caller, services.save_progress, turn_id=turn.pk, text=text, tool_calls=calls, now=timezone.now()
+            )
+            saved, idle = there, 0
 
 
 async def _save(turn: Turn, caller: Caller, answer: Answer) -> Turn | None:
@@ -159,14 +167,32 @@ async def as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **k
     return await sync_to_async(work, thread_sensitive=False)()
 
 
-def _encode(event: AgentEvent) -> bytes:
+def _result(event: ToolReturned) -> dict[str, Any]:
+    """What is kept of a result: the stored text for people, the place for whoever takes it back."""
+    result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error}
+    if event.place is not None:
+        result |= {"stored": event.stored or "", "place": event.place}
+    return result
+
+
+def _encode(event: AgentEvent, turn: Turn) -> bytes:
     match event:
         case TextWritten(text=text):
             return sse.encode("delta", {"text": text})
         case ToolCalled(id=id_, name=name, input=input_):
             return sse.encode("tool_call", {"id": id_, "name": name, "input": input_})
-        case ToolReturned(id=id_, summary=summary):
-            return sse.encode("tool_result", {"id": id_, "summary": summary})
+        case ToolReturned():
+            return sse.encode("tool_result", _result_data(event, turn))
+
+
+def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
+    data: dict[str, Any] = {"id": event.id, "summary": event.summary}
+    if event.is_error:
+        data["isError"] = True
+    if event.place is not None:
+        path = undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=event.id)
+        data |= {"stored": event.stored or "", "undo": {"method": "POST", "href": path}}
+    return data
 
 
 def _done(turn: Turn) -> bytes:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from django.http import HttpRequest
 
+from intake.models import User
 from intake.models.conversations import Caller
 
 if TYPE_CHECKING:
@@ -20,6 +21,13 @@ def caller_of(request: "AnyRequest") -> Caller:
     if request.user.is_authenticated:
         return Caller(user_id=request.user.pk)
     return Caller(user_id=None, visitor_key=visitor_key_of(request, create=False))
+
+
+def person_of(request: "AnyRequest") -> User:
+    """Where visitors are not let in."""
+    user = request.user
+    assert isinstance(user, User), "the permission classes let nobody else in"  # noqa: S101
+    return user
 
 
 @overload

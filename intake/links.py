@@ -12,3 +12,8 @@ def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = 
     """
     path = reverse("intake:conversation", args=[conversation_id])
     return path if turn_number is None else f"{path}?turn={turn_number}#turn-{turn_number}"
+
+
+def undo_path(conversation_id: UUID | str, *, turn_number: int, call_id: str) -> str:
+    """Where to post for what a tool call of a turn stored to be taken back."""
+    return reverse("undo_tool_call", args=[conversation_id, turn_number, call_id])

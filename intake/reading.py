@@ -1,7 +1,7 @@
 """What a page shows of a person's conversations: always a bounded part, with the way to the rest."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 from uuid import UUID
 
@@ -31,12 +31,13 @@ class Position:
         """Reads what `str` writes; raises `NotFound` for anything else."""
         moment, _, conversation_id = text.partition("_")
         try:
-            position = cls(datetime.fromisoformat(moment), UUID(conversation_id))
-        except ValueError:
+            last_active_at = datetime.fromisoformat(moment)
+            if last_active_at.tzinfo is None:
+                raise NotFound
+            # The database does not take every offset that Python does.
+            return cls(last_active_at.astimezone(UTC), UUID(conversation_id))
+        except (ValueError, OverflowError):
             raise NotFound from None
-        if position.last_active_at.tzinfo is None:
-            raise NotFound
-        return position
 
     def __str__(self) -> str:
         return f"{self.last_active_at.isoformat()}_{self.conversation_id}"

@@ -49,15 +49,17 @@ def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now:
             # Whether the person is still there is asked here, not when the caller's transaction ends.
             connection.check_constraints()
             return turn
-        failed.status, failed.assistant_message, failed.tool_calls, failed.error = Turn.Status.STREAMING, "", [], None
+        failed.status, failed.assistant_message, failed.error = Turn.Status.STREAMING, "", None
+        # What the failed try has stored stays stored, and so can still be taken back.
+        failed.tool_calls = [call for call in failed.tool_calls if "place" in call]
         failed.save()
         return failed
 
 
-def save_progress(*, turn_id: int, text: str, now: datetime) -> None:
-    """Keep what has been written so far, so that a killed server loses a moment and no more."""
+def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime) -> None:
+    """Keep what has been written and done so far, so that a killed server loses a moment and no more."""
     streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING)
-    streaming.update(assistant_message=without_nul(text), updated_at=now)
+    streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now)
 
 
 def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
@@ -78,12 +80,14 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
 def record_turn(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
     """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere."""
     with transaction.atomic():
-        locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
-        turn = _add_turn(
-            locked,
+        number, user_id = Conversation.objects.take_turn_number(conversation.pk, said_at=said_at)
+        turn = Turn.objects.create(
+            conversation=conversation,
+            user_id=user_id,
+            turn_number=number,
+            said_at=said_at,
             user_message=without_nul(user_message),
             assistant_message=without_nul(assistant_message),
-            said_at=said_at,
             status=Turn.Status.COMPLETE,
         )
     conversation.turn_count = turn.turn_number

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
-from django.db.models.functions import Length
+from django.db.models.functions import Left, Length
 
 from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.models import User
@@ -28,6 +28,7 @@ YEARS = range(1900, 3000)
 
 FULL = f"The document would have more than {MAX_DOCUMENT_LENGTH:,} characters, and so nothing was appended."
 EXISTS = "There is such a document already. Read it, and write with its ETag."
+CHANGED = "These lines are not in the document any more as they were added, and so nothing was taken out."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,13 @@ def read(*, user: User, day: date | None) -> Document:
     return Document.of(_get(user, day))
 
 
+def beginning(*, user: User, day: date | None, length: int) -> str:
+    """So many characters of a document; empty where there is none."""
+    found = MemoryDocument.objects.for_user(user).on(day)
+    text: str | None = found.values_list(Left("content", length), flat=True).first()
+    return text or ""
+
+
 def exists(*, user: User, day: date | None) -> bool:
     return MemoryDocument.objects.for_user(user).on(day).exists()
 
@@ -130,8 +138,29 @@ def append(*, user: User, day: date | None, text: str, now: datetime) -> Documen
     _check_day(day)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
     with transaction.atomic():
-        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=day, lines=_as_lines(text), now=now):
+        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=day, lines=as_lines(text), now=now):
             raise TooLarge(FULL)
+        return _indexed(user, day, now)
+
+
+def take_back(*, user: User, day: date | None, text: str, at: int | None, now: datetime) -> Document | None:
+    """Undo an append: take out exactly what it added, and leave the rest alone, whoever wrote since.
+
+    `at`: where the lines began, in characters; of equal lines these are taken, or else the last. A document that is
+    empty then is deleted, and None returned. Raises `Conflict` if the lines are not there any more.
+    """
+    with transaction.atomic():
+        row = MemoryDocument.objects.for_user(user).on(day).select_for_update().first()
+        left = None if row is None else _without(row.content, text, at)
+        if row is None or left is None:
+            raise Conflict(CHANGED)
+        row.content = left
+        if not left:
+            row.delete()
+            return None
+        row.version += 1
+        row.updated_at = now
+        row.save(update_fields=["content", "version", "updated_at"])
         return _indexed(user, day, now)
 
 
@@ -140,6 +169,11 @@ def delete(*, user: User, day: date | None, expected: Collection[str] | None) ->
     with transaction.atomic():
         document = MemoryDocument.objects.for_user(user).on(day)
         _in_state(expected, document.select_for_update()).delete()
+
+
+def as_lines(text: str) -> str:
+    """What an append of this text adds."""
+    return text if text.endswith("\n") else text + "\n"
 
 
 def _get(user: User, day: date | None) -> MemoryDocument:
@@ -171,5 +205,19 @@ def _kind(day: date | None) -> MemoryDocument.Kind:
     return MemoryDocument.Kind.MEMORY if day is None else MemoryDocument.Kind.DAILY_LOG
 
 
-def _as_lines(text: str) -> str:
-    return text if text.endswith("\n") else text + "\n"
+def _without(content: str, text: str, at: int | None) -> str | None:
+    """The rest of the content; None if the lines are not in it. An append after them may have cut their blank ends."""
+    for lines in (as_lines(text), text.rstrip("\n") + "\n"):
+        start = _find_lines(content, lines, at)
+        if start >= 0:
+            return content[:start] + content[start + len(lines) :]
+    return None
+
+
+def _find_lines(content: str, lines: str, at: int | None) -> int:
+    """Where these whole lines begin; -1 if they are not there."""
+    if at is not None and content.startswith(lines, at) and content[:at][-1:] in ("", "\n"):
+        return at
+    if (found := content.rfind("\n" + lines)) >= 0:
+        return found + 1
+    return 0 if content.startswith(lines) else -1

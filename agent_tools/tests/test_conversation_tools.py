@@ -171,6 +171,14 @@ def test_people_are_shown_what_was_read(alice):
     conversation = a_long_conversation(alice, 5)
     tool = registry.get("get_conversation")
     output = tool.call({"conversationId": str(conversation.id), "around": 3, "window": 0}, user=alice)
-    assert tool.summarise(output, alice) == f"Read 1 turn of [a conversation](/c/{conversation.id}/?turn=3#turn-3)"
+    assert tool.summarise(output, alice) == f"Read 1 turn of [Message 1](/c/{conversation.id}/?turn=3#turn-3)"
     tool = registry.get("list_recent_conversations")
-    assert tool.summarise(tool.call({}, user=alice), alice) == "Listed 1 conversation"
+    link = f"[Message 1](/c/{conversation.id}/)"
+    assert tool.summarise(tool.call({}, user=alice), alice) == f"Listed 1 conversation: {link}"
+    for _ in range(4):
+        a_long_conversation(alice, 1)
+    summary = tool.summarise(tool.call({}, user=alice), alice)
+    assert summary.startswith("Listed 5 conversations: [Message 1](/c/")
+    assert summary.endswith(" and 2 more")
+    nobody = tool.summarise(tool.call({"before": "2020-01-01"}, user=alice), alice)
+    assert nobody == "Listed 0 conversations"

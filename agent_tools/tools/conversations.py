@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.times import moment, zone_of
+from agent_tools.tools.chat_history import LINKS, link_text
 from intake.errors import AuthenticationRequired, InvalidInput
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
@@ -195,11 +196,14 @@ def _known(user: User | None) -> User:
 def _say_turns(output: GetConversationOutput, user: User | None) -> str:
     number = output.turns[0].turn_number if output.turns else None
     path = conversation_path(output.conversation_id, turn_number=number)
-    return f"Read {_counted(len(output.turns), 'turn')} of [a conversation]({path})"
+    return f"Read {_counted(len(output.turns), 'turn')} of [{link_text(output.title)}]({path})"
 
 
 def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
-    return f"Listed {_counted(len(output.conversations), 'conversation')}"
+    """How many, and links to the first of them."""
+    links = [f"[{link_text(each.title)}]({conversation_path(each.conversation_id)})" for each in output.conversations]
+    more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
+    return f"Listed {_counted(len(links), 'conversation')}" + (f": {', '.join(links[:LINKS])}{more}" if links else "")
 
 
 def _counted(number: int, noun: str) -> str:

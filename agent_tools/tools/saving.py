@@ -1,17 +1,19 @@
 """`save_memory` and `append_daily_log`: what an agent keeps for the person; both only ever add."""
 
 import datetime as dt
-from typing import Annotated
+import string
+from contextlib import suppress
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.utils import timezone
 from pydantic import Field
 
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.registry import Kept, Tool, ToolInput, ToolOutput
 from agent_tools.times import day as parse_day
 from agent_tools.times import zone_of
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
-from intake.errors import AuthenticationRequired, InvalidInput
+from intake.errors import AuthenticationRequired, InvalidInput, NotFound
 from intake.models import User
 from memory import documents, records
 from memory.models.documents import MAX_DOCUMENT_LENGTH
@@ -91,6 +93,38 @@ def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutp
     return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
 
 
+def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> Kept:
+    return Kept(output.record.content, {"recordId": str(output.record.id)})
+
+
+def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
+    """One that has been deleted elsewhere is as gone as it can be."""
+    with suppress(NotFound):
+        records.delete(user=user, record_id=UUID(place["recordId"]))
+
+
+def kept_lines(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> Kept:
+    at = output.length - len(documents.as_lines(wanted.text))
+    return Kept(wanted.text, {"date": output.date.isoformat(), "at": at})
+
+
+def take_back_lines(wanted: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
+    day = dt.date.fromisoformat(place["date"])
+    documents.take_back(user=user, day=day, text=wanted.text, at=place["at"], now=now)
+
+
+def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
+    record = output.record
+    about = [f"project {_plain(record.project_id)}"] if record.project_id else []
+    about += [f"tagged {', '.join(map(_plain, record.tags))}"] if record.tags else []
+    return f"Saved a {_plain(record.type)}" + "".join(f", {each}" for each in about)
+
+
+def _plain(label: str) -> str:
+    """A label as Markdown that reads as the label."""
+    return "".join(f"\\{character}" if character in string.punctuation else character for character in label)
+
+
 def _day(text: str) -> dt.date:
     try:
         return parse_day(text)
@@ -118,7 +152,9 @@ save_memory = Tool(
     output_model=SaveMemoryOutput,
     is_read_only=False,
     run=save,
-    summarise=lambda output, user: f"Saved a {output.record.type}",
+    summarise=_say_record,
+    kept=kept_record,
+    undo=delete_record,
 )
 
 append_daily_log = Tool(
@@ -133,4 +169,6 @@ append_daily_log = Tool(
     is_read_only=False,
     run=append,
     summarise=lambda output, user: f"Added to the log of {output.date}",
+    kept=kept_lines,
+    undo=take_back_lines,
 )

@@ -134,6 +134,13 @@ class EmbeddedPostgres:
             self._process.wait()
         self._process = None
 
+    def crash(self) -> None:
+        """End as a power cut would: sessions are cut off and nothing is written down (PostgreSQL's immediate mode)."""
+        if self._process and self._process.poll() is None:
+            stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGQUIT)
+            self._process.wait()
+        self._process = None
+
     def _url(self, role: str, database: str) -> str:
         return f"postgres://{role}:{self._passwords()[role]}@/{database}?host={quote(str(self.socket), safe='')}"
 

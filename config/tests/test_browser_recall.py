@@ -25,7 +25,10 @@ def test_a_second_chat_finds_what_was_said_in_the_first_and_links_to_it(open_pag
     indexing.embed_pending()
     page.get_by_role("link", name="New chat").first.click()
     say(page, "What was the dinner on Friday?")
-    expect(page.locator(".step-what")).to_contain_text("Searched your history for “What was the dinner on Friday?”")
+    chats, notes = page.locator(".step").all()
+    expect(chats.locator(".step-what")).to_have_text("Searched your history for “What was the dinner on Friday?”")
+    expect(chats.locator(".step-tool")).to_contain_text("search_chat_history")
+    expect(notes.locator(".step-tool")).to_have_text("search_history · max_results: 3 · scope: memory")
     found = page.locator(".step-summary a, .prose a")
     assert found.count() >= 2
     for link in found.all():

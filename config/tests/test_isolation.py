@@ -232,7 +232,7 @@ def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice):
     caller = Caller(user_id=alice.pk)
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message="Anybody there?", conversation_id=None, now=NOW)
-        services.save_progress(turn_id=turn.pk, text="Half an", now=NOW)
+        services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=NOW)
     with as_a_worker():
         close_abandoned_turns()
     turn.refresh_from_db()

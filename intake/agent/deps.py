@@ -1,12 +1,44 @@
-"""What the tools of one answer know about whom they work for; the model never sees or sets it."""
+"""What one answer is made with: whom it is for, when, what is known of them; the model never sets any of it."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
 
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from intake.agent.fence import Fence
+from intake.models import User
 from intake.models.conversations import Caller
+from intake.zones import zone_of
 
 
 @dataclass(frozen=True, slots=True)
 class ChatDeps:
+    """`zone`: the person's; None for a visitor, whose is unknown. `notes`: the beginning of their MEMORY.md, if any."""
+
     caller: Caller
     now: datetime
+    zone: tzinfo | None = None
+    notes: str = ""
+    fence: Fence = field(default_factory=Fence)
+
+    @property
+    def local_now(self) -> datetime:
+        return self.now.astimezone(self.zone or UTC)
+
+
+def deps_for(caller: Caller, *, now: datetime) -> ChatDeps:
+    """Reads what is known of the caller; a person whose account is gone is as unknown as a visitor."""
+    user = User.objects.filter(pk=caller.user_id).first() if caller.user_id is not None else None
+    if user is None:
+        return ChatDeps(caller=caller, now=now)
+    return ChatDeps(caller=caller, now=now, zone=zone_of(user), notes=_notes(user))
+
+
+def _notes(user: User) -> str:
+    length = settings.CHAT_NOTES_CHARACTERS
+    if length <= 0:
+        return ""
+    # One more than is wanted tells whether there is more.
+    notes: str = import_string(settings.CHAT_NOTES)(user, length=length + 1)
+    return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"

@@ -6,6 +6,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
+    """`id` is this project's own: vendors' are not always unique within an answer."""
+
     id: str
     name: str
     input: dict[str, Any]
@@ -13,11 +15,16 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`summary`: a line of Markdown for people, with links to what was found."""
+    """`summary`: a line of Markdown for people, with links to what was found.
+
+    `stored` and `place`: what the call stored, and where, for it to be taken back; None if it stored nothing.
+    """
 
     id: str
     summary: str
     is_error: bool = False
+    stored: str | None = None
+    place: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
+import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -27,55 +29,85 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
 )
-from pydantic_ai.usage import UsageLimits
 
 from intake.agent.deps import ChatDeps
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
-from intake.agent.prompt import instructions
+from intake.agent.prompt import circumstances, introduction
+from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
 from intake.errors import RateLimited, RecollectError, TooLarge, Unavailable
-
-# More rounds than any sensible answer needs, few enough that a confused model ends soon.
-MODEL_REQUESTS = 8
+from intake.ids import uuid7
+from intake.storable import storable, storable_text
 
 
 async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -> AsyncIterator[AgentEvent]:
     """Stream the events of one answer. Raises `RecollectError` when the model fails, in words for the person."""
-    agent: Agent[ChatDeps, str] = Agent(
-        chat_model(deps.caller),
-        deps_type=ChatDeps,
-        instructions=instructions(now=deps.now),
-        toolsets=[import_string(settings.CHAT_TOOLSET)(deps.caller)],
-        model_settings=model_settings(),
-        retries=2,
-    )
-    limits = UsageLimits(request_limit=MODEL_REQUESTS)
+    teller = _Teller()
     try:
-        async with agent.run_stream_events(message, message_history=history, deps=deps, usage_limits=limits) as events:
-            has_text = False
+        async with _agent(deps).run_stream_events(
+            message, message_history=history, deps=deps, usage_limits=usage_limits()
+        ) as events:
             async for event in events:
-                for told in _translate(event, has_text=has_text):
-                    has_text = has_text or isinstance(told, TextWritten)
+                for told in teller.tell(event):
                     yield told
     except AgentRunError as error:
         raise _in_words(error) from error
 
 
-def _translate(event: AgentStreamEvent | Any, *, has_text: bool) -> list[AgentEvent]:
-    match event:
-        case PartStartEvent(part=TextPart(content=text)):
-            # Text after a tool call is a paragraph of its own.
-            return [TextWritten("\n\n" + text if has_text else text)] if text or has_text else []
-        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-            return [TextWritten(text)]
-        case FunctionToolCallEvent(part=part):
-            return [ToolCalled(id=part.tool_call_id, name=part.tool_name, input=_arguments(part))]
-        case FunctionToolResultEvent(part=part):
-            succeeded = part.outcome == "success"
-            summary = (part.metadata or {}).get("summary") if succeeded else None
-            return [ToolReturned(part.tool_call_id, summary or _failure(part), is_error=not succeeded)]
-        case _:
-            return []
+def _agent(deps: ChatDeps) -> Agent[ChatDeps, str]:
+    """A call that cannot even be read costs a round, too: its corrections need no other bound."""
+    common = model_settings()
+    return Agent(
+        chat_model(deps.caller),
+        deps_type=ChatDeps,
+        instructions=[
+            introduction(),
+            lambda context: circumstances(deps, may_use_tools=may_use_tools(context)),
+        ],
+        toolsets=[BoundedToolset(import_string(settings.CHAT_TOOLSET)(deps.caller))],
+        model_settings=lambda context: settings_of_step(context, common),
+        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 2},
+    )
+
+
+@dataclass
+class _Teller:
+    """Tells the library's events in this project's words."""
+
+    has_text: bool = False
+    # The ids of the calls that have no result yet, by the vendor's.
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
+        match event:
+            case PartStartEvent(part=TextPart(content=text)):
+                return self._begin_text(text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                return self._write(text)
+            case FunctionToolCallEvent(part=part):
+                id_ = self.ids[part.tool_call_id] = str(uuid7())
+                return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=storable(_arguments(part)))]
+            case FunctionToolResultEvent(part=part):
+                return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
+            case _:
+                return []
+
+    def _begin_text(self, text: str) -> list[AgentEvent]:
+        """Text after a tool call is a paragraph of its own."""
+        if self.has_text:
+            return self._write("\n\n" + text)
+        return self._write(text) if text else []
+
+    def _write(self, text: str) -> list[AgentEvent]:
+        self.has_text = True
+        return [TextWritten(storable_text(text))]
+
+
+def _returned(id_: str, part: Any) -> ToolReturned:
+    if part.outcome != "success":
+        return ToolReturned(id_, _failure(part), is_error=True)
+    told = part.metadata or {}
+    return ToolReturned(id_, told.get("summary", ""), stored=told.get("stored"), place=told.get("place"))
 
 
 def _arguments(part: Any) -> dict[str, Any]:
@@ -87,7 +119,9 @@ def _arguments(part: Any) -> dict[str, Any]:
 
 
 def _failure(part: Any) -> str:
-    return "That did not work: " + str(part.content)[:300]
+    """Why it did not work, in a sentence: codes are for programs, and a parser's complaint for the model."""
+    reason = re.sub(r"^[a-z_]+: ", "", part.content) if isinstance(part.content, str) else "The call could not be read."
+    return "That did not work: " + reason[:300]
 
 
 class ModelRefused(Unavailable):

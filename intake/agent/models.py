@@ -55,12 +55,15 @@ def _build(name: str, base_url: str, api_key: str) -> Any:
             name.removeprefix("anthropic:"), provider=AnthropicProvider(api_key=api_key, base_url=base_url or None)
         )
     from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     name = name.removeprefix("openai:")
     if base_url:
+        # Many models' templates know of no second one.
+        one_system_message = OpenAIModelProfile(openai_chat_supports_multiple_system_messages=False)
         # A local server asks for no key, yet the client wants one to send.
         compatible = OpenAICompatibleProvider("llm", base_url=base_url, api_key=api_key or "none")
-        return OpenAIChatModel(name, provider=compatible)
+        return OpenAIChatModel(name, provider=compatible, profile=one_system_message)
     return OpenAIChatModel(name, provider=OpenAIProvider(api_key=api_key))

@@ -1,11 +1,13 @@
 """Recall mode: without a language model the same agent loop runs, with this model in the model's place.
 
-It calls the search tool with the person's message and answers with what was found: dates, links, their own words.
+It calls the search tools with the person's message and answers with what was found: in their chats, with dates and
+links, and in what they noted. Chats and notes are asked for each on its own, so that neither crowds out the other.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import date
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +22,12 @@ from intake.links import conversation_path
 from intake.models import Turn
 from intake.models.conversations import Caller
 
-SEARCH_TOOL = "search_chat_history"
+CHATS, NOTES = "search_chat_history", "search_history"
 # Beyond this cosine distance the built-in embedding model's matches are mostly chance.
 FAR = 0.75
 QUOTE_LENGTH = 280
 SHOWN = 5
+NOTES_SHOWN = 3
 
 HOW_TO_ADD = (
     "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
@@ -37,14 +40,15 @@ def recall_model(caller: Caller) -> FunctionModel:
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
-        found = _search_result(messages)
-        if found is None and any(tool.name == SEARCH_TOOL for tool in info.function_tools):
-            arguments = json.dumps({"query": question[:500], "limit": 10, "mode": "hybrid"})
-            yield {0: DeltaToolCall(name=SEARCH_TOOL, json_args=arguments, tool_call_id="recall-1")}
+        found = _search_results(messages)
+        if not found and (calls := _searches(question, among={tool.name for tool in info.function_tools})):
+            yield calls
             return
-        matches = [match for match in (found or {}).get("results", []) if match["score"] <= FAR]
+        chats = found.get(CHATS, {})
+        matches = [match for match in chats.get("results", []) if match["score"] <= FAR]
         turns = await sync_to_async(_turns, thread_sensitive=False)(caller, matches)
-        for piece in _answer(question, matches, turns, note=(found or {}).get("note")):
+        said, noted = _said(question, matches, turns), _noted(found.get(NOTES, {}))
+        for piece in [_opening(said, noted, note=chats.get("note")), *said, *noted, HOW_TO_ADD]:
             yield piece
             # Hand the loop back, so that each piece leaves on its own as a model's would.
             await asyncio.sleep(0)
@@ -52,32 +56,58 @@ def recall_model(caller: Caller) -> FunctionModel:
     return FunctionModel(stream_function=recall, model_name="recall")
 
 
-def _answer(
-    question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn], *, note: str | None
-) -> list[str]:
+def _searches(question: str, *, among: set[str]) -> DeltaToolCalls:
+    searches: dict[str, dict[str, Any]] = {
+        CHATS: {"query": question[:500], "limit": 10, "mode": "hybrid"},
+        NOTES: {"query": question, "scope": "memory", "max_results": NOTES_SHOWN},
+    }
+    return {
+        number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
+        for number, (name, arguments) in enumerate(searches.items())
+        if name in among
+    }
+
+
+def _opening(said: list[str], noted: list[str], *, note: str | None) -> str:
+    if note == "user identity required":
+        return "Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"
+    if said:
+        return "Here is what you said that comes closest:\n\n"
+    if noted:
+        return "Here is what you noted that comes closest:\n\n"
+    return "Saved. I found nothing earlier that comes close to it.\n\n"
+
+
+def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
     echo = question.casefold()
-    quoted = [
+    return [
         _quote(turn)
         for match in matches
         if (turn := turns.get((UUID(match["conversationId"]), match["turnNumber"])))
         and turn.user_message.strip().casefold() != echo
     ][:SHOWN]
-    if note == "user identity required":
-        opening = "Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"
-    elif quoted:
-        opening = "Here is what you said that comes closest:\n\n"
-    else:
-        opening = "Saved. I found nothing earlier that comes close to it.\n\n"
-    return [opening, *quoted, HOW_TO_ADD]
+
+
+def _noted(found: dict[str, Any]) -> list[str]:
+    return [_quote_note(result) for result in found.get("results", [])[:NOTES_SHOWN]]
+
+
+def _quote_note(result: dict[str, Any]) -> str:
+    day = date.fromisoformat(result["date"])
+    place = "your daily log" if result["source"] == "daily_log" else "your memory"
+    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {_shortened(result['excerpt'])}\n\n"
 
 
 def _quote(turn: Turn) -> str:
     said = timezone.localtime(turn.said_at)
     title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
-    words = " ".join(turn.user_message.split())
-    words = words if len(words) <= QUOTE_LENGTH else words[:QUOTE_LENGTH].rsplit(" ", 1)[0] + "…"
     link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    return f"- **{said.day} {said:%B %Y}**, in [{title}]({link}):\n  > {words}\n\n"
+    return f"- **{said.day} {said:%B %Y}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
+
+
+def _shortened(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= QUOTE_LENGTH else words[:QUOTE_LENGTH].rsplit(" ", 1)[0] + "…"
 
 
 def _question(messages: list[ModelMessage]) -> str:
@@ -91,13 +121,10 @@ def _question(messages: list[ModelMessage]) -> str:
     return prompts[-1].strip()
 
 
-def _search_result(messages: list[ModelMessage]) -> dict[str, Any] | None:
-    """What the search of this run gave: `{}` when it failed, None when there was none yet."""
-    last = messages[-1]
-    for part in last.parts:
-        if isinstance(part, ToolReturnPart):
-            return dict(part.content) if isinstance(part.content, dict) else {}
-    return None
+def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
+    """What the searches of this run gave, by tool: nothing of one that failed; empty when there was none yet."""
+    returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    return {part.tool_name: (part.metadata or {}).get("data", {}) for part in returned}
 
 
 def _turns(caller: Caller, matches: list[dict[str, Any]]) -> dict[tuple[UUID, int], Turn]:

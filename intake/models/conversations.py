@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Self
 from uuid import UUID
 
-from django.db import models
+from django.db import connection, models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Left
@@ -33,6 +34,14 @@ class Caller:
         return Q(pk__in=[])
 
 
+_TAKE_TURN_NUMBER = """
+UPDATE intake_conversations
+   SET turn_count = turn_count + 1, last_active_at = greatest(last_active_at, %(said_at)s)
+ WHERE id = %(pk)s
+RETURNING turn_count, user_id
+"""
+
+
 class ConversationQuerySet(models.QuerySet["Conversation"]):
     def for_user(self, user: User) -> Self:
         return self.for_caller(Caller(user_id=user.pk))
@@ -42,6 +51,18 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
     def newest_first(self) -> Self:
         return self.order_by("-last_active_at", "-id")
+
+    def take_turn_number(self, pk: UUID, *, said_at: datetime) -> tuple[int, int | None]:
+        """The next turn's number and the owner's id; the row stays locked until the transaction ends.
+
+        Raises `Conversation.DoesNotExist`.
+        """
+        with connection.cursor() as cursor:
+            cursor.execute(_TAKE_TURN_NUMBER, {"pk": pk, "said_at": said_at})
+            taken: tuple[int, int | None] | None = cursor.fetchone()
+        if taken is None:
+            raise Conversation.DoesNotExist
+        return taken
 
 
 class Conversation(models.Model):

@@ -1,11 +1,12 @@
 """`/api/v1/conversations/`: listing, reading, renaming and deleting what one said."""
 
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from intake import deleting
-from intake.identity import caller_of
+from intake import deleting, undoing
+from intake.identity import caller_of, person_of
 from intake.reading import (
     Position,
     as_conversation_id,
@@ -15,7 +16,13 @@ from intake.reading import (
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
-from intake.rest.shapes import ConversationListOutput, ConversationOutput, ConversationWithTurnsOutput, Rename
+from intake.rest.shapes import (
+    ConversationListOutput,
+    ConversationOutput,
+    ConversationWithTurnsOutput,
+    Rename,
+    UndoneOutput,
+)
 from intake.schemas import problems
 from intake.validation import validate
 
@@ -84,3 +91,21 @@ class TurnView(ActsAsCaller):
             turn_number=as_turn_number(turn_number) or 0,
         )
         return Response(status=204)
+
+
+class ToolCallUndoView(ActsAsCaller):
+    @extend_schema(
+        operation_id="undo_tool_call",
+        request=None,
+        responses={200: UndoneOutput, **problems(409, 412, *NOT_THERE)},
+    )
+    def post(self, request: Request, conversation_id: str, turn_number: str, call_id: str) -> Response:
+        """Take back what a tool call of the chat's model stored; a second time changes nothing."""
+        call = undoing.undo_tool_call(
+            user=person_of(request),
+            conversation_id=as_conversation_id(conversation_id),
+            turn_number=as_turn_number(turn_number) or 0,
+            call_id=call_id,
+            now=timezone.now(),
+        )
+        return Response(UndoneOutput(undone_at=call["undone_at"]).as_data())

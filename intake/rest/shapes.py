@@ -80,6 +80,10 @@ class ConversationWithTurnsOutput(ConversationOutput):
         )
 
 
+class UndoneOutput(Output):
+    undone_at: Annotated[datetime, Field(description="When it was taken back: now, or before.")]
+
+
 class Rename(Input):
     title: Annotated[str, Field(description="1 to 80 characters.")]
 

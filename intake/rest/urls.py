@@ -3,13 +3,18 @@
 from django.urls import path
 
 from intake.rest.account import AccountExportView, AccountView
-from intake.rest.conversations import ConversationListView, ConversationView, TurnView
+from intake.rest.conversations import ConversationListView, ConversationView, ToolCallUndoView, TurnView
 
 urlpatterns = [
     path("conversations/", ConversationListView.as_view()),
     # Any text, so that a malformed id gets the same answer as one that is not there.
     path("conversations/<str:conversation_id>/", ConversationView.as_view()),
     path("conversations/<str:conversation_id>/turns/<str:turn_number>/", TurnView.as_view()),
+    path(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
+        ToolCallUndoView.as_view(),
+        name="undo_tool_call",
+    ),
     path("account/export/", AccountExportView.as_view()),
     path("account/", AccountView.as_view()),
 ]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import Client
 
 from intake.models import User
+from intake.testing.examiner import let_the_examiner_look
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request
@@ -55,7 +57,7 @@ class Trespasses:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
+def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"]:
     """One Chromium for a module's tests.
 
     Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
@@ -66,8 +68,13 @@ def browser() -> Iterator["Browser"]:
         # That loop is nobody's who asks the database here, yet Django sees it and would refuse.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
+        # Under a loop Django's connections are others than without one.
+        with django_db_blocker.unblock():
+            let_the_examiner_look()
         yield launched
         launched.close()
+        with django_db_blocker.unblock():
+            connection.close()
 
 
 @pytest.fixture

@@ -23,10 +23,17 @@ class Say:
 
 @dataclass(frozen=True)
 class CallTool:
-    """Ask for a tool, the arguments in two pieces as real models send them."""
+    """Ask for a tool, the arguments in two pieces as real models send them; a text is sent as it is."""
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | str
+
+
+@dataclass(frozen=True)
+class CallTools:
+    """Ask for several tools at once."""
+
+    calls: tuple[CallTool, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Hang:
     """Accept the request and never answer."""
 
 
-Step = Say | CallTool | Refuse | BreakOff | Hang
+Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang
 
 
 class ScriptedModel:
@@ -79,12 +86,14 @@ class ScriptedModel:
             await asyncio.sleep(0.02)
         self.closed_at = time.monotonic()
 
-    async def _stream(self, step: Say | CallTool | BreakOff) -> AsyncIterator[bytes]:
+    async def _stream(self, step: Say | CallTool | CallTools | BreakOff) -> AsyncIterator[bytes]:
         try:
             match step:
-                case CallTool():
-                    for delta in _call_deltas(step):
-                        yield _chunk(delta)
+                case CallTool() | CallTools():
+                    calls = (step,) if isinstance(step, CallTool) else step.calls
+                    for index, call in enumerate(calls):
+                        for delta in _call_deltas(call, index):
+                            yield _chunk(delta)
                     yield _chunk({}, finish_reason="tool_calls")
                 case Say() | BreakOff():
                     for piece in step.pieces:
@@ -99,13 +108,19 @@ class ScriptedModel:
             raise
 
 
-def _call_deltas(step: CallTool) -> list[dict[str, Any]]:
-    arguments = json.dumps(step.arguments)
+def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
+    """The ids are the same in every answer, as some servers have them."""
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
     half = len(arguments) // 2
-    function = {"name": step.name, "arguments": arguments[:half]}
+    begun = {
+        "index": index,
+        "id": f"call_{index + 1}",
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments[:half]},
+    }
     return [
-        {"role": "assistant", "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]},
-        {"tool_calls": [{"index": 0, "function": {"arguments": arguments[half:]}}]},
+        {"role": "assistant", "tool_calls": [begun]},
+        {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]},
     ]
 
 

@@ -25,6 +25,10 @@ RECORD_ANSWER = """() => {
 }"""
 
 
+# Of a turn, what has to be the same after a reload.
+SHOWN = (".said", ".prose", ".step-what", ".step-tool", ".step-summary")
+
+
 def say(page: Page, message: str) -> None:
     page.get_by_label("Message").fill(message)
     page.keyboard.press("Enter")
@@ -66,16 +70,18 @@ def test_registering_and_chatting_with_an_answer_that_appears_as_it_is_written(o
 
 
 def test_a_reload_shows_what_was_there(open_page, person, language_model):
-    language_model(CallTool("search_chat_history", {"query": "dinner"}), Say(pieces_of(ANSWER)))
+    language_model(
+        CallTool("search_chat_history", {"query": "dinner", "limit": 3, "mode": "hybrid"}), Say(pieces_of(ANSWER))
+    )
     page = open_page(user=person)
     say(page, "Plan a dinner\nfor six")
     answered(page)
     turn = last_turn(page)
-    before = [turn.locator(part).inner_html() for part in (".said", ".prose", ".step-what", ".step-summary")]
+    before = [turn.locator(part).inner_html() for part in SHOWN]
     page.reload()
     turn = last_turn(page)
     expect(turn.locator(".code-bar")).to_be_visible()
-    assert [turn.locator(part).inner_html() for part in (".said", ".prose", ".step-what", ".step-summary")] == before
+    assert [turn.locator(part).inner_html() for part in SHOWN] == before
 
 
 def test_a_search_is_shown_while_it_runs_and_then_what_it_found(open_page, person, language_model):

@@ -51,17 +51,18 @@ def test_a_second_message_goes_on_with_the_conversation_and_the_model_hears_the_
         ("assistant", "Noted."),
         ("user", "What is my cat called?"),
     ]
-    assert list(Turn.objects.values_list("turn_number", flat=True)) == [1, 2]
+    assert list(Turn.objects.in_order().values_list("turn_number", flat=True)) == [1, 2]
 
 
 def test_a_tool_call_and_its_result_are_told_and_kept(person, log_in, language_model):
     model = language_model(CallTool("search_chat_history", {"query": "cat"}), Say(("No cat yet.",)))
     events = log_in(person).events("Do I have a cat?")
     assert [event.name for event in events] == ["turn", "tool_call", "tool_result", "delta", "done"]
-    assert events[1].data == {"id": "call_1", "name": "search_chat_history", "input": {"query": "cat"}}
-    assert events[2].data == {"id": "call_1", "summary": "Nothing found"}
+    (call,) = the_turn().tool_calls
+    assert events[1].data == {"id": call["id"], "name": "search_chat_history", "input": {"query": "cat"}}
+    assert events[2].data == {"id": call["id"], "summary": "Nothing found"}
     assert "search_chat_history" in [tool["function"]["name"] for tool in model.requests[0]["tools"]]
-    assert the_turn().tool_calls[0]["summary"] == "Nothing found"
+    assert call["summary"] == "Nothing found"
 
 
 def test_a_wrong_tool_call_is_mended_by_the_model(person, log_in, language_model):

@@ -100,6 +100,8 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
         conversation_path("nonsense"),
         conversation_path(theirs.pk) + "?turn=1",
         reverse("intake:conversations") + "?after=nonsense",
+        reverse("intake:conversations") + f"?after=2026-01-01T00:00:00_{uuid4()}",
+        reverse("intake:conversations") + f"?after=0001-01-01T00:00:00%2B23:59_{uuid4()}",
         "/c/a/b/c/",
         "/nowhere",
     ]
@@ -107,6 +109,12 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1
     assert b"There is nothing here" in answers[0].content
+
+
+def test_a_place_in_the_list_with_an_odd_offset_is_a_place_all_the_same(client, alice):
+    a_long_conversation(alice, 1)
+    odd = f"?after=2026-06-01T00:00:00%2B23:59:59.999999_{uuid4()}"
+    assert client.get(reverse("intake:conversations") + odd).status_code == 200
 
 
 def test_no_cache_keeps_a_personal_page(client, alice):

@@ -81,16 +81,16 @@ def test_another_message_after_a_failure_is_a_turn_of_its_own():
 def test_progress_is_kept_only_while_the_turn_streams():
     turn = begin(Caller(user_id=a_person().pk))
     services.finish_turn(turn_id=turn.pk, answer=Answer(text="Whole", status=Turn.Status.COMPLETE))
-    services.save_progress(turn_id=turn.pk, text="Who", now=NOW)
+    services.save_progress(turn_id=turn.pk, text="Who", tool_calls=[], now=NOW)
     turn.refresh_from_db()
     assert turn.assistant_message == "Whole"
 
 
 def test_a_turn_whose_server_died_is_closed_with_what_it_had():
     turn = begin(Caller(user_id=a_person().pk))
-    services.save_progress(turn_id=turn.pk, text="Half an", now=NOW)
+    services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=NOW)
     young = begin(Caller(user_id=turn.user_id), "Still going")
-    services.save_progress(turn_id=young.pk, text="", now=NOW + timedelta(minutes=4))
+    services.save_progress(turn_id=young.pk, text="", tool_calls=[], now=NOW + timedelta(minutes=4))
     now = NOW + timedelta(minutes=5)
     assert services.close_abandoned_turns(now=now, idle=timedelta(minutes=2)) == 1
     turn.refresh_from_db()

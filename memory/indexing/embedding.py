@@ -40,7 +40,8 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
     """Fill what waits, until nothing does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
-    the cores never wait for the database.
+    the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
+    brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
     embedder = get_embedder()
     total = Filled()
@@ -49,7 +50,7 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
         made = beside.submit(_embed, batch, embedder)
         while batch:
             is_time_up = until is not None and timezone.now() >= until
-            upcoming = {} if is_time_up else _next_batch(embedder)
+            upcoming = {} if is_time_up or _is_suspect(batch) else _next_batch(embedder)
             vectors = made.result()
             hold(upcoming, now=timezone.now())
             made = beside.submit(_embed, upcoming, embedder)
@@ -74,6 +75,11 @@ def _next_batch(embedder: Embedder) -> Batch:
         if batch := _with_texts(rows, embedder):
             return batch
     return {}
+
+
+def _is_suspect(batch: Batch) -> bool:
+    """Attempts are as they were before this one was counted."""
+    return any(row.attempts for row in batch)
 
 
 def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:

@@ -85,9 +85,10 @@ class Posting(models.Model):
 
     # The text first, whose deletion looks here for what refers to it.
     pk = models.CompositePrimaryKey("text_id", "user_id", "lexeme")
-    # The text's row is checked against the person; a check for each of its words would cost more than the words.
+    # A text and its words are written by one statement, and deleted together by this relation; a check for each of its
+    # hundred words, that the text and the person are there, would cost as much again.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    text = models.ForeignKey(IndexedText, on_delete=models.CASCADE, db_index=False)
+    text = models.ForeignKey(IndexedText, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     said = models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")
     answered = models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")
     # The text's lengths again, so that a score needs nothing but the index.

@@ -43,6 +43,18 @@ class AppendBody(BaseModel):
     text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
 
 
+class TakeBackBody(BaseModel):
+    """What was added, as it was sent."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, Field(description="The text that was appended.")]
+    at: Annotated[
+        int | None,
+        Field(ge=0, description="Where it began, in characters; it tells equal lines apart. Without it: the last."),
+    ] = None
+
+
 class DocumentOutput(BaseModel):
     """A document as it stands."""
 
@@ -229,6 +241,24 @@ class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
     )
     def append(self, request: Request, date: str) -> Response:
         return _append(request, day=_day(date, or_complain=True))
+
+
+class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="take_back_from_daily_log",
+        summary="Undo an append to a day's log",
+        description="Takes out exactly the lines that were added, and leaves the rest alone, whoever wrote since: it "
+        "needs no If-Match. 412 if they are not there any more as they were added; 204 if nothing is left of the log.",
+        parameters=[DATE, ETAG],
+        request=TakeBackBody,
+        responses={200: DocumentOutput, 204: None, **problems(400, 401, 412, 413, 415, 503)},
+        examples=[EXAMPLE],
+    )
+    def take_back(self, request: Request, date: str) -> Response:
+        day = _day(date, or_complain=True)
+        body = validate(TakeBackBody, request.data)
+        left = documents.take_back(user=caller(request), day=day, text=body.text, at=body.at, now=timezone.now())
+        return Response(status=HTTPStatus.NO_CONTENT) if left is None else _response(left)
 
 
 def _append(request: Request, *, day: date | None) -> Response:

@@ -23,6 +23,10 @@ def memory_urls() -> list[URLPattern]:
             "memory/documents/daily-logs/<str:date>/append/",
             documents.DailyLogAppendViewSet.as_view({"post": "append"}),
         ),
+        path(
+            "memory/documents/daily-logs/<str:date>/take-back/",
+            documents.DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
+        ),
         path("memory/records/", records.RecordListViewSet.as_view({"get": "list", "post": "create"})),
         path(
             "memory/records/<str:record_id>/",

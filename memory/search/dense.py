@@ -116,4 +116,5 @@ def _fetch(
     }
     with connection.cursor() as cursor:
         cursor.execute(statement.format(dated=_DATED if scope.is_dated else ""), parameters)
-        return cursor.fetchall()
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

@@ -212,6 +212,32 @@ def test_rows_claimed_ahead_keep_their_whole_lease_however_long_they_waited(monk
     assert set(Embedding.objects.values_list("attempts", flat=True)) == {1}
 
 
+def test_a_row_that_brings_its_worker_down_takes_no_innocent_row_along(monkeypatch, embedder, settings):
+    settings.EMBEDDING_BATCH_SIZE = 2
+    alice = a_person()
+    for text in ("poison", "Claimed beside it", "Claimed ahead"):
+        a_turn(alice, text)
+    real = embedder.embed_documents
+
+    def die_of_poison(texts):
+        if any("poison" in text for text in texts):
+            raise SystemExit
+        return real(texts)
+
+    monkeypatch.setattr(embedder, "embed_documents", die_of_poison)
+    for _ in range(settings.EMBEDDING_MAX_ATTEMPTS):
+        with pytest.raises(SystemExit):
+            indexing.embed_pending()
+        Embedding.objects.filter(vector=None).update(next_attempt_at=timezone.now())
+    indexing.quarantine_exhausted(now=timezone.now())
+    indexing.embed_pending()
+
+    poison, *innocent = Embedding.objects.order_by("pk")
+    assert poison.state == "quarantined"
+    assert [row.state for row in innocent] == ["embedded", "embedded"]
+    assert max(row.attempts for row in innocent) <= 2, "blamed once at most: when nobody could know better"
+
+
 def test_a_row_whose_workers_died_every_time_is_quarantined(embedder, settings):
     a_turn(a_person(), "This kills the worker")
     for attempt in range(settings.EMBEDDING_MAX_ATTEMPTS):

@@ -78,7 +78,7 @@ class Measured:
                     self.results[size][name] = searched.timing(asked, mode)
                 held[size] = searched.megabytes()
             report("Asking over HTTP with 8 clients.")
-            return searched.requests_per_second(self.groups[max(self.groups)], SearchMode.SEMANTIC), held
+            return searched.requests_per_second(self.groups[max(self.groups)], SearchMode.HYBRID), held
 
     def _peer(self, peer: Peer, everybody: Sequence[User], report: Report) -> None:
         report(f"Loading {peer.name}.")

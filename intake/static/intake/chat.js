@@ -7,6 +7,7 @@ import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfin
 import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
+import { listenForUndo } from "./undoing.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -175,6 +176,7 @@ addEventListener("popstate", () => {
 });
 
 listenForCopying(main, announce);
+listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
 followLinksWithin(thread);
 keepTimesFresh();

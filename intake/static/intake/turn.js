@@ -4,10 +4,16 @@ import { clone, parseHtml, part } from "./dom.js";
 import { inline } from "./markdown/inline.js";
 import { StreamRenderer } from "./markdown/stream.js";
 import { showTime } from "./times.js";
+import { offerUndo } from "./undoing.js";
 
+// An id has more characters.
+const LONGEST_DETAIL = 32;
 const STATES = { streaming: "", complete: "", failed: "", interrupted: "Stopped" };
 
 export class Turn {
+  // What is being asked of tools, by the call's id.
+  #inputs = new Map();
+
   static begin(message) {
     const turn = new Turn(clone("turn"));
     part(turn.element, "said").textContent = message;
@@ -46,7 +52,8 @@ export class Turn {
   /** Empties the answer, ready for the first or another try; `announce` is told of steps and finished blocks. */
   open({ announce, onRender }) {
     this.announce = announce;
-    part(this.element, "steps").replaceChildren();
+    // What an earlier try has stored stays stored, and can be taken back.
+    for (const step of this.element.querySelectorAll(".step")) if (part(step, "stored").hidden) step.remove();
     this.answer.replaceChildren();
     this.#setState("streaming");
     this.#hideTrouble();
@@ -69,19 +76,27 @@ export class Turn {
   addStep({ id, name, input }) {
     const step = clone("step");
     step.dataset.call = id;
+    this.#inputs.set(id, input);
     step.classList.add("running");
     part(step, "what").textContent = doing(name, input);
+    step.dataset.tool = name;
+    part(step, "tool").textContent = called(name, input);
     part(this.element, "steps").append(step);
     this.announce(doing(name, input));
   }
 
-  finishStep({ id, summary }) {
+  finishStep({ id, summary, isError, stored, undo }) {
     const step = this.#step(id);
     if (!step) return;
     step.classList.remove("running");
     const what = part(step, "what");
     what.textContent = what.textContent.replace(/^Searching /, "Searched ").replace(/…$/, "");
     part(step, "summary").replaceChildren(inline(summary ?? "", { localOnly: true }));
+    step.classList.toggle("failed", Boolean(isError));
+    if (undo) {
+      part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
+      offerUndo(step, { stored, undo });
+    }
     this.announce(part(step, "summary").textContent);
   }
 
@@ -122,6 +137,7 @@ export class Turn {
 
   #close(state) {
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
+    for (const button of this.element.querySelectorAll('[data-action="undo"]')) button.disabled = false;
     this.#setState(state);
     addCopyButtons(this.answer);
     this.#action("copy").hidden = !this.answer.hasChildNodes();
@@ -156,4 +172,19 @@ function doing(name, input) {
   if (name.startsWith("search") && input?.query) return `Searching your history for “${input.query}”…`;
   const words = name.replaceAll("_", " ");
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}…`;
+}
+
+/**
+ * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored, in the
+ * order of the alphabet; `as_called` in templatetags/recollect.py says the same.
+ */
+function called(name, input, stored = null) {
+  const isShown = ([key, value]) => key !== "query" && value !== stored && isShort(value);
+  const details = Object.entries(input ?? {}).filter(isShown).sort(([a], [b]) => (a < b ? -1 : 1));
+  return [name, ...details.map(([key, value]) => `${key}: ${value}`)].join(" · ");
+}
+
+function isShort(value) {
+  if (typeof value === "string") return value.length > 0 && value.length <= LONGEST_DETAIL;
+  return typeof value === "number" || typeof value === "boolean";
 }

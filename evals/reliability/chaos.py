@@ -1,0 +1,261 @@
+"""`manage.py chaos`: turns are saved over HTTP while everything beneath is made to fail; then every one is looked for.
+
+1. People save turns one after the other, each with a word of its own, and try again until they are acknowledged.
+2. Meanwhile faults strike, evenly over the run and in random order; one turn kills every worker that embeds it.
+3. After the last fault the time is taken until the index has all of every acknowledged turn.
+4. What was acknowledged and what the database has are compared, and a sample is searched for through the API.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+
+from evals.reliability import faults
+from evals.reliability.finding import not_found
+from evals.reliability.looking import Kept, kept_turns
+from evals.reliability.poison import POISON
+from evals.reliability.product import Product, running_product
+from evals.reliability.saving import Attempt, Save, Saver, Words
+from evals.reliability.timeline import Server, Timeline
+
+Report = Callable[[str], None]
+LOOK_SECONDS = 0.2
+SAMPLE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    turns: int
+    faults: int
+    seed: int
+    people: int = 6
+    # Within so many seconds of the last fault everything must be searchable.
+    patience: float = 30.0
+    # So many milliseconds more may a save take, at the median, while the broker is away.
+    slower: float = 200.0
+    # How often a row is tried before it is set aside, and for how long a worker that died may keep what it took.
+    attempts: int = 5
+    lease: int = 15
+    # What is in the name of every fault that may strike.
+    only: str = ""
+    # Where the programs' logs are kept, if anywhere.
+    logs: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Of saves that succeeded at once, in milliseconds."""
+
+    count: int = 0
+    p50: float = 0.0
+    p95: float = 0.0
+    longest: float = 0.0
+
+    @classmethod
+    def of(cls, milliseconds: Sequence[float]) -> "Latency":
+        if not milliseconds:
+            return cls()
+        p50, p95 = np.percentile(milliseconds, [50, 95])
+        return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "none"
+        return f"{self.p50:,.0f} / {self.p95:,.0f} / {self.longest:,.0f} ms (n = {self.count:,})"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of it. `searchable_after` is None when patience ran out."""
+
+    saved: int = 0
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    unfinished: int = 0
+    quarantined: int = 0
+    quarantined_for_staff: int = 0
+    poisoned: int = 1
+    searchable_after: float | None = None
+    unsearchable: int = 0
+    searched_for: int = 0
+    not_found: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    broker_alive: Latency = field(default_factory=Latency)
+    broker_away: Latency = field(default_factory=Latency)
+    failed_while_away: Counter[str] = field(default_factory=Counter)
+    failed_while_there: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def faults_found(self, plan: Plan) -> list[str]:
+        """What must not be, in sentences; empty when all is well."""
+        slower = self.broker_away.p50 - self.broker_alive.p50 if self.broker_alive.count else 0.0
+        found = {
+            f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
+            f"{len(self.duplicated)} turns were saved twice: {_some(self.duplicated)}.": self.duplicated,
+            f"{self.unsearchable} turns were not searchable {plan.patience:g} s after the last fault.": (
+                self.searchable_after is None
+            ),
+            f"Searches did not find {_some(self.not_found)}.": self.not_found,
+            f"{self.quarantined} rows are quarantined, staff see {self.quarantined_for_staff}, and {self.poisoned} "
+            "deserve it.": {self.quarantined, self.quarantined_for_staff} != {self.poisoned},
+            f"{self.failed_while_there.total()} requests failed while the database was there: "
+            f"{dict(self.failed_while_there)}.": self.failed_while_there,
+            f"Saves took {slower:.0f} ms longer at the median without a broker.": slower > plan.slower,
+        }
+        return [sentence for sentence, is_so in found.items() if is_so]
+
+    def table(self) -> list[tuple[str, str]]:
+        searchable = "never" if self.searchable_after is None else f"{self.searchable_after:.1f} s"
+        return [
+            ("faults", ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))),
+            ("turns saved (acknowledged)", f"{self.saved:,} in {self.seconds:.0f} s"),
+            ("lost", f"{len(self.lost):,}"),
+            ("duplicated", f"{len(self.duplicated):,}"),
+            ("quarantined", f"{self.quarantined:,} of {self.poisoned} that kill their worker; staff see it"),
+            ("all searchable after the last fault", searchable),
+            ("found through the API", f"{self.searched_for - len(self.not_found):,} of {self.searched_for:,}"),
+            ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
+            ("save, broker dead or silent (p50 / p95 / max)", str(self.broker_away)),
+            ("requests failed while the database was away", _counts(self.failed_while_away)),
+            ("requests failed while it was there", _counts(self.failed_while_there)),
+        ]
+
+
+def run(plan: Plan, report: Report) -> Outcome:
+    extra = {"EMBEDDING_MAX_ATTEMPTS": str(plan.attempts), "EMBEDDING_LEASE_SECONDS": str(plan.lease)}
+    report("Starting a product of its own.")
+    poisonable = ["--include=evals.reliability.poison"]
+    with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:
+        return _run(plan, product, report)
+
+
+def _run(plan: Plan, product: Product, report: Report) -> Outcome:
+    words, timeline, outcome = Words(), Timeline(), Outcome()
+    savers = [
+        Saver(product.address, person, words, seed=plan.seed + number)
+        for number, person in enumerate(product.people(plan.people))
+    ]
+    poison = savers[0].save(f"{{word}} {POISON}")
+    began = time.monotonic()
+    _save_under_faults(plan, product, savers, timeline, outcome, report)
+    outcome.seconds = time.monotonic() - began
+    saves = [save for saver in savers for save in saver.saves if save is not poison]
+    outcome.saved = len(saves)
+    with product.servers.look() as connection:
+        _wait_until_searchable(plan, connection, saves, outcome)
+        report(f"Waiting for {POISON} to be set aside.")
+        _wait_for_quarantine(plan, connection, poison)
+        _compare(kept_turns(connection), saves, poison, outcome)
+    outcome.quarantined_for_staff = int(str(product.run("evals.children.quarantined")))
+    sample = random.Random(plan.seed).sample(saves, min(SAMPLE, len(saves)))  # noqa: S311
+    outcome.searched_for, outcome.not_found = len(sample), not_found(product.address, sample)
+    _measure(saves, timeline, outcome)
+    return outcome
+
+
+def _save_under_faults(
+    plan: Plan, product: Product, savers: list[Saver], timeline: Timeline, outcome: Outcome, report: Report
+) -> None:
+    """Until as many turns are saved and as many faults have struck as planned."""
+    is_over = threading.Event()
+
+    def saved() -> int:
+        return sum(save.is_acknowledged for saver in savers for save in saver.saves)
+
+    threads = [threading.Thread(target=saver.go_on, args=(is_over.is_set,), daemon=True) for saver in savers]
+    for thread in threads:
+        thread.start()
+    try:
+        dice = random.Random(plan.seed)  # noqa: S311
+        for number, fault in enumerate(faults.deal(plan.faults, dice, only=plan.only), start=1):
+            # The last one strikes when the last turn is saved.
+            _wait_until(lambda due=number * plan.turns // plan.faults: saved() >= due, threads)  # type: ignore[misc]
+            report(f"{saved():,} saved. Fault {number} of {plan.faults}: {fault.name}.")
+            fault.strike(product, timeline, dice)
+            outcome.faults[fault.name] += 1
+        outcome.searchable_after = -time.monotonic()
+        _wait_until(lambda: saved() >= plan.turns, threads)
+    finally:
+        is_over.set()
+        for thread, saver in zip(threads, savers, strict=True):
+            thread.join()
+            saver.close()
+
+
+def _wait_until(is_so: Callable[[], bool], threads: list[threading.Thread]) -> None:
+    while not is_so():
+        if not all(thread.is_alive() for thread in threads):
+            raise RuntimeError("A client ended early; the lines above say why.")
+        time.sleep(LOOK_SECONDS / 4)
+
+
+def _wait_until_searchable(
+    plan: Plan, connection: psycopg.Connection[Any], saves: list[Save], outcome: Outcome
+) -> None:
+    last_fault = -(outcome.searchable_after or 0.0)
+    words = {save.word for save in saves}
+    while True:
+        searchable = {kept.word for kept in kept_turns(connection) if kept.is_searchable}
+        after = time.monotonic() - last_fault
+        outcome.unsearchable = len(words - searchable)
+        if not outcome.unsearchable:
+            outcome.searchable_after = after
+            return
+        if after > plan.patience:
+            outcome.searchable_after = None
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _wait_for_quarantine(plan: Plan, connection: psycopg.Connection[Any], poison: Save) -> None:
+    """As long as every attempt may take, with a worker that starts anew for each."""
+    deadline = time.monotonic() + plan.attempts * (plan.lease + 30)
+    while time.monotonic() < deadline:
+        if any(kept.quarantined for kept in kept_turns(connection) if kept.word == poison.word):
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def _compare(kept: list[Kept], saves: list[Save], poison: Save, outcome: Outcome) -> None:
+    times = Counter(turn.word for turn in kept)
+    places = {turn.place for turn in kept if turn.status == "complete"}
+    outcome.lost = [save.word for save in saves if save.place not in places]
+    outcome.duplicated = [save.word for save in [*saves, poison] if times[save.word] > 1]
+    outcome.quarantined = sum(turn.quarantined for turn in kept)
+
+
+def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
+    """Latencies of saves that met no absent database, and what failed."""
+    attempts = [attempt for save in saves for attempt in save.attempts]
+    for attempt in attempts:
+        if attempt.failure:
+            was_away = timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
+            (outcome.failed_while_away if was_away else outcome.failed_while_there)[attempt.failure] += 1
+    calm = [
+        attempt
+        for attempt in attempts
+        if not attempt.failure and not timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
+    ]
+    outcome.broker_alive = _latency(calm, lambda one: not timeline.touched(Server.BROKER, one.began, one.ended))
+    outcome.broker_away = _latency(calm, lambda one: timeline.touched(Server.BROKER, one.began, one.ended))
+
+
+def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
+    return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
+
+
+def _counts(failures: Counter[str]) -> str:
+    kinds = ", ".join(f"{count:,} x {kind}" for kind, count in failures.most_common())
+    return f"{failures.total():,} ({kinds})" if kinds else "0"
+
+
+def _some(words: list[str]) -> str:
+    return ", ".join(words[:5]) + (" …" if len(words) > 5 else "")  # noqa: PLR2004

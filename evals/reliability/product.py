@@ -1,0 +1,215 @@
+"""A whole product of its own: web, worker and beat as `make up` runs them, on servers that are thrown away.
+
+What dies is started again, as a supervisor would; nothing here is shared with a product that runs beside it but the
+embedding model's files.
+"""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from celery import Celery
+from django.conf import settings
+from django.core.management import CommandError
+
+from evals.processes import WORKER, Environment, free_port, logging_in, run_module
+from evals.reliability.servers import Servers, own_servers
+from evals.scratch import ending_by_exception
+
+READY_SECONDS = 180
+STOP_SECONDS = 10
+LOOK_SECONDS = 0.2
+# A worker that starts while the database is away ends at once; it is given a moment.
+RESTART_SECONDS = 0.5
+BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
+# Those that a run of one address and a few people would reach.
+LIMITS = ("api", "api_address", "chat", "chat_address")
+BEYOND_REACH = "60000000/minute"
+LAST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    user_id: int
+    token: str
+
+
+class Program:
+    """A module of this project, started again whenever it ends, until it is stopped."""
+
+    def __init__(self, name: str, command: Sequence[str], given: Environment, *, log: Path) -> None:
+        self.name, self.log = name, log
+        self._command, self._given = [sys.executable, "-m", *command], given
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self.starts = 0
+
+    def start(self) -> None:
+        self._spawn()
+        threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for process in self.family():
+            _end(process, STOP_SECONDS)
+        if self._process is not None:
+            self._process.wait()
+
+    def family(self) -> list[psutil.Process]:
+        """The process and its children, those that live."""
+        try:
+            main = psutil.Process(self._process.pid) if self._process is not None else None
+            return [main, *main.children(recursive=True)] if main and main.is_running() else []
+        except psutil.NoSuchProcess:
+            return []
+
+    def _spawn(self) -> None:
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command, cwd=settings.BASE_DIR, env=self._given, stdout=output, stderr=subprocess.STDOUT
+            )
+        self.starts += 1
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            if self._process is not None and self._process.poll() is not None:
+                if self._stopping.wait(RESTART_SECONDS):
+                    return
+                self._spawn()
+
+    def last_lines(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+
+
+class Product:
+    """A running product: its address, its servers, its programs."""
+
+    def __init__(self, address: str, servers: Servers, given: Environment, programs: dict[str, Program]) -> None:
+        self.address, self.servers, self.programs = address, servers, programs
+        self._given = given
+
+    def run(self, module: str, data: object = None) -> object:
+        """Run one of `evals.children` with the web process's login."""
+        return run_module(module, logging_in(self._given, "DATABASE_URL"), data=data)
+
+    def people(self, count: int) -> list[Person]:
+        """So many new people, each with a token."""
+        made = self.run("evals.children.people", {"people": count})
+        assert isinstance(made, list)  # noqa: S101
+        return [Person(*one) for one in made]
+
+    def workers(self) -> list[psutil.Process]:
+        """The worker's processes, the parent first; waits until there are some."""
+        deadline = time.monotonic() + READY_SECONDS
+        # Fewer than two is a worker that has not forked yet.
+        while len(family := self.programs["worker"].family()) < 2:  # noqa: PLR2004
+            if time.monotonic() > deadline:
+                raise CommandError(f"The worker does not start:\n{self.programs['worker'].last_lines()}")
+            time.sleep(LOOK_SECONDS)
+        return family
+
+
+@contextmanager
+def running_product(
+    *, extra: Environment | None = None, worker_options: Sequence[str] = (), logs: Path | None = None
+) -> Iterator[Product]:
+    """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given."""
+    with ending_by_exception(), ExitStack() as cleanup:
+        folder = Path(tempfile.mkdtemp(prefix="recollect-rehearsal-"))
+        cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        if logs is not None:
+            cleanup.callback(_keep_logs, folder, logs)
+        servers = cleanup.enter_context(own_servers())
+        given = {**_environment(servers, folder), **(extra or {})}
+        port = free_port()
+        address = f"http://127.0.0.1:{port}"
+        programs = {
+            "web": Program("web", ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / "web.log"),
+            **_background(given, folder, worker_options),
+        }
+        product = Product(address, servers, given, programs)
+        # The tables are made by the first, and the others need them.
+        for name, is_ready in (
+            ("web", lambda: _answers(f"{address}/healthz")),
+            ("worker", lambda: _worker_answers(servers.urls["REDIS_URL"])),
+            ("beat", lambda: True),
+        ):
+            cleanup.callback(programs[name].stop)
+            programs[name].start()
+            _wait(programs[name], is_ready)
+        yield product
+
+
+def _keep_logs(folder: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("*.log"):
+        shutil.copy(log, target)
+
+
+def _background(given: Environment, folder: Path, worker_options: Sequence[str]) -> dict[str, Program]:
+    as_worker = logging_in(given, "DATABASE_WORKER_URL")
+    command = [*WORKER, "--loglevel=WARNING", *worker_options]
+    return {
+        "worker": Program("worker", command, as_worker, log=folder / "worker.log"),
+        "beat": Program("beat", BEAT, as_worker, log=folder / "beat.log"),
+    }
+
+
+def _environment(servers: Servers, folder: Path) -> Environment:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE_", "CELERY_", "LLM_"))}
+    urls = {name: url for name, url in servers.urls.items() if name != "SUPERUSER_URL"}
+    return {
+        **kept,
+        **urls,
+        # Neither a running product's servers nor its keys are this one's.
+        "IGNORE_ENV_FILES": "1",
+        "DJANGO_SETTINGS_MODULE": "config.settings.local",
+        "SECRET_KEY": secrets.token_urlsafe(50),
+        "RECOLLECT_VAR": str(folder),
+        "MODEL_CACHE_DIR": str(settings.MODEL_CACHE_DIR),
+        "LOG_LEVEL": "WARNING",
+        **{f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in LIMITS},
+    }
+
+
+def _wait(program: Program, is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not is_ready():
+        if time.monotonic() > deadline or program.starts > 3:  # noqa: PLR2004
+            raise CommandError(f"{program.name} does not start:\n{program.last_lines()}")
+        time.sleep(LOOK_SECONDS)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
+            return bool(response.status == 200)  # noqa: PLR2004
+    except OSError:
+        return False
+
+
+def _worker_answers(redis_url: str) -> bool:
+    broker = redis_url.replace("unix://", "redis+socket://", 1)
+    with Celery(broker=broker, set_as_current=False) as sender:
+        return bool(sender.control.ping(timeout=0.5))
+
+
+def _end(process: psutil.Process, seconds: float) -> None:
+    try:
+        process.terminate()
+        process.wait(seconds)
+    except psutil.TimeoutExpired:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return

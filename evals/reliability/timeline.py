@@ -1,0 +1,54 @@
+"""When which server was away, for telling afterwards what a request met."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Server(StrEnum):
+    DATABASE = "database"
+    BROKER = "broker"
+
+
+@dataclass(slots=True)
+class Absence:
+    """From the moment before it left to the moment after it answered again; seconds of a monotonic clock."""
+
+    server: Server
+    began: float
+    ended: float = float("inf")
+
+    def touches(self, began: float, ended: float) -> bool:
+        return self.began <= ended and began <= self.ended
+
+    def covers(self, began: float, ended: float) -> bool:
+        return self.began <= began and ended <= self.ended
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Written by whoever makes servers leave, read once they are back."""
+
+    absences: list[Absence] = field(default_factory=list)
+
+    @contextmanager
+    def away(self, server: Server) -> Iterator[None]:
+        absence = Absence(server, time.monotonic())
+        self.absences.append(absence)
+        try:
+            yield
+        finally:
+            absence.ended = time.monotonic()
+
+    def touched(self, server: Server, began: float, ended: float) -> bool:
+        """Whether it was away at any moment in between."""
+        return any(absence.touches(began, ended) for absence in self._of(server))
+
+    def covered(self, server: Server, began: float, ended: float) -> bool:
+        """Whether it was away all the while."""
+        return any(absence.covers(began, ended) for absence in self._of(server))
+
+    def _of(self, server: Server) -> list[Absence]:
+        return [absence for absence in self.absences if absence.server is server]

@@ -1,0 +1,178 @@
+import json
+import random
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psutil
+import pytest
+from django.core.management import CommandError, call_command
+
+from evals.reliability import chaos, faults
+from evals.reliability.looking import Kept
+from evals.reliability.product import Person
+from evals.reliability.saving import Attempt, Save, Saver, Words
+from evals.reliability.timeline import Absence, Server, Timeline
+
+PERSON = Person(1, "token")
+PLAN = chaos.Plan(turns=1, faults=1, seed=1)
+
+
+def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault(capsys):
+    options = ["--turns=18", "--faults=6", "--people=3", "--attempts=2", "--lease=2", "--seed=1"]
+
+    # Other work on the machine makes it slow, never wrong.
+    call_command("chaos", *options, "--patience=90")
+
+    table = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    told = {name: value.strip() for name, value in table.items()}
+    assert all(f"1 x {fault.name}" in told["faults"] for fault in faults.FAULTS)
+    assert int(told["turns saved (acknowledged)"].split(" ")[0]) >= 18
+    assert told["lost"] == told["duplicated"] == "0"
+    assert told["quarantined"].startswith("1 of 1")
+    assert told["requests failed while it was there"] == "0"
+    running = [" ".join(child.cmdline()) for child in psutil.Process().children()]
+    assert not [command for command in running if "celery" in command or "config.stack.web" in command]
+
+
+@pytest.mark.parametrize("option", ["--turns=0", "--faults=0", "--people=0", "--attempts=0"])
+def test_a_run_of_nothing_is_an_error_in_words(option):
+    with pytest.raises(CommandError, match="at least one each"):
+        call_command("chaos", option)
+
+
+def test_faults_that_there_are_not_are_an_error_in_words():
+    with pytest.raises(CommandError, match="No fault has 'flood' in its name: worker process killed, "):
+        call_command("chaos", "--only=flood")
+
+
+def saved(word, place):
+    return Save(PERSON, word, word, [Attempt(0.0, 0.1)], place)
+
+
+def kept(word, number, *, status="complete", quarantined=0):
+    return Kept(word, "c", number, status, has_word=True, vectors=1, waiting=0, quarantined=quarantined)
+
+
+def test_what_was_acknowledged_and_is_not_there_is_lost():
+    outcome = chaos.Outcome()
+
+    chaos._compare([kept("a", 1), kept("b", 2, status="streaming")], [saved("a", ("c", 1)), saved("b", ("c", 2))],
+                   saved("poison", ("c", 9)), outcome)  # fmt: skip
+
+    assert outcome.lost == ["b"]
+
+
+def test_what_is_there_twice_is_duplicated_however_the_second_ended():
+    outcome = chaos.Outcome()
+
+    chaos._compare([kept("a", 1, status="interrupted"), kept("a", 2)], [saved("a", ("c", 2))],
+                   saved("poison", ("c", 9)), outcome)  # fmt: skip
+
+    assert outcome.lost == []
+    assert outcome.duplicated == ["a"]
+
+
+def well(**changes):
+    fine = {"quarantined": 1, "quarantined_for_staff": 1, "searchable_after": 1.0}
+    return chaos.Outcome(**{**fine, **changes})
+
+
+def test_a_run_in_which_all_went_well_has_nothing_to_complain_of():
+    assert well().faults_found(PLAN) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"lost": ["a"]}, "1 turns were acknowledged and lost: a."),
+        ({"duplicated": ["a", "b"]}, "2 turns were saved twice: a, b."),
+        ({"searchable_after": None, "unsearchable": 3}, "3 turns were not searchable 30 s after the last fault."),
+        ({"not_found": ["a"]}, "Searches did not find a."),
+        ({"quarantined": 2, "quarantined_for_staff": 2}, "2 rows are quarantined"),
+        ({"quarantined_for_staff": 0}, "staff see 0"),
+        ({"failed_while_there": Counter({"status 503": 2})}, "2 requests failed while the database was there"),
+        (
+            {"broker_alive": chaos.Latency(9, 10.0, 10.0, 10.0), "broker_away": chaos.Latency(9, 250.0, 250.0, 250.0)},
+            "Saves took 240 ms longer at the median without a broker.",
+        ),
+    ],
+)
+def test_each_fault_is_named(changes, complaint):
+    (found,) = well(**changes).faults_found(PLAN)
+
+    assert complaint in found
+
+
+def test_failures_are_told_apart_by_whether_the_database_was_away_and_latencies_by_the_broker():
+    timeline = Timeline([Absence(Server.DATABASE, 10, 20), Absence(Server.BROKER, 30, 40)])
+    attempts = [
+        Attempt(5, 11, "OSError"),
+        Attempt(19.5, 25, "status 503"),
+        Attempt(21, 22, "status 503"),
+        Attempt(9, 9.5),
+        Attempt(29.9, 30.4),
+        Attempt(35, 36),
+        Attempt(19, 21),
+    ]
+    outcome = chaos.Outcome()
+
+    chaos._measure([Save(PERSON, "a", "a", attempts, ("c", 1))], timeline, outcome)
+
+    assert outcome.failed_while_away == Counter({"OSError": 1, "status 503": 1})
+    assert outcome.failed_while_there == Counter({"status 503": 1})
+    assert outcome.broker_alive.count == 1
+    assert (outcome.broker_away.count, outcome.broker_away.longest) == (2, 1000.0)
+
+
+def test_the_same_seed_deals_the_same_faults_and_all_kinds_before_any_again():
+    dealt = faults.deal(14, random.Random(3))
+
+    assert dealt == faults.deal(14, random.Random(3))
+    assert set(dealt[:6]) == set(dealt[6:12]) == set(faults.FAULTS)
+    assert len(dealt) == 14
+    assert {fault.name for fault in faults.deal(5, random.Random(3), only="silent")} == {"broker silent, then started"}
+
+
+class Unreliable(BaseHTTPRequestHandler):
+    """Refuses, breaks off in the middle, fails in the stream, and then does as it is told."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.bodies.append(body)
+        turn = 'event: turn\ndata: {"conversationId": "c-1", "turnNumber": 4}\n\n'
+        match len(self.server.bodies):
+            case 1:
+                return self._answer(503, "{}")
+            case 2:
+                return self._answer(200, turn + 'event: delta\ndata: {"text": "I am"}\n\n')
+            case 3:
+                error = 'event: error\ndata: {"code": "unavailable", "detail": "", "retryable": true}\n\n'
+                return self._answer(200, turn + error)
+            case _:
+                done = 'event: done\ndata: {"conversationId": "c-1", "turnNumber": 4, "html": ""}\n\n'
+                return self._answer(200, turn + done)
+
+    def _answer(self, status, text):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_client_tries_again_where_it_was_until_the_turn_is_acknowledged():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unreliable) as server:
+        server.bodies = []
+        threading.Thread(target=server.serve_forever).start()
+        saver = Saver(f"http://127.0.0.1:{server.server_address[1]}", PERSON, Words(), seed=1)
+        save = saver.save_anew("Remember {word}")
+        saver.close()
+        server.shutdown()
+
+    assert save.place == ("c-1", 4)
+    assert [attempt.failure for attempt in save.attempts] == ["status 503", "stream cut off", "unavailable", ""]
+    assert {body["message"] for body in server.bodies} == {f"Remember {save.word}"}
+    assert [body.get("conversation_id") for body in server.bodies] == [None, None, "c-1", "c-1"]

@@ -1,0 +1,115 @@
+import json
+import os
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psutil
+import pytest
+from django.core.management import CommandError, call_command
+
+from evals.processes import run_module
+from evals.reliability import soak
+from evals.reliability.secret_words import foreign_secrets, new_secret
+
+PLAN = soak.Plan(calls=1, pool=4)
+OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
+
+
+def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys):
+    call_command("soak", "--calls=150", "--people=3", "--visitors=2", "--cancelled=0.1")
+
+    told = {name.strip(): value for name, value in map(split, capsys.readouterr().out.splitlines())}
+    assert told["calls"].startswith("150 in ")
+    assert int(told["left before the answer was complete"]) > 0
+    assert int(told["answers that held one's own secret"]) > 30
+    assert told["answers that held another's"] == told["answers that were not what they must be"] == "0"
+    running = [" ".join(child.cmdline()) for child in psutil.Process().children()]
+    assert not [command for command in running if "celery" in command or "config.stack.web" in command]
+
+
+def split(line):
+    name, _, value = line.strip().partition("  ")
+    return name, value.strip()
+
+
+@pytest.mark.parametrize("option", ["--calls=0", "--people=0", "--visitors=0", "--connections=0", "--pool=0"])
+def test_a_run_of_nothing_is_an_error_in_words(option):
+    with pytest.raises(CommandError, match="at least one each"):
+        call_command("soak", option)
+
+
+def test_a_secret_is_recognised_whole_and_cut_off_and_only_if_it_is_anothers():
+    assert foreign_secrets(f"a {OWN} b".encode(), own=OWN) == []
+    assert foreign_secrets(f"{OWN[:9]}…".encode(), own=OWN) == []
+    assert foreign_secrets(f"{OWN} {ANOTHERS} {ANOTHERS[:7]}…".encode(), own=OWN) == [ANOTHERS, ANOTHERS[:7]]
+    assert foreign_secrets(b"hush, little baby", own=OWN) == []
+    assert foreign_secrets(new_secret().encode(), own=OWN)
+
+
+class Leaky(BaseHTTPRequestHandler):
+    """Gives everybody the same answer, with one person's secret in it, and now and then fails."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.count += 1
+        status = 500 if self.server.count % 5 == 0 else 200
+        text = json.dumps({"results": [OWN]})
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_POST(self):
+        self.do_GET()
+
+    def log_message(self, *args):
+        pass
+
+
+def test_a_server_that_leaks_and_fails_is_found_out():
+    callers = [
+        {"token": name, "secret": secret, "conversations": ["c"], "foreign": ["/c"]}
+        for name, secret in (("vera", OWN), ("boris", ANOTHERS))
+    ]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Leaky) as server:
+        server.count = 0
+        threading.Thread(target=server.serve_forever).start()
+        order = {"host": "127.0.0.1", "port": server.server_address[1], "callers": callers, "calls": 60}
+        options = {"connections": 1, "cancelled": 0.0, "seed": "1"}
+        result = run_module("evals.children.soak_client", dict(os.environ), data=order | options)
+        server.shutdown()
+
+    outcome = soak.Outcome(samples=1)
+    outcome.add(result)
+    assert outcome.calls.total() == 60
+    assert outcome.statuses["500"] == 12
+    assert outcome.own_secrets + len(outcome.leaks) == 60
+    leak, wrong = outcome.faults_found(PLAN)
+    assert f"{len(outcome.leaks)} answers held somebody else's secret" in leak
+    assert "status 500" in wrong
+
+
+def well(**changes):
+    return soak.Outcome(**{"own_secrets": 1, "samples": 1, "connections": Counter(web=4), **changes})
+
+
+def test_a_run_in_which_all_went_well_has_nothing_to_complain_of():
+    assert well().faults_found(PLAN) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"own_secrets": 0}, "nothing was put to the test"),
+        ({"connections": Counter(web=5, worker=1)}, "more connections than the pool of 4 may have: {'web': 5}"),
+        ({"samples": 0}, "never counted"),
+        ({"logged": ["ERROR x"]}, "1 errors were logged: 1 x ERROR x"),
+    ],
+)
+def test_each_fault_is_named(changes, complaint):
+    (found,) = well(**changes).faults_found(PLAN)
+
+    assert complaint in found

@@ -1,0 +1,67 @@
+"""How far one answer may go with its tools: so many rounds, so many corrections, and every result marked as data."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from pydantic_ai import ModelRetry, RunContext, ToolReturn
+from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+from pydantic_ai.usage import UsageLimits
+
+from intake.agent.deps import ChatDeps
+
+# How often one call may be corrected before its tool is given up.
+MOST_CORRECTIONS = 2
+NO_MORE_ROUNDS = "limit_reached: No more tools for this answer. Answer with what you have."
+NO_OBJECT = "validation_error: The input must be a JSON object."
+NOT_AGAIN = "That is enough tries: do without it."
+
+
+def may_use_tools(context: RunContext[ChatDeps]) -> bool:
+    """A step is one request to the model; those within the rounds may call tools, and the next one has to answer."""
+    return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
+
+
+def usage_limits() -> UsageLimits:
+    """After the rounds, one request that asks for words, and another without any tools for a model that will not."""
+    return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
+
+
+def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
+    """The tools stay listed, since some vendors refuse a history of calls without them; none may be called."""
+    return common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
+
+
+@dataclass
+class BoundedToolset(WrapperToolset[ChatDeps]):
+    """The caller's tools within those bounds."""
+
+    async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
+        if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
+            return {}
+        return await super().get_tools(ctx)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[ChatDeps], tool: ToolsetTool[ChatDeps]
+    ) -> Any:
+        if not may_use_tools(ctx):
+            raise ToolFailed(NO_MORE_ROUNDS)
+        try:
+            if not isinstance(tool_args, dict):
+                # Vendors' libraries pass any JSON on.
+                raise ModelRetry(NO_OBJECT)
+            result = await super().call_tool(name, tool_args, ctx, tool)
+        except ModelRetry as error:
+            if ctx.retry < MOST_CORRECTIONS:
+                raise
+            raise ToolFailed(f"{error.message} {NOT_AGAIN}") from error
+        return _as_data(result, ctx.deps)
+
+
+def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
+    """The model reads the result between marks; whoever is no model finds it as it is in the metadata."""
+    read = deps.fence.around(json.dumps(result.return_value, ensure_ascii=False))
+    return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})

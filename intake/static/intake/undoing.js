@@ -1,0 +1,52 @@
+/** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. */
+import { part } from "./dom.js";
+
+const UNREACHABLE = "Recollect cannot be reached. Try again.";
+
+/** Not before the answer is done: until then the server is still writing the turn. */
+export function offerUndo(step, { stored, undo }) {
+  part(step, "text").textContent = stored;
+  part(step, "stored").hidden = false;
+  const button = undoButton(step);
+  button.dataset.href = undo.href;
+  button.disabled = true;
+}
+
+export function listenForUndo(thread, { csrfToken, announce }) {
+  thread.addEventListener("click", async (event) => {
+    const button = event.target.closest('[data-action="undo"]');
+    if (!button) return;
+    const step = button.closest(".step");
+    // A button that is disabled loses the focus.
+    const hadFocus = document.activeElement === button;
+    button.disabled = true;
+    const trouble = await takeBack(button.dataset.href, csrfToken());
+    button.disabled = false;
+    part(step, "undo-trouble").textContent = trouble ?? "";
+    if (!trouble) showUndone(step, announce);
+    if (hadFocus) (trouble ? button : part(step, "text")).focus({ preventScroll: true });
+  });
+}
+
+/** Why it could not be taken back; null when it was. */
+async function takeBack(href, csrfToken) {
+  try {
+    const response = await fetch(href, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
+    if (response.ok) return null;
+    const problem = await response.json().catch(() => null);
+    return problem?.detail ?? `The server answered ${response.status}. Try again in a moment.`;
+  } catch {
+    return UNREACHABLE;
+  }
+}
+
+function showUndone(step, announce) {
+  step.classList.add("undone");
+  undoButton(step).hidden = true;
+  part(step, "undone").hidden = false;
+  announce("Undone");
+}
+
+function undoButton(step) {
+  return step.querySelector('[data-action="undo"]');
+}

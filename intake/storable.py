@@ -1,0 +1,27 @@
+"""What came from outside, as PostgreSQL can keep it in a text or as JSON."""
+
+import math
+import re
+from typing import Any
+
+_UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+
+
+def storable_text(text: str) -> str:
+    """Without NUL characters; halves of surrogate pairs, which have no UTF-8, become U+FFFD."""
+    return _UNSTORABLE.sub(lambda found: "" if found[0] == "\0" else "\ufffd", text)
+
+
+def storable(value: Any) -> Any:
+    """JSON's types with every text storable; a number that JSON does not have becomes its name."""
+    match value:
+        case str():
+            return storable_text(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {storable_text(str(name)): storable(each) for name, each in value.items()}
+        case list():
+            return [storable(each) for each in value]
+        case _:
+            return value

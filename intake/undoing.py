@@ -1,0 +1,44 @@
+"""Taking back what the chat's model stored: once, by whoever owns the turn, and the turn remembers that it was."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.module_loading import import_string
+
+from intake.errors import NotFound, StillRunning
+from intake.models import Turn, User
+
+STILL_WRITTEN = "The answer is still being written. Undo it when it is done."
+
+
+def undo_tool_call(
+    *, user: User, conversation_id: UUID, turn_number: int, call_id: str, now: datetime
+) -> dict[str, Any]:
+    """The call as it is then, with `undone_at`; a second time changes nothing.
+
+    Raises `NotFound` alike for a call that there is not, somebody else's, and one that stored nothing; `StillRunning`
+    while the answer is being written; whatever the tool raises, `Conflict` for one, and then nothing has changed.
+    """
+    with transaction.atomic():
+        # Locked, so that of two who press at once the second finds it done.
+        mine = Turn.objects.for_user(user).select_for_update()
+        turn = mine.filter(conversation=conversation_id, turn_number=turn_number).first()
+        call = None if turn is None else _call(turn, call_id)
+        if turn is None or call is None:
+            raise NotFound
+        if "undone_at" in call:
+            return call
+        if not turn.has_ended:
+            raise StillRunning(STILL_WRITTEN)
+        undo = import_string(settings.CHAT_UNDO)
+        undo(user, name=call["name"], data=call["input"], place=call["place"], now=now)
+        call["undone_at"] = now.isoformat()
+        turn.save(update_fields=["tool_calls", "updated_at"])
+        return call
+
+
+def _call(turn: Turn, call_id: str) -> dict[str, Any] | None:
+    return next((call for call in turn.tool_calls if call["id"] == call_id and "place" in call), None)
