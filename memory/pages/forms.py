@@ -60,7 +60,7 @@ class TextField(forms.CharField):
         self.validators = [ProhibitNullCharactersValidator("A text cannot have a NUL character (U+0000).")]
 
     def to_python(self, value: Any) -> str:
-        return super().to_python(value).replace("\r\n", "\n").replace("\r", "\n")
+        return (super().to_python(value) or "").replace("\r\n", "\n").replace("\r", "\n")
 
     def validate(self, value: str) -> None:
         super().validate(value)
