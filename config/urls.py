@@ -15,5 +15,6 @@ urlpatterns = [
     path("api/v1/", include("config.api")),
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
+    path("", include("memory.pages.urls")),
     path("", include("intake.urls")),
 ]

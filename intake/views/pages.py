@@ -71,6 +71,10 @@ def conversations(request: HttpRequest) -> HttpResponse:
     return render(request, "intake/conversations.html", {"page": page})
 
 
+def sidebar_of(request: HttpRequest) -> dict[str, Any]:
+    """What every page beside the list of chats shows of it; another app's pages as well."""
+    return {"page": list_conversations(caller=caller_of(request))}
+
+
 def _shell(request: HttpRequest) -> dict[str, Any]:
-    page = list_conversations(caller=caller_of(request))
-    return {"page": page, "max_message_length": MAX_MESSAGE_LENGTH}
+    return {**sidebar_of(request), "max_message_length": MAX_MESSAGE_LENGTH}

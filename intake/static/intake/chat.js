@@ -4,7 +4,7 @@ import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
 import { Following } from "./following.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfinished } from "./reading.js";
-import { listenToDrawer, Sidebar } from "./sidebar.js";
+import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
 import { listenForUndo } from "./undoing.js";
@@ -12,9 +12,7 @@ import { listenForUndo } from "./undoing.js";
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
 const menu = document.querySelector("[data-menu]");
-const sidebarElement = document.querySelector("[data-sidebar]");
 
-const sidebar = new Sidebar(sidebarElement);
 const following = new Following(thread, document.querySelector("[data-jump]"));
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
@@ -171,16 +169,12 @@ document.querySelector("[data-welcome]")?.addEventListener("click", (event) => {
   composer.focus();
 });
 
-// A draft belongs to whoever wrote it, not to the next person at this screen.
-document.querySelector("[data-logout]")?.addEventListener("submit", () => sessionStorage.clear());
-
 addEventListener("popstate", () => {
   const shown = main.dataset.conversation ? `/c/${main.dataset.conversation}/` : "/";
   if (location.pathname !== shown) location.reload();
   else goToNamedTurn();
 });
 
-listenToDrawer(sidebarElement);
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);

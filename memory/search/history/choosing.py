@@ -8,7 +8,7 @@ from itertools import islice
 from memory.search.fusion import Key
 from memory.search.history.excerpts import Excerpt
 from memory.search.history.overlap import Fingerprint
-from memory.search.history.passages import Shown, matching, show
+from memory.search.history.passages import Piece, Shown, matching, show
 from memory.search.history.ranking import Ranked
 from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
 from memory.search.history.words import Inflections
@@ -24,9 +24,12 @@ SPARE = 5
 
 @dataclass(frozen=True, slots=True)
 class HistoryResult:
+    """`excerpt` is one text; `pieces` are the same by the parts they are from, for whoever shows those apart."""
+
     reference: Reference
     score: float
     excerpt: Excerpt
+    pieces: Sequence[Piece]
 
 
 def choose(
@@ -63,7 +66,7 @@ def _shown(
             if passage is not None:
                 parts = matching(passage.parts, matcher) if passage.only_matching else passage.parts
                 shown: Shown = show(parts, matcher)
-                yield HistoryResult(passage.reference, each.score, shown.excerpt), shown.own_words
+                yield HistoryResult(passage.reference, each.score, shown.excerpt, shown.pieces), shown.own_words
 
 
 def _read(batch: Sequence[Ranked[Hit]], asked: Asked, sources: Collection[Source]) -> Mapping[tuple[str, Key], Passage]:

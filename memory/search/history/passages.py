@@ -22,11 +22,24 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """What an excerpt shows of one part: the words of ours before it, and the part's own with its matches."""
+
+    before: str
+    own: Excerpt
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
-    """An excerpt, and the words in it that are the text's own, by which it is compared with others."""
+    """An excerpt as one text, and the pieces that it is made of."""
 
     excerpt: Excerpt
-    own_words: str
+    pieces: list[Piece]
+
+    @property
+    def own_words(self) -> str:
+        """Those in it that are the text's own, by which it is compared with others."""
+        return "\n".join(piece.own.text for piece in self.pieces)
 
 
 def show(parts: Sequence[Part], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> Shown:
@@ -40,7 +53,8 @@ def show(parts: Sequence[Part], matcher: Matcher, *, length: int = EXCERPT_LENGT
         text += ("\n" if text else "") + part.before
         highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
         text += excerpt.text + part.after
-    return Shown(Excerpt(text, highlights), "\n".join(excerpt.text for excerpt in cuts))
+    pieces = [Piece(part.before, excerpt) for part, excerpt in zip(parts, cuts, strict=True)]
+    return Shown(Excerpt(text, highlights), pieces)
 
 
 def matching(parts: Sequence[Part], matcher: Matcher) -> list[Part]:

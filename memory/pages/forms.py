@@ -1,0 +1,132 @@
+"""What people fill in about their memory; what was typed stays where it was, with what is wrong beside it."""
+
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import ProhibitNullCharactersValidator
+
+from intake.errors import InvalidInput
+from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.records import DEFAULT_TYPE
+from memory.rest.queries import NO_DAY, parse_day
+from memory.search.history import HistoryScope
+
+SCOPES = [
+    (HistoryScope.ALL.value, "Everything"),
+    (HistoryScope.SESSIONS.value, "Chats"),
+    (HistoryScope.MEMORY.value, "Memory"),
+    (HistoryScope.DAILY_LOG.value, "Daily logs"),
+]
+
+
+class PlainForm(forms.Form):
+    """Labels without a colon, and the complaints of the services put beside the fields they are about."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+    def complain(self, error: InvalidInput) -> None:
+        for field, sentences in (error.errors or {"": [error.detail]}).items():
+            for sentence in sentences:
+                self.add_error(field if field in self.fields else None, sentence)
+
+
+class DayField(forms.Field):
+    """A day, which has one name: YYYY-MM-DD."""
+
+    widget = forms.DateInput(attrs={"type": "date", "min": "1900-01-01", "max": "2999-12-31"})
+
+    def to_python(self, value: Any) -> date | None:
+        if value in self.empty_values:
+            return None
+        try:
+            return parse_day(str(value).strip())
+        except ValueError:
+            raise ValidationError(NO_DAY, code="no_day") from None
+
+
+class TextField(forms.CharField):
+    """What was written, to the last blank; a browser sends line breaks of its own kind, a document has the usual."""
+
+    widget = forms.Textarea
+
+    def __init__(self, *, longest: int, **kwargs: Any) -> None:
+        super().__init__(strip=False, **kwargs)
+        self.longest = longest
+        # The browser's own limit would cut what is pasted without a word.
+        self.validators = [ProhibitNullCharactersValidator("A text cannot have a NUL character (U+0000).")]
+
+    def to_python(self, value: Any) -> str:
+        return (super().to_python(value) or "").replace("\r\n", "\n").replace("\r", "\n")
+
+    def validate(self, value: str) -> None:
+        super().validate(value)
+        if len(value) > self.longest:
+            raise ValidationError(f"At most {self.longest:,} characters; this has {len(value):,}.", code="too_long")
+
+
+class SearchForm(PlainForm):
+    q = forms.CharField(required=False, label="Search")
+    scope = forms.ChoiceField(
+        choices=SCOPES,
+        required=False,
+        widget=forms.RadioSelect,
+        label="Where",
+        error_messages={"invalid_choice": "There is no such place to search: choose one of these."},
+    )
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data, initial={"scope": HistoryScope.ALL.value})
+        # `from` is no name that Python lets anything have.
+        self.fields["from"] = DayField(required=False, label="From")
+        self.fields["to"] = DayField(required=False, label="To")
+        if self.is_bound:
+            self._show_what_is_no_day_as_it_is()
+
+    @property
+    def chosen_scope(self) -> str:
+        return str(self["scope"].value() or HistoryScope.ALL.value)
+
+    def clean(self) -> None:
+        first, last = self.cleaned_data.get("from"), self.cleaned_data.get("to")
+        if first and last and first > last:
+            self.add_error("to", "The last day is before the first one.")
+
+    def _show_what_is_no_day_as_it_is(self) -> None:
+        """A browser's own field for days has no room for anything else, and would show nothing."""
+        for name in ("from", "to"):
+            if self.has_error(name, "no_day"):
+                self.fields[name].widget = forms.TextInput(attrs={"placeholder": "YYYY-MM-DD"})
+
+
+class DocumentForm(PlainForm):
+    content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label="Content")
+    # Which state of the document was read; empty where there was none.
+    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+
+
+class AppendForm(PlainForm):
+    text = TextField(longest=MAX_DOCUMENT_LENGTH, label="Write", error_messages={"required": "Write something."})
+
+
+class DayForm(PlainForm):
+    date = DayField(label="Day", error_messages={"required": "Choose a day."})
+
+
+class RecordForm(PlainForm):
+    content = TextField(longest=MAX_RECORD_LENGTH, label="Note", error_messages={"required": "Write something."})
+    type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label="Type")
+    project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label="Project")
+    tags = forms.CharField(required=False, label="Tags", help_text=f"With commas between them; at most {MAX_TAGS}.")
+
+    def clean_tags(self) -> list[str]:
+        return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
+
+
+class RecordFilter(PlainForm):
+    type = forms.CharField(required=False, label="Type")
+    project = forms.CharField(required=False, label="Project")
+    tag = forms.CharField(required=False, label="Tag")

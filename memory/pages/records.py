@@ -1,0 +1,95 @@
+"""Memory records: noted, listed by type, project and tag, read and deleted."""
+
+from http import HTTPStatus
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+
+from intake.errors import InvalidInput, NotFound
+from memory import records as service
+from memory.pages.forms import RecordFilter, RecordForm
+from memory.pages.links import record_path
+from memory.pages.people import page_for_people, person_of, show
+from memory.records import Cursor
+
+RECORDS_PER_PAGE = 30
+
+
+@page_for_people
+def records(request: HttpRequest) -> HttpResponse:
+    form = RecordForm(request.POST or None)
+    if request.method != "POST":
+        return _list(request, form)
+    record = _note(request, form) if form.is_valid() else None
+    if record is None:
+        return _list(request, form, status=HTTPStatus.BAD_REQUEST)
+    messages.success(request, "Noted.")
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+@page_for_people
+def record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = service.read(user=person_of(request), record_id=_id(record_id))
+    return show(request, "memory/record.html", record=found, place="memory", tab="records")
+
+
+@page_for_people
+def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    found = service.read(user=person_of(request), record_id=_id(record_id))
+    if request.method != "POST":
+        return show(
+            request,
+            "memory/delete_record.html",
+            record=found,
+            back=record_path(found.id),
+            place="memory",
+            tab="records",
+        )
+    service.delete(user=person_of(request), record_id=found.id)
+    messages.success(request, "The record is deleted.")
+    return HttpResponseRedirect(reverse("memory:records"))
+
+
+def _note(request: HttpRequest, form: RecordForm) -> service.Record | None:
+    """None, with the complaints on the form, for what cannot be noted."""
+    try:
+        return service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
+    except InvalidInput as error:
+        form.complain(error)
+        return None
+
+
+def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
+    wanted = RecordFilter(request.GET)
+    fitting = wanted.cleaned_data if wanted.is_valid() else {}
+    found = service.list_records(
+        user=person_of(request),
+        type=fitting.get("type") or None,
+        project_id=fitting.get("project") or None,
+        tag=fitting.get("tag") or None,
+        after=_cursor(request),
+        limit=RECORDS_PER_PAGE,
+    )
+    context = {"found": found, "wanted": wanted, "is_narrowed": any(fitting.values()), "form": form}
+    if not wanted.is_valid():
+        status = HTTPStatus.BAD_REQUEST
+    return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
+
+
+def _cursor(request: HttpRequest) -> Cursor | None:
+    """Raises `NotFound` for what is no place in a list: nobody typed it."""
+    try:
+        return Cursor.parse(request.GET["after"]) if request.GET.get("after") else None
+    except InvalidInput:
+        raise NotFound from None
+
+
+def _id(text: str) -> UUID:
+    """A malformed id is answered like one that does not exist."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None

@@ -1,0 +1,137 @@
+"""`/search/`: `search_history` for people; its address holds the whole question, so that a search can be kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from http import HTTPStatus
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.dateformat import format as date_format
+from django.utils.safestring import SafeString
+
+from intake import limits
+from intake.errors import RecollectError, SearchFailed, Unavailable
+from intake.problems import STATUSES, retry_after
+from memory.chunking import ASSISTANT_LABEL, USER_LABEL
+from memory.pages.forms import SearchForm
+from memory.pages.links import path_to
+from memory.pages.marking import marked
+from memory.pages.people import page_for_people, person_of, show
+from memory.search.history import History, HistoryRequest, HistoryResult, HistoryScope, Kind, search_history
+
+RESULTS = 20
+MORE_RESULTS = 50
+BY_DAY = "day"
+
+NAMES = {Kind.MESSAGE: "Message", Kind.SESSION: "Chat", Kind.MEMORY: "Memory", Kind.DAILY_LOG: "Daily log"}
+ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
+WHO = {USER_LABEL: "You", ASSISTANT_LABEL: "Recollect"}
+SOURCES = {"memory": "notes", "messages": "messages", "sessions": "titles of chats"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is shown of one part of a text; `who` says it, where somebody does."""
+
+    who: str
+    text: SafeString
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One result in the list."""
+
+    path: str
+    title: str | SafeString
+    name: str
+    icon: str
+    day: date
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Results under one heading, which is their day; None for all of them, the best first."""
+
+    day: date | None
+    results: Sequence[Shown]
+
+
+@page_for_people
+def search(request: HttpRequest) -> HttpResponse:
+    # `q` alone makes it a search: an address with filters and no words is the page before one.
+    is_asked = bool(request.GET.get("q", "").strip())
+    form = SearchForm(request.GET if request.GET else None)
+    if not is_asked:
+        return _page(request, form)
+    if not form.is_valid():
+        return _page(request, form, status=HTTPStatus.BAD_REQUEST)
+    limits.take_for("api", user_id=person_of(request).pk, address=limits.client_address(request))
+    return _answer(request, form)
+
+
+def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
+    limit = MORE_RESULTS if "more" in request.GET else RESULTS
+    wanted = HistoryRequest(
+        query=form.cleaned_data["q"],
+        scope=HistoryScope(form.cleaned_data["scope"] or HistoryScope.ALL),
+        date_from=form.cleaned_data["from"],
+        date_to=form.cleaned_data["to"],
+        max_results=limit,
+    )
+    try:
+        history = search_history(wanted, user=person_of(request), now=timezone.now())
+    except (SearchFailed, Unavailable) as error:
+        return _failed(request, form, error)
+    return _page(
+        request,
+        form,
+        history=history,
+        groups=_groups(history, by_day=request.GET.get("order") == BY_DAY),
+        unfinished=[SOURCES[name] for name in history.unfinished],
+        can_have_more=limit < MORE_RESULTS and len(history.results) == limit,
+    )
+
+
+def _failed(request: HttpRequest, form: SearchForm, error: RecollectError) -> HttpResponse:
+    """What was asked stays where it is, to be asked again."""
+    response = _page(request, form, status=STATUSES[error.code], failure=error)
+    if error.retryable:
+        response["Retry-After"] = retry_after(error)
+    return response
+
+
+def _page(request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
+    by_day = request.GET.get("order") == BY_DAY
+    return show(request, "memory/search.html", status=status, form=form, by_day=by_day, place="search", **context)
+
+
+def _groups(history: History, *, by_day: bool) -> list[Group]:
+    shown = [_shown(result) for result in history.results]
+    if by_day:
+        return [Group(day, [shown[index] for index in indexes]) for day, indexes in history.by_day()]
+    return [Group(None, shown)] if shown else []
+
+
+def _shown(result: HistoryResult) -> Shown:
+    reference, pieces = result.reference, result.pieces
+    title: str | SafeString = reference.session or _title_of_note(result)
+    if reference.kind is Kind.SESSION:
+        # Its first piece is its title, with the matches in it.
+        title, pieces = marked(pieces[0].own), pieces[1:]
+    return Shown(
+        path=path_to(reference),
+        title=title,
+        name=NAMES[reference.kind],
+        icon=ICONS[reference.kind],
+        day=reference.day,
+        lines=[Line(WHO.get(piece.before, ""), marked(piece.own)) for piece in pieces if piece.own.text],
+    )
+
+
+def _title_of_note(result: HistoryResult) -> str:
+    if result.reference.record_id is not None:
+        return "Record"
+    return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"

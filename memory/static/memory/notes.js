@@ -1,0 +1,30 @@
+/** Writing notes: Ctrl+S or Ctrl+Enter saves, and nobody leaves words that are not saved by accident. */
+
+for (const form of document.querySelectorAll("[data-note]")) watch(form);
+
+function watch(form) {
+  const before = written(form);
+  let isSending = false;
+  const hasUnsaved = () => !isSending && ("unsavedAlready" in form.dataset || written(form) !== before);
+
+  form.addEventListener("input", () => {
+    const sign = form.querySelector("[data-unsaved]");
+    if (sign) sign.hidden = !hasUnsaved();
+  });
+  form.addEventListener("submit", () => (isSending = true));
+  form.addEventListener("keydown", (event) => {
+    const isSaving = (event.ctrlKey || event.metaKey) && (event.key === "s" || event.key === "Enter");
+    if (!isSaving) return;
+    event.preventDefault();
+    form.requestSubmit();
+  });
+  addEventListener("beforeunload", (event) => {
+    if (hasUnsaved()) event.preventDefault();
+  });
+  // Come back to by the browser's own button, a page is as it was left.
+  addEventListener("pageshow", () => (isSending = false));
+}
+
+function written(form) {
+  return [...form.querySelectorAll("textarea:not([readonly]), input:not([type=hidden])")].map((field) => field.value).join("\n");
+}

@@ -1,0 +1,289 @@
+"""`/search/` as the server makes it: what is found and where it leads, what was typed, and nobody else's words."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from html import unescape
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from intake.links import conversation_path
+from intake.models import Turn
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, indexing, records
+from memory.embedders import EmbedderUnavailable, get_embedder
+from memory.pages.marking import marked
+from memory.search.history.excerpts import Excerpt
+from memory.search.history.messages import Messages
+from memory.search.history.patience import OutOfTime
+
+pytestmark = pytest.mark.django_db
+
+SEARCH = reverse("memory:search")
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def client(alice) -> Client:
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+def page_of(client: Client, *, status: int = 200, **query) -> str:
+    response = client.get(SEARCH, query)
+    assert response.status_code == status
+    return response.content.decode()
+
+
+def results_on(page: str) -> list[str]:
+    return re.findall(r"<article class=\"result\".*?</article>", page, re.DOTALL)
+
+
+def links_on(page: str) -> list[str]:
+    return [unescape(re.search(r'<h[23]><a href="([^"]*)"', result).group(1)) for result in results_on(page)]
+
+
+def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_to_the_very_turn(client, alice):
+    turn = a_turn(alice, "We eat risotto on Friday", "Risotto it is.")
+    indexing.embed_pending()
+    page = page_of(client, q="risotto", scope="sessions")
+    result = next(each for each in results_on(page) if "Message" in each)
+    path = conversation_path(turn.conversation_id, turn_number=1)
+    assert f'<h2><a href="{path}">We eat risotto on Friday</a></h2>' in result
+    assert '<span class="who">You</span> We eat <mark>risotto</mark> on Friday' in result
+    assert '<span class="who">Recollect</span> <mark>Risotto</mark> it is.' in result
+    assert '<time datetime="2026-03-01">1 March 2026</time>' in result
+
+
+def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
+    turn = a_turn(alice, "Is the cello tuned?")
+    documents.append(user=alice, day=None, text="Plays the cello.", now=NOW)
+    documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
+    record = records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+    indexing.embed_pending()
+    links = links_on(page_of(client, q="cello"))
+    assert set(links) == {
+        conversation_path(turn.conversation_id, turn_number=1),
+        conversation_path(turn.conversation_id),
+        reverse("memory:memory"),
+        reverse("memory:log", args=["2026-02-03"]),
+        reverse("memory:record", args=[record.id]),
+    }
+    for link in links:
+        assert client.get(link).status_code == 200
+
+
+def test_the_title_of_a_chat_is_marked_in_its_heading(client, alice):
+    turn = a_turn(alice, "Cello plans")
+    page = page_of(client, q="cello", scope="sessions")
+    assert f'<a href="{conversation_path(turn.conversation_id)}"><mark>Cello</mark> plans</a>' in page
+
+
+def test_scope_and_dates_narrow_the_search_and_stay_in_the_form(client, alice):
+    a_turn(alice, "The cello again")
+    documents.append(user=alice, day=date(2026, 2, 3), text="Cello lesson moved.", now=NOW)
+    documents.append(user=alice, day=date(2026, 2, 9), text="Cello lesson held.", now=NOW)
+    page = page_of(client, q="cello", scope="daily_log", **{"from": "2026-02-05", "to": "2026-02-10"})
+    assert links_on(page) == [reverse("memory:log", args=["2026-02-09"])]
+    assert '<input type="radio" name="scope" value="daily_log" checked>' in page
+    assert 'value="2026-02-05"' in page
+    assert 'value="2026-02-10"' in page
+    assert 'value="cello"' in page
+
+
+def test_results_can_be_put_in_the_order_of_their_days(client, alice):
+    for day in (3, 9, 5):
+        documents.append(user=alice, day=date(2026, 2, day), text=f"Cello lesson number {day}.", now=NOW)
+    page = page_of(client, q="cello", order="day")
+    assert [link[-3:-1] for link in links_on(page)] == ["09", "05", "03"]
+    assert "Monday, 9 February 2026</time></h2>" in page
+
+
+def test_the_day_is_the_persons_own(client, alice):
+    alice.time_zone = "Pacific/Auckland"
+    alice.save()
+    turn = a_turn(alice, "The cello is late")
+    Turn.objects.filter(pk=turn.pk).update(said_at=datetime(2026, 3, 1, 22, 0, tzinfo=UTC))
+    indexing.embed_pending()
+    assert "2 March 2026" in page_of(client, q="cello", scope="sessions")
+
+
+def test_more_results_are_a_link_away(client, alice):
+    for number in range(1, 24):
+        records.create(
+            user=alice, content=f"Cello string number {number} {'abcdefghijklmnopqrstuvwxyz'[number] * 9}", now=NOW
+        )
+    page = page_of(client, q="cello")
+    assert len(results_on(page)) == 20
+    assert 'href="?q=cello&amp;more=1"' in page
+    page = page_of(client, q="cello", more="1")
+    assert len(results_on(page)) == 23
+    assert "Show more" not in page
+
+
+def test_without_words_there_is_no_search_and_the_field_has_the_focus(client, alice):
+    a_turn(alice, "Anything")
+    for query in ({}, {"q": ""}, {"q": "   ", "scope": "memory"}):
+        page = page_of(client, **query)
+        assert results_on(page) == []
+        assert "Find what you said" in page
+        assert "autofocus" in page
+
+
+def test_nothing_found_says_so_and_offers_to_widen(client, alice):
+    page = page_of(client, q="xylophone")
+    assert "Nothing found" in page
+    assert "search everything" not in page
+    page = page_of(client, q="xylophone", scope="memory", **{"from": "2026-01-01"})
+    assert '<a href="?q=xylophone">search everything, of all time</a>' in page
+
+
+@pytest.mark.parametrize("name", ["from", "to"])
+@pytest.mark.parametrize("typed", ["31.02.2026", "2026-02-30", "20260301", "yesterday", "2026-W09-7", HOSTILE])
+def test_what_is_no_day_is_said_and_stays_as_it_was_typed(client, name, typed):
+    page = page_of(client, status=400, q="cello", **{name: typed})
+    assert "A date is written YYYY-MM-DD." in page
+    field = re.search(rf'<input type="text" name="{name}"[^>]*>', page).group()
+    assert f'value="{typed}"' in unescape(field) or typed == HOSTILE
+    assert HOSTILE not in page
+    assert 'value="cello"' in page
+
+
+def test_a_last_day_before_the_first_is_said(client):
+    page = page_of(client, status=400, q="cello", **{"from": "2026-02-10", "to": "2026-02-05"})
+    assert "The last day is before the first one." in page
+    assert 'value="2026-02-10"' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"), [({"scope": "nowhere"}, "no such place"), ({"q": "a\0b"}, "Null characters")]
+)
+def test_what_cannot_be_searched_is_said(client, query, sentence):
+    assert sentence in page_of(client, status=400, **{"q": "cello", **query})
+
+
+def test_the_strangest_query_is_only_a_query(client):
+    for query in ["%", "_", "' OR 1=1 --", "\\", "(" * 500, "🦊" * 300, "word " * 390]:
+        page_of(client, q=query)
+    assert client.get(f"{SEARCH}?q=%ff%fe").status_code == 200
+
+
+def test_words_are_escaped_in_the_query_the_title_and_the_excerpt(client, alice):
+    a_turn(alice, HOSTILE, HOSTILE)
+    records.create(user=alice, content=HOSTILE, now=NOW)
+    for query in (HOSTILE, "alert", "script"):
+        page = page_of(client, q=query)
+        assert results_on(page)
+        assert "<script>" not in page
+        assert "<img src=x" not in page
+
+
+def test_marks_stand_where_the_places_say_whatever_the_characters():
+    excerpt = Excerpt("<b>&🦊é</b>", [(0, 1), (3, 5)])
+    assert marked(excerpt) == "<mark>&lt;</mark>b&gt;<mark>&amp;🦊</mark>é&lt;/b&gt;"
+    assert marked(Excerpt("", [])) == ""
+
+
+def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
+    a_turn(alice, "The cello is here")
+    assert "1 text is so new that only its words can be found yet." in page_of(client, q="cello")
+    indexing.embed_pending()
+    assert "so new" not in page_of(client, q="cello")
+
+
+def test_a_source_that_takes_too_long_is_named_and_the_rest_is_shown(client, alice, monkeypatch):
+    records.create(user=alice, content="The cello was made in 1921.", now=NOW)
+
+    def slow(self, asked):
+        raise OutOfTime
+
+    monkeypatch.setattr(Messages, "find", slow)
+    page = page_of(client, q="cello")
+    assert "not everything was searched to the end: messages." in page
+    assert len(results_on(page)) == 1
+
+
+def test_an_embedding_model_that_is_away_is_said_and_can_be_tried_again(client, monkeypatch):
+    def away(text):
+        raise EmbedderUnavailable
+
+    monkeypatch.setattr(get_embedder(), "embed_query", away)
+    response = client.get(SEARCH, {"q": "cello", "scope": "memory"})
+    page = response.content.decode()
+    assert response.status_code == 503
+    assert response["Retry-After"]
+    assert "The embedding model is away for the moment." in page
+    assert '<a href="/search/?q=cello&amp;scope=memory">Try again</a>' in page
+    assert 'value="cello"' in page
+
+
+def test_a_search_that_breaks_is_said_with_the_question_kept(client, monkeypatch):
+    def broken(self, asked):
+        raise KeyError("secret")
+
+    monkeypatch.setattr(Messages, "find", broken)
+    page = page_of(client, status=500, q="cello")
+    assert "Search failed: messages could not be searched." in page
+    assert "secret" not in page
+    assert 'value="cello"' in page
+
+
+def test_a_database_that_is_away_is_a_page_too(client, monkeypatch):
+    def away(self, asked):
+        raise OperationalError("connection lost")
+
+    monkeypatch.setattr(Messages, "find", away)
+    assert "away for the moment" in page_of(client, status=503, q="cello")
+
+
+def test_searches_are_limited(client, settings):
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+    assert page_of(client, q="cello")
+    assert "A little slower, please" in page_of(client, status=429, q="cello")
+    assert page_of(client)
+
+
+def test_nobody_elses_words_are_found(client):
+    other = a_person("other@example.com")
+    a_turn(other, "Our cello is a secret")
+    documents.append(user=other, day=None, text="The cello is ours.", now=NOW)
+    records.create(user=other, content="Our cello", now=NOW)
+    indexing.embed_pending()
+    page = page_of(client, q="cello")
+    assert results_on(page) == []
+    assert "secret" not in page
+
+
+def test_a_visitor_is_told_how_to_have_a_memory_and_comes_back_to_the_search():
+    page = page_of(Client(), q="cello", scope="memory")
+    assert "With an account, everything you ever said here" in page
+    back = "%2Fsearch%2F%3Fq%3Dcello%26scope%3Dmemory"
+    assert f"{reverse('intake:register')}?next={back}" in page
+    assert f"{reverse('intake:login')}?next={back}" in page
+
+
+def test_a_search_is_kept_by_no_cache_and_only_read(client):
+    response = client.get(SEARCH, {"q": "cello"})
+    assert "no-store" in response["Cache-Control"]
+    assert client.put(SEARCH).status_code == 405
+
+
+def test_the_sidebar_leads_to_search_and_to_memory(client):
+    page = client.get(reverse("intake:home")).content.decode()
+    assert f'href="{SEARCH}"' in page
+    assert f'href="{reverse("memory:memory")}"' in page
+    assert f'href="{SEARCH}" data-search-link aria-keyshortcuts="/" aria-current="page"' in page_of(client)
+
+
+def test_the_future_of_a_log_is_no_hindrance(client, alice):
+    documents.append(user=alice, day=timezone.localdate() + timedelta(days=40), text="Cello concert.", now=NOW)
+    assert len(results_on(page_of(client, q="concert"))) == 1
