@@ -36,6 +36,8 @@ class Things:
     record: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
+    memory_state: str = "1-nobody"
+    log_state: str = "1-nobody"
     key: str = "of-nobody"
     embedding: str = "987654321"
     person: str = "987654321"
@@ -86,6 +88,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
+        memory, log = (documents.read(user=user, day=written) for written in (None, day))
         once(user=user, key=name, tool="save_memory", data=SAVED, run=lambda: {"text": f"Saved {word}"}, now=NOW)
     made = create_token(user=user, name=f"Token for {word}")
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
@@ -98,6 +101,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         record=str(record.id),
         token=str(made.info.id),
         project=project,
+        memory_state=memory.state,
+        log_state=log.state,
         key=name,
         embedding=str(embedding.pk),
         person=str(user.pk),

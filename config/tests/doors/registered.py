@@ -130,6 +130,35 @@ PAGES = [
     door("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     door("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     door("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
+    # These look at what is asked for, and not at the method.
+    door("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
+    door("memory/logs/", GET=answers(), POST=answers(form={})),
+    door("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
+    door("memory/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
+    door(
+        "memory/logs/<str:date>/edit/",
+        "memory/logs/{day}/edit/",
+        GET=shows(),
+        POST=changes(form={"content": TOPIC, "state": "{log_state}"}),
+    ),
+    door("memory/logs/<str:date>/", "memory/logs/{day}/", GET=shows(), POST=changes(form={"text": "More"})),
+    door(
+        "memory/logs/<str:date>/delete/",
+        "memory/logs/{day}/delete/",
+        GET=shows(),
+        POST=changes(form={"state": "{log_state}"}),
+    ),
+    door(
+        "memory/records/",
+        GET=[shows(), shows(query={"project": "{project}", "tag": "{project}"})],
+        POST=changes(form={"content": f"A new {TOPIC}", "type": "note"}),
+    ),
+    door(
+        "memory/records/<str:record_id>/delete/",
+        "memory/records/{record}/delete/",
+        GET=shows(),
+        POST=changes(form={}),
+    ),
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
