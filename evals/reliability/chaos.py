@@ -132,7 +132,7 @@ class Outcome:
 def run(plan: Plan, report: Report) -> Outcome:
     extra = {"EMBEDDING_MAX_ATTEMPTS": str(plan.attempts), "EMBEDDING_LEASE_SECONDS": str(plan.lease)}
     report("Starting a product of its own.")
-    poisonable = ["--include=evals.reliability.poison"]
+    poisonable = ["--include=evals.children.mortal_worker"]
     with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:
         return _run(plan, product, report)
 
