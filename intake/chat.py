@@ -86,7 +86,7 @@ async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
     writer = asyncio.create_task(_write(turn, caller, queue))
     try:
-        yield sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
+        yield _turn(turn)
         while True:
             try:
                 item = await asyncio.wait_for(queue.get(), KEEP_ALIVE_SECONDS)
@@ -100,6 +100,19 @@ async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
         writer.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.shield(writer)
+
+
+async def replay(*, turn: Turn) -> AsyncIterator[bytes]:
+    """The events of a turn that has ended, told again: its calls, its answer as one text, and how it ended."""
+    await sync_to_async(connections.close_all)()
+    yield _turn(turn)
+    for call in turn.tool_calls:
+        yield sse.encode("tool_call", {name: call[name] for name in ("id", "name", "input")})
+        if "summary" in call:
+            yield _encode(_told_again(call), turn)
+    if turn.assistant_message:
+        yield _encode(TextWritten(turn.assistant_message), turn)
+    yield sse.encode("error", turn.error) if turn.error else _done(turn)
 
 
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
@@ -173,6 +186,21 @@ def _result(event: ToolReturned) -> dict[str, Any]:
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result
+
+
+def _told_again(call: dict[str, Any]) -> ToolReturned:
+    """What `_result` kept; what has been taken back since cannot be again."""
+    return ToolReturned(
+        call["id"],
+        call["summary"],
+        is_error=call.get("is_error", False),
+        stored=call.get("stored"),
+        place=None if "undone_at" in call else call.get("place"),
+    )
+
+
+def _turn(turn: Turn) -> bytes:
+    return sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
 
 
 def _encode(event: AgentEvent, turn: Turn) -> bytes:

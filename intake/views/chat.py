@@ -16,15 +16,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from intake import limits, services
+from intake import idempotency, limits
 from intake.acting import acting_as
 from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
-from intake.models import Turn
 from intake.models.conversations import Caller
 from intake.parsers import parse_json
 from intake.problems import as_recollect_error, problem_response
 from intake.reading import as_conversation_id
+from intake.repeating import Begun, begin_turn_once
 from intake.validation import validate
 
 
@@ -43,33 +43,37 @@ class ChatView(View):
 
     async def post(self, request: HttpRequest) -> HttpResponseBase:
         try:
-            turn, caller = await sync_to_async(_begin)(request)
+            begun, caller = await sync_to_async(_begin)(request)
         except Exception as error:
             return _refusal(error)
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
-        from intake.chat import stream_answer
+        from intake.chat import replay, stream_answer
 
-        response = StreamingHttpResponse(stream_answer(turn=turn, caller=caller), content_type="text/event-stream")
+        events = replay(turn=begun.turn) if begun.is_replay else stream_answer(turn=begun.turn, caller=caller)
+        response = StreamingHttpResponse(events, content_type="text/event-stream")
+        if begun.is_replay:
+            response[idempotency.REPLAYED] = "true"
         response["Cache-Control"] = "no-store"
         # Some proxies gather a response before they pass it on; this one is asked not to.
         response["X-Accel-Buffering"] = "no"
         return response
 
 
-def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
+def _begin(request: HttpRequest) -> tuple[Begun, Caller]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     caller = _authenticate(request)
     limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
-    given = wanted.conversation_id
+    given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     with acting_as(caller):
-        turn = services.begin_turn(
+        begun = begin_turn_once(
             caller=caller,
+            key=None if key is None else idempotency.clean_key(key),
             message=wanted.message,
             conversation_id=None if given is None else as_conversation_id(given),
             now=timezone.now(),
         )
-    return turn, caller
+    return begun, caller
 
 
 def _authenticate(request: HttpRequest) -> Caller:
