@@ -49,6 +49,9 @@ class TokenCaller:
     scopes: frozenset[Scope]
     digest: str
 
+    def is_still_valid(self, *, now: datetime) -> bool:
+        return is_still_valid(self.digest, now=now)
+
 
 def secret_in(header: str | None) -> str | None:
     """The secret in an `Authorization` header; None when there is none, or another scheme's.
