@@ -25,12 +25,15 @@ from evals.reliability.poison import POISON
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
 from evals.reliability.timeline import Server, Timeline
+from evals.tables import judged
 
 Report = Callable[[str], None]
 LOOK_SECONDS = 0.2
 SAMPLE = 50
 # A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
 AFTERMATH_SECONDS = 10
+# Of fewer saves than these a median says nothing, and is not judged.
+FEWEST_TO_JUDGE = 20
 # Shorter than a restart of the worker, and no longer than in production.
 LONGEST_SWEEP_SECONDS = 5
 
@@ -102,8 +105,9 @@ class Outcome:
     seconds: float = 0.0
 
     def added(self, away: Latency) -> float:
-        """Milliseconds more at the median than with a broker."""
-        return away.p50 - self.broker_alive.p50 if away.count and self.broker_alive.count else 0.0
+        """Milliseconds more at the median than with a broker; 0 where there are too few to tell."""
+        is_enough = min(away.count, self.broker_alive.count) >= FEWEST_TO_JUDGE
+        return away.p50 - self.broker_alive.p50 if is_enough else 0.0
 
     def faults_found(self, plan: Plan) -> list[str]:
         """What must not be, in sentences; empty when all is well."""
@@ -135,19 +139,17 @@ class Outcome:
         kinds = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
         restarts = f"{self.failed_after_restarts.total():,} of {self.after_restarts:,}"
         return [
-            ("faults", _judged(f"{struck:,}", struck >= plan.faults, f"at least {plan.faults:,}")),
+            ("faults", judged(f"{struck:,}", struck >= plan.faults, f"at least {plan.faults:,}")),
             ("of each kind", kinds),
             (
                 "turns saved (acknowledged)",
-                _judged(
-                    f"{self.saved:,} in {self.seconds:.0f} s", self.saved >= plan.turns, f"at least {plan.turns:,}"
-                ),
+                judged(f"{self.saved:,} in {self.seconds:.0f} s", self.saved >= plan.turns, f"at least {plan.turns:,}"),
             ),
-            ("lost", _judged(f"{len(self.lost):,}", not self.lost, "none")),
-            ("duplicated", _judged(f"{len(self.duplicated):,}", not self.duplicated, "none")),
+            ("lost", judged(f"{len(self.lost):,}", not self.lost, "none")),
+            ("duplicated", judged(f"{len(self.duplicated):,}", not self.duplicated, "none")),
             (
                 "quarantined, and seen by staff",
-                _judged(
+                judged(
                     f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
                     self.is_quarantine_right,
                     f"{self.poisoned}: what kills its worker, and nothing else",
@@ -155,28 +157,28 @@ class Outcome:
             ),
             (
                 "all searchable after the last fault",
-                _judged(searchable, self.searchable_after is not None, f"at most {plan.patience:g} s"),
+                judged(searchable, self.searchable_after is not None, f"at most {plan.patience:g} s"),
             ),
-            ("found through the API", _judged(f"{sought - len(self.not_found):,}", not self.not_found, f"{sought:,}")),
+            ("found through the API", judged(f"{sought - len(self.not_found):,}", not self.not_found, f"{sought:,}")),
             ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
             ("save, broker refusing", self._beside_alive(self.broker_refusing, plan)),
             ("save, broker hanging", self._beside_alive(self.broker_silent, plan)),
             ("requests failed while the database was away", _counts(self.failed_while_away)),
             (
                 "requests failed while it was there",
-                _judged(_counts(self.failed_while_there), not self.failed_while_there, "none"),
+                judged(_counts(self.failed_while_there), not self.failed_while_there, "none"),
             ),
             (
                 f"of those begun in the {AFTERMATH_SECONDS} s after it was back",
-                _judged(restarts, not self.failed_after_restarts, "none"),
+                judged(restarts, not self.failed_after_restarts, "none"),
             ),
         ]
 
     def _beside_alive(self, away: Latency, plan: Plan) -> str:
-        if not away.count:
-            return str(away)
+        if min(away.count, self.broker_alive.count) < FEWEST_TO_JUDGE:
+            return f"{away}, too few to judge"
         added = self.added(away)
-        return _judged(f"{away}, {added:+,.0f} ms at p50", added <= plan.slower, f"at most +{plan.slower:g} ms")
+        return judged(f"{away}, {added:+,.0f} ms at p50", added <= plan.slower, f"at most +{plan.slower:g} ms")
 
 
 def run(plan: Plan, report: Report) -> Outcome:
@@ -324,10 +326,6 @@ def _broker(attempt: Attempt, timeline: Timeline) -> set[Server]:
 
 def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
     return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
-
-
-def _judged(value: str, holds: bool, must: str) -> str:
-    return f"{value}  {'pass' if holds else 'FAIL'} ({must})"
 
 
 def _counts(failures: Counter[str]) -> str:

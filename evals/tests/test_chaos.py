@@ -19,7 +19,8 @@ PLAN = chaos.Plan(turns=1, faults=1, seed=1)
 
 
 def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault(capsys, monkeypatch):
-    options = ["--turns=12", "--faults=6", "--people=3", "--attempts=2", "--lease=1", "--seed=1"]
+    options = ["--turns=12", "--faults=6", "--people=2", "--attempts=2", "--lease=1", "--seed=1"]
+    monkeypatch.setattr(chaos, "SAMPLE", 10)
     monkeypatch.setattr(faults, "BROKER_AWAY", (0.4, 0.6))
     monkeypatch.setattr(faults, "DATABASE_AWAY", (0.1, 0.3))
 
@@ -84,7 +85,7 @@ def well(**changes):
 
 
 def latency(milliseconds):
-    return chaos.Latency(9, milliseconds, milliseconds, milliseconds)
+    return chaos.Latency(20, milliseconds, milliseconds, milliseconds)
 
 
 def test_a_run_in_which_all_went_well_has_nothing_to_complain_of():
