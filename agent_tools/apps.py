@@ -6,6 +6,7 @@ class AgentToolsConfig(AppConfig):
     name = "agent_tools"
 
     def ready(self) -> None:
+        from agent_tools import receivers  # noqa: F401
         from agent_tools.checks import check_tools
 
         register(check_tools)

@@ -46,7 +46,8 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
     async with mcp.running():
         yield
-    await loading
+    chat = await loading
+    await chat.cut_off_answers()
     await import_module("intake.agent.models").close_connections()
 
 

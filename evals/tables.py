@@ -47,3 +47,8 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _percent(low: float, high: float) -> str:
     return f"{100 * low:.0f}-{100 * high:.0f}"
+
+
+def judged(value: str, holds: bool, must: str) -> str:
+    """What was measured, whether it is what it must be, and what that is."""
+    return f"{value}  {'pass' if holds else 'FAIL'} ({must})"

@@ -35,14 +35,20 @@ from intake.standing import StillIn, until_out
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 15
-SAVE_EVERY_SECONDS = 1
+# With the save itself, a server that is killed loses less than a second of what it wrote.
+SAVE_EVERY_SECONDS = 0.5
 QUEUE_LENGTH = 16
 # How often, and after how many seconds each, the last save is tried while the database restarts.
 LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
 THROWN_OUT = "Your session has ended, or your token was revoked. What was written is kept."
+# How long a server that stops waits for the last saves.
+STOP_SECONDS = 5
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# The answers that are being written, by their tasks.
+_writers: set[asyncio.Task[None]] = set()
 
 
 @dataclass(slots=True)
@@ -92,11 +98,16 @@ async def stream_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | No
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
     writer = asyncio.create_task(_write(turn, caller, queue))
     guard = asyncio.create_task(_end_when_out(is_still_in, writer, queue)) if is_still_in else None
+    _writers.add(writer)
+    writer.add_done_callback(_writers.discard)
     try:
         yield _turn(turn)
         while True:
             try:
-                item = await asyncio.wait_for(queue.get(), KEEP_ALIVE_SECONDS)
+                # Not `wait_for`: until Python 3.12 it drops a cancellation that comes together with an item, and a
+                # reader who left in the middle of a quick answer would never be noticed.
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    item = await queue.get()
             except TimeoutError:
                 yield sse.KEEP_ALIVE
                 continue
@@ -106,7 +117,7 @@ async def stream_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | No
     finally:
         if guard is not None:
             guard.cancel()
-        writer.cancel()
+        _cut_off(writer)
         with suppress(asyncio.CancelledError):
             await asyncio.shield(writer)
 
@@ -127,12 +138,26 @@ async def replay(*, turn: Turn) -> AsyncIterator[bytes]:
 async def _end_when_out(is_still_in: StillIn, writer: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> None:
     """End the answer as if its reader had left, and tell this one why; what they have not taken yet they do not get."""
     await until_out(is_still_in)
-    writer.cancel()
+    _cut_off(writer)
     await asyncio.wait([writer])
     while not queue.empty():
         queue.get_nowait()
     queue.put_nowait(sse.encode("error", _as_data(AuthenticationRequired(THROWN_OUT))))
     queue.put_nowait(None)
+
+
+async def cut_off_answers() -> None:
+    """Keep what there is of every answer, as interrupted: a server that stops does this last."""
+    if writers := {writer for writer in _writers if writer.get_loop() is asyncio.get_running_loop()}:
+        for writer in writers:
+            _cut_off(writer)
+        await asyncio.wait(writers, timeout=STOP_SECONDS)
+
+
+def _cut_off(writer: asyncio.Task[None]) -> None:
+    """Once: a second time would cut off the save with which the first ends."""
+    if not writer.cancelling():
+        writer.cancel()
 
 
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
@@ -161,11 +186,11 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None])
 
 
 async def _save_progress(turn: Turn, caller: Caller, draft: Draft) -> None:
-    """Keep what is there every second, and show a sign of life while there is nothing new."""
-    saved, idle = draft.snapshot(), 0
+    """Keep what is there again and again, and show a sign of life while there is nothing new."""
+    saved, idle = draft.snapshot(), 0.0
     while True:
         await asyncio.sleep(SAVE_EVERY_SECONDS)
-        idle += 1
+        idle += SAVE_EVERY_SECONDS
         if (there := draft.snapshot()) == saved and idle < KEEP_ALIVE_SECONDS:
             continue
         text, calls = there
@@ -173,7 +198,7 @@ async def _save_progress(turn: Turn, caller: Caller, draft: Draft) -> None:
             await as_caller(
                 caller, services.save_progress, turn_id=turn.pk, text=text, tool_calls=calls, now=timezone.now()
             )
-            saved, idle = there, 0
+            saved, idle = there, 0.0
 
 
 async def _save(turn: Turn, caller: Caller, answer: Answer) -> Turn | None:

@@ -3,6 +3,7 @@
 1. The key is claimed by a row, in the transaction that does the work and keeps the answer: all of it holds, or none.
 2. A second request with the key waits at that row for the first to end, for a while.
 3. Then it finds the answer and gives it again; or nothing, because the first one failed, and does the work itself.
+4. What was stored and is deleted goes from the answer, too; the key stays, so that no late repeat stores it anew.
 
 The header is the one of the IETF draft "The Idempotency-Key HTTP Header Field".
 """
@@ -19,7 +20,7 @@ from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
-from intake.errors import IdempotencyKeyReused, InvalidInput, StillRunning
+from intake.errors import IdempotencyKeyReused, InvalidInput, NotFound, StillRunning
 from intake.models import IdempotentAnswer
 from intake.models.conversations import Caller
 
@@ -52,7 +53,8 @@ def once(
     """Run, unless this request of `caller`, an operation and its data, has an answer already.
 
     Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
-    ended; an error of `run` leaves no trace, so the key may be used again.
+    ended, `NotFound` when what it stored has been deleted; an error of `run` leaves no trace, so the key may be used
+    again.
     """
     digest = _digest(operation, data)
     mine = IdempotentAnswer.objects.for_caller(caller)
@@ -65,6 +67,11 @@ def once(
         row.answer = json.dumps(answer)
         row.save(update_fields=["answer"])
         return Kept(answer, is_replay=False)
+
+
+def withdraw(*, user_id: int, about: str) -> None:
+    """Empty the answers that name something by this id."""
+    IdempotentAnswer.objects.filter(user_id=user_id, answer__contains=about).update(answer="")
 
 
 def _claim(caller: Caller, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
@@ -97,6 +104,8 @@ def _wait_at_most(seconds: int | None) -> None:
 def _replay(row: IdempotentAnswer, digest: str) -> Kept:
     if row.request_digest != digest:
         raise IdempotencyKeyReused
+    if not row.answer:
+        raise NotFound("What this request stored has been deleted.")
     return Kept(json.loads(row.answer), is_replay=True)
 
 

@@ -89,8 +89,9 @@ NOT_PERSONAL = {
     "agent_tools.AccessToken": "looked up by its digest before anybody is known",
 }
 # The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
-DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect")}
-# A connection that a restarted server has forgotten is replaced before anybody is given it.
+# Its engine looks at each connection before anybody is given it, and is of use again as soon as a restarted server is.
+DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect", engine="config.database")}
+# The same for connections outside the pool.
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),

@@ -8,7 +8,7 @@ from django.test import Client
 from knox.models import get_token_model
 from rest_framework.test import APIClient
 
-from intake import deleting, services
+from intake import deleting, exporting, services
 from intake.acting import acting_as
 from intake.identity import VISITOR_KEY
 from intake.models import Turn, User
@@ -68,6 +68,48 @@ def test_a_deleted_conversation_leaves_nothing(alice):
     assert Embedding.objects.exists()
 
 
+def save_over_rest(api: APIClient):
+    """With a key, under which the answer is kept for a request that is sent again."""
+    body = {"content": f"The word is {SECRET}", "tags": [SECRET]}
+    return api.post("/api/v1/tools/save_memory/", body, format="json", headers={"Idempotency-Key": "once"})
+
+
+def test_a_deleted_record_leaves_nothing_not_even_in_the_answer_that_is_kept_for_a_repeat(alice):
+    api = APIClient()
+    api.force_authenticate(alice)
+    record = save_over_rest(api).json()["record"]["id"]
+    indexing.embed_pending()
+    assert "idempotent_answers.answer" in traces_of(SECRET)
+    assert api.delete(f"/api/v1/memory/records/{record}/").status_code == 204
+    assert traces_of(SECRET) == []
+    repeat = save_over_rest(api)
+    assert (repeat.status_code, repeat.json()["code"]) == (404, "not_found")
+    assert traces_of(SECRET) == []
+
+
+@pytest.mark.parametrize("path", ["memory", f"daily-logs/{NOW.date()}"])
+def test_a_deleted_document_leaves_nothing(alice, path):
+    api = APIClient()
+    api.force_authenticate(alice)
+    documents.append(user=alice, day=None if path == "memory" else NOW.date(), text=f"The word is {SECRET}", now=NOW)
+    indexing.embed_pending()
+    assert traces_of(SECRET)
+    assert api.delete(f"/api/v1/memory/documents/{path}/", headers={"If-Match": "*"}).status_code == 204
+    assert traces_of(SECRET) == []
+
+
+def test_nothing_that_is_said_goes_through_the_broker_or_into_a_file(alice, settings):
+    """Nudges carry nothing, results are not kept, and what is exported is streamed: what was never there need not go."""
+    said(alice)
+    api = APIClient()
+    api.force_authenticate(alice)
+    save_over_rest(api)
+    assert SECRET.encode() in b"".join(exporting.account_as_json(user=alice, now=NOW))
+    assert [trace for trace in traces_of(SECRET) if "broker" in trace] == []
+    files = [path for path in settings.VAR_DIR.rglob("*") if path.is_file() and "models" not in path.parts]
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
 def test_a_deleted_account_leaves_nothing_anywhere():
     client = Client()
     session = client.session
@@ -84,12 +126,14 @@ def test_a_deleted_account_leaves_nothing_anywhere():
     documents.append(user=alice, day=NOW.date(), text=SECRET, now=NOW)
     records.create(user=alice, content=SECRET, now=NOW, project_id=SECRET, tags=[SECRET])
     get_token_model().objects.create(alice, name=SECRET)
+    api = APIClient()
+    api.force_authenticate(alice)
+    assert save_over_rest(api).status_code == 200
     bob = a_person("bob@example.com")
     a_turn(bob, "Mine stays")
     named = set(rows_naming("user_id", alice.pk))
     assert {"intake_sessions", "intake_session_links", "access_tokens", "postings", "embeddings"} <= named
-    api = APIClient()
-    api.force_authenticate(alice)
+    assert "idempotent_answers" in named
     assert api.delete("/api/v1/account/", {"password": "correct horse battery"}, format="json").status_code == 204
     assert traces_of(SECRET) == []
     assert rows_naming("user_id", alice.pk) == []

@@ -25,10 +25,17 @@ from evals.reliability.poison import POISON
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
 from evals.reliability.timeline import Server, Timeline
+from evals.tables import judged
 
 Report = Callable[[str], None]
 LOOK_SECONDS = 0.2
 SAMPLE = 50
+# A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
+AFTERMATH_SECONDS = 10
+# Of fewer saves than these a median says nothing, and is not judged.
+FEWEST_TO_JUDGE = 20
+# Shorter than a restart of the worker, and no longer than in production.
+LONGEST_SWEEP_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +96,22 @@ class Outcome:
     not_found: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     broker_alive: Latency = field(default_factory=Latency)
-    broker_away: Latency = field(default_factory=Latency)
+    broker_refusing: Latency = field(default_factory=Latency)
+    broker_silent: Latency = field(default_factory=Latency)
     failed_while_away: Counter[str] = field(default_factory=Counter)
     failed_while_there: Counter[str] = field(default_factory=Counter)
+    after_restarts: int = 0
+    failed_after_restarts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+
+    def added(self, away: Latency) -> float:
+        """Milliseconds more at the median than with a broker; 0 where there are too few to tell."""
+        is_enough = min(away.count, self.broker_alive.count) >= FEWEST_TO_JUDGE
+        return away.p50 - self.broker_alive.p50 if is_enough else 0.0
 
     def faults_found(self, plan: Plan) -> list[str]:
         """What must not be, in sentences; empty when all is well."""
-        slower = self.broker_away.p50 - self.broker_alive.p50 if self.broker_alive.count else 0.0
+        refusing, silent = self.added(self.broker_refusing), self.added(self.broker_silent)
         found = {
             f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
             f"{len(self.duplicated)} turns were saved twice: {_some(self.duplicated)}.": self.duplicated,
@@ -105,32 +120,73 @@ class Outcome:
             ),
             f"Searches did not find {_some(self.not_found)}.": self.not_found,
             f"{self.quarantined} rows are quarantined, staff see {self.quarantined_for_staff}, and {self.poisoned} "
-            "deserve it.": {self.quarantined, self.quarantined_for_staff} != {self.poisoned},
+            "deserve it.": not self.is_quarantine_right,
             f"{self.failed_while_there.total()} requests failed while the database was there: "
             f"{dict(self.failed_while_there)}.": self.failed_while_there,
-            f"Saves took {slower:.0f} ms longer at the median without a broker.": slower > plan.slower,
+            f"Saves took {refusing:.0f} ms longer at the median when the broker refused.": refusing > plan.slower,
+            f"Saves took {silent:.0f} ms longer at the median when the broker was silent.": silent > plan.slower,
         }
         return [sentence for sentence, is_so in found.items() if is_so]
 
-    def table(self) -> list[tuple[str, str]]:
+    @property
+    def is_quarantine_right(self) -> bool:
+        return {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
+
+    def table(self, plan: Plan) -> list[tuple[str, str]]:
+        """What was looked at, what came of it and, where something must be so, whether it is."""
         searchable = "never" if self.searchable_after is None else f"{self.searchable_after:.1f} s"
+        struck, sought = self.faults.total(), self.searched_for
+        kinds = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
+        restarts = f"{self.failed_after_restarts.total():,} of {self.after_restarts:,}"
         return [
-            ("faults", ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))),
-            ("turns saved (acknowledged)", f"{self.saved:,} in {self.seconds:.0f} s"),
-            ("lost", f"{len(self.lost):,}"),
-            ("duplicated", f"{len(self.duplicated):,}"),
-            ("quarantined", f"{self.quarantined:,} of {self.poisoned} that kill their worker; staff see it"),
-            ("all searchable after the last fault", searchable),
-            ("found through the API", f"{self.searched_for - len(self.not_found):,} of {self.searched_for:,}"),
+            ("faults", judged(f"{struck:,}", struck >= plan.faults, f"at least {plan.faults:,}")),
+            ("of each kind", kinds),
+            (
+                "turns saved (acknowledged)",
+                judged(f"{self.saved:,} in {self.seconds:.0f} s", self.saved >= plan.turns, f"at least {plan.turns:,}"),
+            ),
+            ("lost", judged(f"{len(self.lost):,}", not self.lost, "none")),
+            ("duplicated", judged(f"{len(self.duplicated):,}", not self.duplicated, "none")),
+            (
+                "quarantined, and seen by staff",
+                judged(
+                    f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
+                    self.is_quarantine_right,
+                    f"{self.poisoned}: what kills its worker, and nothing else",
+                ),
+            ),
+            (
+                "all searchable after the last fault",
+                judged(searchable, self.searchable_after is not None, f"at most {plan.patience:g} s"),
+            ),
+            ("found through the API", judged(f"{sought - len(self.not_found):,}", not self.not_found, f"{sought:,}")),
             ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
-            ("save, broker dead or silent (p50 / p95 / max)", str(self.broker_away)),
+            ("save, broker refusing", self._beside_alive(self.broker_refusing, plan)),
+            ("save, broker hanging", self._beside_alive(self.broker_silent, plan)),
             ("requests failed while the database was away", _counts(self.failed_while_away)),
-            ("requests failed while it was there", _counts(self.failed_while_there)),
+            (
+                "requests failed while it was there",
+                judged(_counts(self.failed_while_there), not self.failed_while_there, "none"),
+            ),
+            (
+                f"of those begun in the {AFTERMATH_SECONDS} s after it was back",
+                judged(restarts, not self.failed_after_restarts, "none"),
+            ),
         ]
+
+    def _beside_alive(self, away: Latency, plan: Plan) -> str:
+        if min(away.count, self.broker_alive.count) < FEWEST_TO_JUDGE:
+            return f"{away}, too few to judge"
+        added = self.added(away)
+        return judged(f"{away}, {added:+,.0f} ms at p50", added <= plan.slower, f"at most +{plan.slower:g} ms")
 
 
 def run(plan: Plan, report: Report) -> Outcome:
-    extra = {"EMBEDDING_MAX_ATTEMPTS": str(plan.attempts), "EMBEDDING_LEASE_SECONDS": str(plan.lease)}
+    extra = {
+        "EMBEDDING_MAX_ATTEMPTS": str(plan.attempts),
+        "EMBEDDING_LEASE_SECONDS": str(plan.lease),
+        "EMBEDDING_SWEEP_SECONDS": str(min(plan.lease, LONGEST_SWEEP_SECONDS)),
+    }
     report("Starting a product of its own.")
     poisonable = ["--include=evals.children.mortal_worker"]
     with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:
@@ -236,6 +292,7 @@ def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
     """Latencies of saves that met no absent database, and what failed."""
     attempts = [attempt for save in saves for attempt in save.attempts]
     for attempt in attempts:
+        _count_after_restart(attempt, timeline, outcome)
         if attempt.failure:
             was_away = timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
             (outcome.failed_while_away if was_away else outcome.failed_while_there)[attempt.failure] += 1
@@ -244,8 +301,27 @@ def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
         for attempt in attempts
         if not attempt.failure and not timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
     ]
-    outcome.broker_alive = _latency(calm, lambda one: not timeline.touched(Server.BROKER, one.began, one.ended))
-    outcome.broker_away = _latency(calm, lambda one: timeline.touched(Server.BROKER, one.began, one.ended))
+    brokers = {attempt: _broker(attempt, timeline) for attempt in calm}
+    outcome.broker_alive = _latency(calm, lambda one: not brokers[one])
+    outcome.broker_refusing = _latency(calm, lambda one: brokers[one] == {Server.BROKER})
+    outcome.broker_silent = _latency(calm, lambda one: brokers[one] == {Server.SILENT_BROKER})
+
+
+def _count_after_restart(attempt: Attempt, timeline: Timeline, outcome: Outcome) -> None:
+    """Those that are begun once the database accepts connections again, and before it goes away again."""
+    if not timeline.is_back_since(Server.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
+        return
+    if timeline.touched(Server.DATABASE, attempt.began, attempt.ended):
+        return
+    outcome.after_restarts += 1
+    if attempt.failure:
+        outcome.failed_after_restarts[attempt.failure] += 1
+
+
+def _broker(attempt: Attempt, timeline: Timeline) -> set[Server]:
+    """In what ways it was away meanwhile."""
+    ways = (Server.BROKER, Server.SILENT_BROKER)
+    return {way for way in ways if timeline.touched(way, attempt.began, attempt.ended)}
 
 
 def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:

@@ -44,7 +44,7 @@ def stop_broker(product: Product, timeline: Timeline, dice: random.Random) -> No
 
 
 def silence_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(Server.BROKER):
+    with timeline.away(Server.SILENT_BROKER):
         product.servers.command("silence-broker")
         time.sleep(dice.uniform(*BROKER_AWAY))
         product.servers.command("start-broker")

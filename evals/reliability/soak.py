@@ -27,6 +27,7 @@ from evals.processes import run_at_once
 from evals.reliability.product import Person, Product, running_product
 from evals.reliability.saving import Saver, Words
 from evals.reliability.secret_words import new_secret
+from evals.tables import judged
 
 Report = Callable[[str], None]
 Caller = dict[str, Any]
@@ -81,6 +82,10 @@ class Outcome:
         for kind, milliseconds in result["milliseconds"].items():
             self.milliseconds.setdefault(kind, []).extend(milliseconds)
 
+    @property
+    def server_errors(self) -> int:
+        return sum(count for status, count in self.statuses.items() if status.startswith("5"))
+
     def faults_found(self, plan: Plan) -> list[str]:
         """What must not be, in sentences; empty when all is well."""
         too_many = {role: count for role, count in self.connections.items() if count > plan.pool}
@@ -98,15 +103,33 @@ class Outcome:
         total = self.calls.total()
         connections = ", ".join(f"{role} {count}" for role, count in sorted(self.connections.items()))
         return [
-            ("calls", f"{total:,} in {self.seconds:,.0f} s, {total / self.seconds:,.0f}/s"),
+            (
+                "calls",
+                judged(
+                    f"{total:,} in {self.seconds:,.0f} s, {total / self.seconds:,.0f}/s",
+                    total >= plan.calls,
+                    f"at least {plan.calls:,}",
+                ),
+            ),
             ("people and visitors, at once", f"{plan.people} and {plan.visitors}, {plan.connections}"),
             ("left before the answer was complete", f"{self.cancelled:,}"),
             ("answers that held one's own secret", f"{self.own_secrets:,}"),
-            ("answers that held another's", f"{len(self.leaks):,}"),
+            ("answers that held another's", judged(f"{len(self.leaks):,}", not self.leaks, "none")),
             ("statuses", ", ".join(f"{count:,} x {status}" for status, count in sorted(self.statuses.items()))),
-            ("answers that were not what they must be", f"{len(self.unexpected):,}"),
-            ("errors logged by the product", f"{len(self.logged):,}"),
-            (f"most connections at once (of {plan.pool})", f"{connections}; {self.samples:,} samples"),
+            ("of them 5xx", judged(f"{self.server_errors:,}", not self.server_errors, "none")),
+            (
+                "answers that were not what they must be",
+                judged(f"{len(self.unexpected):,}", not self.unexpected, "none"),
+            ),
+            ("errors logged by the product", judged(f"{len(self.logged):,}", not self.logged, "none")),
+            (
+                "most connections at once",
+                judged(
+                    f"{connections}; {self.samples:,} samples",
+                    max(self.connections.values(), default=0) <= plan.pool,
+                    f"at most {plan.pool} by role",
+                ),
+            ),
             *((f"  {kind} (p50 / p95 / max)", _latency(each)) for kind, each in sorted(self.milliseconds.items())),
         ]
 

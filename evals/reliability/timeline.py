@@ -9,7 +9,9 @@ from enum import StrEnum
 
 class Server(StrEnum):
     DATABASE = "database"
+    # Away as a server that is stopped, which refuses, and as one that hangs, which lets everybody in and says nothing.
     BROKER = "broker"
+    SILENT_BROKER = "silent broker"
 
 
 @dataclass(slots=True)
@@ -22,9 +24,6 @@ class Absence:
 
     def touches(self, began: float, ended: float) -> bool:
         return self.began <= ended and began <= self.ended
-
-    def covers(self, began: float, ended: float) -> bool:
-        return self.began <= began and ended <= self.ended
 
 
 @dataclass(slots=True)
@@ -46,9 +45,9 @@ class Timeline:
         """Whether it was away at any moment in between."""
         return any(absence.touches(began, ended) for absence in self._of(server))
 
-    def covered(self, server: Server, began: float, ended: float) -> bool:
-        """Whether it was away all the while."""
-        return any(absence.covers(began, ended) for absence in self._of(server))
+    def is_back_since(self, server: Server, moment: float, *, at_most: float) -> bool:
+        """Whether it was back at this moment, and for no more than so many seconds."""
+        return any(0 <= moment - absence.ended <= at_most for absence in self._of(server))
 
     def _of(self, server: Server) -> list[Absence]:
         return [absence for absence in self.absences if absence.server is server]

@@ -60,13 +60,22 @@ Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang
 
 
 class ScriptedModel:
-    """One step of the script for each request; `requests` holds what was asked, `closed_at` when a reader left."""
+    """One step of the script for each request.
+
+    `requests` holds what was asked, `closed_at` when a reader left, `streaming` how many are being answered now, and
+    `sent` how many pieces of text were taken in all.
+    """
 
     def __init__(self, *script: Step) -> None:
         self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.closed_at: float | None = None
+        self.streaming = self.sent = 0
         self.application = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+
+    def follow(self, *script: Step) -> None:
+        """From now on these, and as if nobody had asked yet."""
+        self.script, self.requests, self.closed_at = list(script), [], None
 
     async def _complete(self, request: Request) -> Response:
         self.requests.append(await request.json())
@@ -87,6 +96,7 @@ class ScriptedModel:
         self.closed_at = time.monotonic()
 
     async def _stream(self, step: Say | CallTool | CallTools | BreakOff) -> AsyncIterator[bytes]:
+        self.streaming += 1
         try:
             match step:
                 case CallTool() | CallTools():
@@ -98,6 +108,7 @@ class ScriptedModel:
                 case Say() | BreakOff():
                     for piece in step.pieces:
                         yield _chunk({"role": "assistant", "content": piece})
+                        self.sent += 1
                         await asyncio.sleep(step.seconds_apart if isinstance(step, Say) else 0.05)
                     if isinstance(step, BreakOff):
                         raise ConnectionAbortedError
@@ -106,6 +117,8 @@ class ScriptedModel:
         except asyncio.CancelledError:
             self.closed_at = time.monotonic()
             raise
+        finally:
+            self.streaming -= 1
 
 
 def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:

@@ -2,8 +2,11 @@
 
 import os
 import signal
+import socket
+import statistics
 import subprocess
 import sys
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -116,8 +119,6 @@ def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says
 
 
 def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
-    import socket
-
     from celery import current_app
 
     from intake.tests.factories import a_turn
@@ -132,3 +133,23 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
             a_turn(person, "Kept")
             assert time.monotonic() - started < 4, "well under the five seconds that the broker is given to answer"
     assert Embedding.objects.waiting().count() == 2
+
+
+def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(monkeypatch, person):
+    from celery import current_app
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setattr(current_app.conf, "broker_url", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        nudge, threads = nudging.Nudger().nudge, threading.active_count()
+        nudge()
+        time.sleep(0.2)
+        took = []
+        for _ in range(300):
+            began = time.monotonic()
+            nudge()
+            took.append(time.monotonic() - began)
+        assert statistics.median(took) < 0.001
+        assert sum(took) < 1, "one that waited for the broker would take five seconds"
+        assert threading.active_count() == threads + 1

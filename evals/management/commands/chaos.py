@@ -43,7 +43,7 @@ class Command(BaseCommand):
             raise CommandError(f"No fault has {plan.only!r} in its name: {', '.join(fault.name for fault in FAULTS)}.")
         self._progress(f"Seed {seed}.")
         outcome = chaos.run(plan, self._progress)
-        self.stdout.write(lines([("seed", str(seed)), *outcome.table()]))
+        self.stdout.write(lines([("seed", str(seed)), *outcome.table(plan)]))
         if found := outcome.faults_found(plan):
             raise CommandError(" ".join(found))
 
