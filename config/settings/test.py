@@ -1,6 +1,6 @@
 """Under pytest: the same parts as in production, with cheap passwords and a deterministic embedder."""
 
-from config.settings.base import *  # noqa: F403
+from config.settings.base import *
 
 SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
