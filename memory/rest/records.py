@@ -11,13 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from intake.errors import NotFound
+from intake.errors import InvalidInput, NotFound
+from intake.listing import Position
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from intake.validation import validate
 from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
-from memory.records import Cursor, Record
+from memory.records import Record
 from memory.rest.caller import caller
 from memory.rest.queries import LIMIT, PlainText, QueryModel, validate_query
 
@@ -103,7 +104,7 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
             type=wanted.type,
             project_id=wanted.project_id,
             tag=wanted.tag,
-            after=Cursor.parse(wanted.after) if wanted.after is not None else None,
+            after=_position(wanted.after),
             limit=wanted.limit,
         )
         body = RecordList(records=[_output(record) for record in found.records], after=_as_text(found.after))
@@ -163,5 +164,12 @@ def _output(record: Record) -> RecordOutput:
     return RecordOutput.model_validate(record, from_attributes=True)
 
 
-def _as_text(cursor: Cursor | None) -> str | None:
-    return None if cursor is None else str(cursor)
+def _position(text: str | None) -> Position | None:
+    try:
+        return None if text is None else Position.parse(text)
+    except ValueError:
+        raise InvalidInput(errors={"after": ["This is not where a list was left."]}) from None
+
+
+def _as_text(position: Position | None) -> str | None:
+    return None if position is None else str(position)

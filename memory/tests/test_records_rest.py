@@ -154,7 +154,7 @@ def test_a_wrong_query_is_refused_naming_the_parameter(api, query, field):
     assert_problem(api.get(f"{URL}?{query}"), 400, "validation_error", field)
 
 
-@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "2026-03-01T12:00:00+23:59Z", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "2026-03-01T12:00:00+23:59", "9999-12-31T23:59:59Z"])
 def test_a_list_goes_on_from_any_moment(api, moment):
     assert api.get(URL, {"after": f"{moment}_{uuid7()}"}).status_code == 200
 
