@@ -9,11 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from intake.errors import InvalidInput, NotFound
+from intake.identity import person_of
 from intake.listing import position_in_address
 from memory import records as service
 from memory.pages.forms import RecordFilter, RecordForm
 from memory.pages.links import record_path
-from memory.pages.people import page_for_people, person_of, show
+from memory.pages.people import page_for_people, show
 
 RECORDS_PER_PAGE = 30
 
