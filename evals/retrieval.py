@@ -14,18 +14,30 @@ from memory.search import SearchMode, search_chat_history
 
 LIMIT = 25
 ALL_MODES = "all"
+# What others do with two rankings, as a yardstick for hybrid: with the constant of the method's paper, and as many
+# results of each ranking as such systems take.
+RANK_FUSION = "rank fusion"
+RANK_FUSION_K = 60
+RANK_FUSION_DEPTH = 100
 # These ask for an order, a summary or obedience, not for turns that are like the question.
 NOT_IN_HEADLINE = frozenset({"event_ordering", "summarization", "instruction_following"})
 
 Report = Callable[[str], None]
+TurnKey = tuple[str, int]
+"""A turn by its conversation and number in the data set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A query, and how well the search did on it."""
+    """A query, the turns that were found, and how well the first 25 of them answer it."""
 
     query: QueryRow
+    ranking: list[TurnKey]
     scores: Scores
+
+    @classmethod
+    def of(cls, query: QueryRow, ranking: list[TurnKey]) -> "Answered":
+        return cls(query, ranking, metrics.score(ranking[:LIMIT], query.gold))
 
 
 class UnknownMode(Exception):
@@ -46,16 +58,36 @@ def answer(dataset: Dataset, loaded: Loaded, mode: SearchMode, *, report: Report
     """Ask every query as its person."""
     answered = []
     for number, query in enumerate(dataset.queries, start=1):
-        ranked = [loaded.origins[key] for key in _search(mode, loaded.users[query.user], query.text)]
-        answered.append(Answered(query, metrics.score(ranked, query.gold)))
+        ranking = [loaded.origins[key] for key in _search(mode, loaded.users[query.user], query.text)]
+        answered.append(Answered.of(query, ranking))
         if number % 250 == 0 or number == len(dataset.queries):
             report(f"{mode}: {number:,} of {len(dataset.queries):,} queries answered.")
     return answered
 
 
+def rank_fusion(lexical: Iterable[Answered], semantic: Iterable[Answered]) -> list[Answered]:
+    """What reciprocal rank fusion makes of the two legs' answers to the same queries.
+
+    Source: G. Cormack, C. Clarke and S. Büttcher, Reciprocal Rank Fusion outperforms Condorcet (2009).
+    """
+    return [
+        Answered.of(one.query, _fused_by_rank(one.ranking, other.ranking))
+        for one, other in zip(lexical, semantic, strict=True)
+    ]
+
+
+def _fused_by_rank(*rankings: list[TurnKey]) -> list[TurnKey]:
+    scores: dict[TurnKey, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, key in enumerate(ranking, start=1):
+            scores[key] += 1 / (RANK_FUSION_K + rank)
+    return sorted(scores, key=lambda key: -scores[key])
+
+
 def _search(mode: SearchMode, user: User, text: str) -> list[tuple[Any, int]]:
+    limit = LIMIT if mode is SearchMode.HYBRID else RANK_FUSION_DEPTH
     with acting_as(user):
-        found = search_chat_history(user=user, query=text, limit=LIMIT, mode=mode)
+        found = search_chat_history(user=user, query=text, limit=limit, mode=mode)
     return [(match.conversation_id, match.turn_number) for match in found.matches]
 
 
@@ -81,13 +113,26 @@ def intervals(answered: Iterable[Answered]) -> dict[str, Interval]:
 
 
 def as_data(dataset: Dataset, by_mode: dict[SearchMode, list[Answered]]) -> dict[str, Any]:
-    """The JSON that machines read: `{dataset, turns, queries, modes: {mode: {overall, headline, categories}}}`."""
-    return {
+    """The JSON that machines read: `{dataset, turns, queries, modes: {mode: {overall, headline, categories}}}`.
+
+    With both legs among the modes also `rank_fusion: {overall, headline, categories}`.
+    """
+    data = {
         "dataset": dataset.name,
         "turns": len(dataset.turns),
         "queries": len(dataset.queries),
         "modes": {str(mode): _mode_as_data(answered) for mode, answered in by_mode.items()},
     }
+    if legs := both_legs(by_mode):
+        data["rank_fusion"] = _mode_as_data(rank_fusion(*legs))
+    return data
+
+
+def both_legs(by_mode: dict[SearchMode, list[Answered]]) -> tuple[list[Answered], list[Answered]] | None:
+    """The answers of words alone and of meaning alone, if both were asked."""
+    if {SearchMode.LEXICAL, SearchMode.SEMANTIC} <= by_mode.keys():
+        return by_mode[SearchMode.LEXICAL], by_mode[SearchMode.SEMANTIC]
+    return None
 
 
 def _mode_as_data(answered: list[Answered]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from evals import metrics, retrieval
 from evals.retrieval import Answered
-from memory.search import SearchMode
 
 HEADINGS = {
     **{f"recall@{k}": f"R@{k}" for k in metrics.RECALL_AT},
@@ -15,9 +14,9 @@ HEADINGS = {
 WITH_INTERVALS = ("overall", "headline")
 
 
-def retrieval_table(mode: SearchMode, answered: list[Answered]) -> str:
+def retrieval_table(name: str, answered: list[Answered]) -> str:
     """Percent, per group of queries; under the two totals, the range they would keep to with other people."""
-    rows = [[str(mode), "n", *(HEADINGS[name] for name in metrics.NAMES)]]
+    rows = [[name, "n", *(HEADINGS[name] for name in metrics.NAMES)]]
     for group, members in retrieval.groups(answered).items():
         if not members:
             continue

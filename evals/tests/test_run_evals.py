@@ -7,7 +7,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evals import metrics, vec02
+from evals.datasets import QueryRow
 from evals.management.commands import run_evals
+from evals.retrieval import Answered, rank_fusion
 from evals.tests.conftest import query, turn
 from intake.models import User
 from memory.search import SearchMode
@@ -33,10 +35,10 @@ def test_figures_are_printed_and_written_in_the_contracts_shape_and_nothing_else
     out, err = run(a_dataset, capsys, json=target)
 
     figures = json.loads(target.read_text())
-    assert set(figures) == {"dataset", "turns", "queries", "modes"}
+    assert set(figures) == {"dataset", "turns", "queries", "modes", "rank_fusion"}
     assert (figures["dataset"], figures["turns"], figures["queries"]) == (a_dataset.name, 3, 2)
     assert set(figures["modes"]) == set(SearchMode)
-    for mode in figures["modes"].values():
+    for mode in [*figures["modes"].values(), figures["rank_fusion"]]:
         assert set(mode) == {"overall", "headline", "categories"}
         assert set(mode["categories"]) == {"single-hop"}
         for scores in (mode["overall"], mode["headline"], mode["categories"]["single-hop"]):
@@ -46,6 +48,24 @@ def test_figures_are_printed_and_written_in_the_contracts_shape_and_nothing_else
     assert "single-hop" in out
     assert "3 of 3 parts embedded." in err
     assert not User.objects.exists(), "somebody of the data set was left in the configured database"
+
+
+def test_rank_fusion_adds_the_reciprocals_of_the_ranks():
+    asked = QueryRow(user="ann", id="q", category="order", text="?", gold=[("c", 3)])
+    words, meaning = [[("c", number) for number in numbers] for numbers in ([1, 3, 4], [2, 3, 1])]
+
+    (fused,) = rank_fusion([Answered.of(asked, words)], [Answered.of(asked, meaning)])
+
+    # 1/61 + 1/63, 1/62 + 1/62, 1/61, 1/63
+    assert [number for _, number in fused.ranking] == [1, 3, 2, 4]
+    assert fused.scores["mrr"] == 0.5
+
+
+def test_one_mode_alone_is_fused_with_nothing(in_place, a_dataset, tmp_path, capsys):
+    target = tmp_path / "figures.json"
+    out, _ = run(a_dataset, capsys, json=target, mode="semantic")
+    assert "rank_fusion" not in json.loads(target.read_text())
+    assert "rank fusion" not in out
 
 
 def test_categories_that_ask_for_no_similar_text_are_left_out_of_the_headline(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import Count, Func, Q, Subquery, TextField
+from django.db.models import Q, Subquery
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
@@ -72,13 +72,6 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
 
     def quarantined(self) -> Self:
         return self.filter(vector=None).exclude(quarantined_at=None)
-
-    def count_unfilled_sources(self) -> int:
-        """How many texts have a part without a vector."""
-        texts = Count(
-            Func("source_id", "chunk_index", template="(%(expressions)s)", output_field=TextField()), distinct=True
-        )
-        return int(self.filter(vector=None).aggregate(texts=texts)["texts"])
 
     def nearest_parts(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
         """The nearest rows as (source_id, chunk_index, distance), the nearest first.

@@ -9,10 +9,10 @@ from intake.models import Turn, User
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding
+from memory.models import Corpus
 from memory.search import hybrid
-from memory.search.dense import nearest_parts
-from memory.search.fusion import Key
+from memory.search.dense import count_waiting, nearest_parts
+from memory.search.keys import Key
 from memory.search.nearest import nearest_texts
 from memory.search.scope import Scope
 
@@ -63,10 +63,9 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
         vector = embedder.embed_query(query)
     except EmbedderError as error:
         raise EmbeddingModelAway from error
-    mine = Embedding.objects.for_user(user).in_corpus(Corpus.CHAT).of_model(embedder.name)
-    # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
-    pending = mine.count_unfilled_sources()
     scope = Scope(user, (Corpus.CHAT,))
+    # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
+    pending = count_waiting(scope, model=embedder.name)
     ranked: Distances
     if mode is SearchMode.SEMANTIC:
         find = partial(nearest_parts, scope, model=embedder.name, vector=vector)

@@ -11,12 +11,11 @@ chosen, and what that does not prove: docs/decisions/0009.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import inf
-from uuid import UUID
+from typing import TYPE_CHECKING, NamedTuple
 
-Key = tuple[UUID, int]
-"""Which text: a source and the place in it; for chat the conversation and the turn number."""
+if TYPE_CHECKING:
+    from memory.search.keys import PlainKey
 
 # Nearly the same for both: which leg is better differs from data to data; that the other adds to it does not.
 LEXICAL_WEIGHT = 0.45
@@ -31,11 +30,10 @@ NEIGHBOUR_SHARE = 0.2
 REMARK_WORDS = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What the legs know of a text. `distance` is None while it has no vector; `words` is its length."""
 
-    key: Key
+    key: "PlainKey"
     words: int
     lexical: float = 0.0
     said_lexical: float = 0.0
@@ -43,34 +41,42 @@ class Candidate:
     said_distance: float | None = None
 
 
-def fuse(candidates: Collection[Candidate], *, unrelated: float) -> dict[Key, float]:
+def fuse(candidates: Collection[Candidate], *, unrelated: float) -> "dict[PlainKey, float]":
     """Relevance by key, the best first. `unrelated` is the distance at which likeness in meaning counts for nothing."""
-    lexical = _unit(max((one.lexical for one in candidates), default=0.0))
-    said_lexical = _unit(max((one.said_lexical for one in candidates), default=0.0))
-    nearest = max((unrelated - one.distance for one in candidates if one.distance is not None), default=0.0)
-    nearness = _unit(max(nearest, CONVINCING))
+    by_words, by_said_words, by_nearness = _units(candidates, unrelated)
     own = {}
-    for one in candidates:
-        share = SAID_SHARE * (1 - _shortness(one.words))
-        by_words = _mix(lexical * one.lexical, said_lexical * one.said_lexical, share)
-        own[one.key] = by_words
-        if one.distance is not None:
-            said = one.distance if one.said_distance is None else one.said_distance
-            near = _mix(_near(unrelated - one.distance, nearness), _near(unrelated - said, nearness), share)
-            own[one.key] = _mix(near, by_words, LEXICAL_WEIGHT)
-    fused = {one.key: own[one.key] + _from_neighbours(one, own) for one in candidates}
-    # Beyond the unrelated, and in a history of a few turns, distance alone tells the candidates apart.
-    return {one.key: fused[one.key] for one in sorted(candidates, key=lambda one: _order(one, fused[one.key]))}
+    leaning = {}
+    distances = {}
+    for key, words, lexical, said_lexical, distance, said_distance in candidates:
+        shortness = _shortness(words)
+        share = SAID_SHARE * (1 - shortness)
+        score = (1 - share) * by_words * lexical + share * by_said_words * said_lexical
+        if distance is not None:
+            closeness = unrelated - distance
+            said_closeness = closeness if said_distance is None else unrelated - said_distance
+            near = by_nearness * ((1 - share) * max(0.0, closeness) + share * max(0.0, said_closeness))
+            score = LEXICAL_WEIGHT * score + (1 - LEXICAL_WEIGHT) * near
+        own[key] = score
+        leaning[key] = NEIGHBOUR_SHARE * shortness
+        # Beyond the unrelated, and in a history of a few turns, distance alone tells the candidates apart.
+        distances[key] = inf if distance is None else distance
+    ranking = [(-score - leaning[key] * _around(key, own), distances[key], key) for key, score in own.items()]
+    return {key: -negative for negative, _, key in sorted(ranking)}
 
 
-def _order(one: Candidate, score: float) -> tuple[float, float, Key]:
-    return (-score, inf if one.distance is None else one.distance, one.key)
+def _units(candidates: Collection[Candidate], unrelated: float) -> tuple[float, float, float]:
+    """The factors that bring the best of each leg to 1; in words of both sides, in the person's own, in meaning."""
+    nearest = min((one.distance for one in candidates if one.distance is not None), default=unrelated)
+    return (
+        _unit(max((one.lexical for one in candidates), default=0.0)),
+        _unit(max((one.said_lexical for one in candidates), default=0.0)),
+        _unit(max(unrelated - nearest, CONVINCING)),
+    )
 
 
-def _from_neighbours(one: Candidate, own: Mapping[Key, float]) -> float:
-    source, place = one.key
-    around = own.get((source, place - 1), 0.0) + own.get((source, place + 1), 0.0)
-    return NEIGHBOUR_SHARE * _shortness(one.words) * around
+def _unit(best: float) -> float:
+    """Nothing at all stays nothing."""
+    return 1 / best if best > 0 else 0.0
 
 
 def _shortness(words: int) -> float:
@@ -78,14 +84,6 @@ def _shortness(words: int) -> float:
     return 1 / (1 + (words / REMARK_WORDS) ** 2)
 
 
-def _unit(best: float) -> float:
-    """The factor that brings the best to 1; nothing at all stays nothing."""
-    return 1 / best if best > 0 else 0.0
-
-
-def _near(closeness: float, unit: float) -> float:
-    return max(0.0, closeness * unit)
-
-
-def _mix(one: float, other: float, share_of_other: float) -> float:
-    return (1 - share_of_other) * one + share_of_other * other
+def _around(key: "PlainKey", own: "Mapping[PlainKey, float]") -> float:
+    source, place = key
+    return own.get((source, place - 1), 0.0) + own.get((source, place + 1), 0.0)

@@ -9,12 +9,12 @@ How often it stands in a text is counted on both sides, each set against that si
 Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), section 3.6.
 """
 
-from dataclasses import dataclass
-from uuid import UUID
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import connection
 
+from memory.search.keys import PlainKey
 from memory.search.scope import Scope
 from memory.words import searchable
 
@@ -25,38 +25,42 @@ B = 0.5
 # Most questions are about what the person said, so a word there counts as much as two in the answer.
 SAID_WEIGHT = 2.0
 
+# A word's own statistics are counted before its postings are read for good: reading an index twice is cheaper than
+# keeping what was read.
 _BEST = """
-WITH term AS MATERIALIZED (
-    SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
-), mine AS MATERIALIZED (
+WITH mine AS MATERIALIZED (
     -- A side that nobody ever used has no average length; any will do.
     SELECT count(*)::float8 AS texts, coalesce(nullif(avg(said_length), 0), 1)::float8 AS said_length,
            coalesce(nullif(avg(answered_length), 0), 1)::float8 AS answered_length
       FROM indexed_texts
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-), hit AS MATERIALIZED (
-    SELECT text_id, lexeme,
-           %(said_weight)s::float8 * said / (1 - %(b)s + %(b)s * p.said_length / mine.said_length) AS said,
-           answered / (1 - %(b)s + %(b)s * p.answered_length / mine.answered_length) AS answered
+), term AS MATERIALIZED (
+    SELECT lexeme, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
+           %(b)s / said_length AS a_word_said, %(b)s / answered_length AS a_word_answered
+      FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+     CROSS JOIN mine
+     CROSS JOIN LATERAL (
+        SELECT count(*) AS having_it
+          FROM postings AS p
+         WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s) AND p.lexeme = unnest.lexeme) AS counted
+), hit AS (
+    SELECT text_id, idf,
+           %(said_weight)s::float8 * said / (rest + a_word_said * p.said_length) AS said,
+           answered / (rest + a_word_answered * p.answered_length) AS answered
       FROM term
       JOIN postings AS p USING (lexeme)
-     CROSS JOIN mine
      WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
-), weighed AS (
-    SELECT lexeme, ln(1 + (texts - count(*) + 0.5) / (count(*) + 0.5)) AS idf
-      FROM hit CROSS JOIN mine
-     GROUP BY lexeme, texts
+    OFFSET 0  -- neither is computed more than once
 ), best AS (
-    SELECT text_id, sum(idf * (said + answered) / (%(k1)s + said + answered)) AS score,
-           sum(idf * said / (%(k1)s + said)) AS said_score
+    SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
+           sum(idf * said / (%(k1)s::float8 + said)) AS said_score
       FROM hit
-      JOIN weighed USING (lexeme)
      WHERE true {dated}
      GROUP BY text_id
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id, chunk_index, score, said_score
+SELECT source_id::text, chunk_index, score, said_score
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
  CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
@@ -72,14 +76,17 @@ _DATED = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalHit:
-    """A text that shares words with the query. `said_score` is the part of it that the person's own words earn."""
+class LexicalHit(NamedTuple):
+    """A text that shares words with the query. `said_score` is what the person's own words alone would earn it."""
 
-    source_id: UUID
+    source_id: str
     chunk_index: int
     score: float
     said_score: float
+
+    @property
+    def key(self) -> PlainKey:
+        return (self.source_id, self.chunk_index)
 
 
 def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
@@ -97,4 +104,4 @@ def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
                 "limit": limit,
             },
         )
-        return [LexicalHit(*row) for row in cursor.fetchall()]
+        return [LexicalHit._make(row) for row in cursor.fetchall()]

@@ -12,8 +12,10 @@ from memory.chunking import TEXT_STRETCHES
 from memory.embedders import Embedder, get_embedder
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, MemoryRecord
 from memory.records import Record
+from memory.search.dense import count_waiting
 from memory.search.nearest import nearest_texts
 from memory.search.record_filter import build_filter
+from memory.search.scope import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ def search_memory(
 def count_pending(*, user: User) -> int:
     """How many of the person's records wait for a vector, and so cannot be found yet. Raises `MemorySearchError`."""
     with _failing_as_search():
-        return _embeddings(user, get_embedder()).count_unfilled_sources()
+        return count_waiting(Scope(user, (Corpus.RECORD,)), model=get_embedder().name)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from django.db import connection
 
 from intake.models import Turn
 from memory.models import Corpus
-from memory.search.fusion import Key
+from memory.search.keys import Key
 from memory.search.scope import Scope
 from memory.signatures import fold, masks
 

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from uuid import UUID
 
 import pytest
 
 from memory.search.fusion import Candidate, fuse
 
-A, B = UUID(int=1), UUID(int=2)
+A, B = "a", "b"
 REMARK, PAGE = 5, 1000
 UNRELATED = 1.0
 

@@ -10,9 +10,9 @@ from django.db import connection
 from intake.acting import acting_as
 from intake.tests.factories import a_person, a_turn
 from memory.models import Corpus
-from memory.search import lexical
 from memory.search.lexical import best_by_words
 from memory.search.scope import Scope
+from memory.tests.plans import plans
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +53,7 @@ def reference(turns, query):
 def test_scores_equal_the_reference(query):
     alice = a_person()
     saved = [a_turn(alice, said, answered) for said, answered in TURNS]
-    numbers = {turn.conversation_id: number for number, turn in enumerate(saved)}
+    numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
     found = search(alice, query)
     assert {numbers[hit.source_id]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
@@ -147,21 +147,20 @@ def test_a_query_without_words_finds_nothing_and_fails_nowhere(query):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_plan_reads_nothing_but_the_index_of_the_persons_words(monkeypatch):
+def test_the_plan_reads_nothing_but_the_index_of_the_persons_words():
     for person in range(4):
         user = a_person(f"person{person}@example.com")
         conversation = a_turn(user, "first").conversation
         for number in range(150):
             a_turn(user, f"cat number{number} {'filler ' * (number % 7)}", f"dog{number}", conversation=conversation)
-    monkeypatch.setattr(lexical, "_BEST", "EXPLAIN (ANALYZE, COSTS OFF) " + lexical._BEST)
-    monkeypatch.setattr(lexical, "LexicalHit", lambda line: line)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE postings")
         cursor.execute("VACUUM ANALYZE indexed_texts")
     # How many rows it looks up in the table all the same is not asserted: that depends on what snapshots other
     # connections to the test database hold while it is vacuumed.
-    with acting_as(user):
-        plan = "\n".join(search(user, "cat number7"))
+    with acting_as(user), plans("WITH mine") as explained:
+        search(user, "cat number7")
+    (plan,) = explained
     assert re.search(r"Index Only Scan using idx_postings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {user.pk}\)[^\n]*lexeme = ", plan), plan
     assert "Seq Scan" not in plan, plan

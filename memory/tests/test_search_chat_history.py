@@ -13,9 +13,10 @@ from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.search import SearchMode, dense, hybrid, search_chat_history
+from memory.search import SearchMode, hybrid, search_chat_history
 from memory.search.dense import nearest_parts
 from memory.search.scope import Scope
+from memory.tests.plans import plans
 
 pytestmark = pytest.mark.django_db
 
@@ -99,10 +100,17 @@ def test_a_model_that_is_away_is_said_so(monkeypatch):
         search(a_person(), "cat")
 
 
-def fill_with_vectors(user, count, seed):
-    """So many embedded rows without their turns, straight into the table."""
+def directions(count, seed):
     vectors = np.random.default_rng(seed).normal(size=(count, 384)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def fill_with_vectors(user, count, seed):
+    return fill(user, directions(count, seed), seed)
+
+
+def fill(user, vectors, seed=0):
+    """An embedded row for each, without their turns, straight into the table and in this order."""
     embedder = get_embedder()
     model = EmbeddingModel.objects.for_embedder(embedder)
     turns = [a_turn(user, f"Row {seed}")]
@@ -130,15 +138,37 @@ def test_the_order_is_that_of_a_brute_force_ranking():
     vectors = fill_with_vectors(alice, 500, seed=1)
     fill_with_vectors(bob, 500, seed=2)
     query = np.random.default_rng(3).normal(size=384).astype(np.float32)
-    parts = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=20)
-    found = [chunk_index - 1 for _, chunk_index, _ in parts]
-    halves = vectors.astype(np.float16).astype(np.float64)
-    distances = 1 - halves @ query / (np.linalg.norm(halves, axis=1) * np.linalg.norm(query))
-    assert found == list(np.argsort(distances)[:20])
+    assert nearest(alice, query, limit=20) == by_brute_force(vectors, query)[:20]
+
+
+def nearest(user, query, limit):
+    parts = nearest_parts(Scope(user, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=limit)
+    return [chunk_index - 1 for _, chunk_index, _ in parts]
+
+
+def by_brute_force(vectors, query):
+    # Both are stored and sent in half precision.
+    halves, half = vectors.astype(np.float16).astype(np.float64), query.astype(np.float16).astype(np.float64)
+    distances = 1 - halves @ half / (np.linalg.norm(halves, axis=1) * np.linalg.norm(half))
+    return list(np.argsort(distances, kind="stable"))
+
+
+@pytest.mark.parametrize("limit", [10, 60, 300, 600])
+@pytest.mark.parametrize("oldest", ["nearest", "farthest", "all alike"])
+def test_the_order_is_exact_however_unlike_the_others_the_oldest_are(oldest, limit):
+    alice = a_person()
+    query, vectors = directions(1, seed=3)[0], directions(500, seed=1)
+    vectors = vectors[by_brute_force(vectors, query)]
+    if oldest == "farthest":
+        vectors = vectors[::-1]
+    if oldest == "all alike":
+        vectors[:300] = vectors[0]
+    fill(alice, vectors)
+    assert nearest(alice, query, limit) == by_brute_force(vectors, query)[:limit]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition(monkeypatch):
+def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
     for number in range(8):
         fill_with_vectors(a_person(f"person{number}@example.com"), 300, seed=number)
     alice = a_person()
@@ -147,11 +177,10 @@ def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition(mon
         cursor.execute("VACUUM ANALYZE embeddings")
     # How many rows it looks up in the table all the same is not asserted: that depends on what snapshots other
     # connections to the test database hold while it is vacuumed.
-    monkeypatch.setattr(dense, "_NEAREST", "EXPLAIN (ANALYZE) " + dense._NEAREST)
     query = np.ones(384, dtype=np.float32)
-    with acting_as(alice):
-        lines = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
-    plan = "\n".join(line for (line,) in lines)
+    with acting_as(alice), plans("WITH sample") as explained:
+        nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
+    (plan,) = explained
     assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
     assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
 

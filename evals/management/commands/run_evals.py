@@ -50,7 +50,9 @@ class Command(BaseCommand):
             by_mode = {mode: retrieval.answer(dataset, loaded, mode, report=self._progress) for mode in modes}
         self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
         for mode, answered in by_mode.items():
-            self.stdout.write("\n" + retrieval_table(mode, answered))
+            self.stdout.write("\n" + retrieval_table(str(mode), answered))
+        if legs := retrieval.both_legs(by_mode):
+            self.stdout.write("\n" + retrieval_table(retrieval.RANK_FUSION, retrieval.rank_fusion(*legs)))
         if target:
             target.write_text(json.dumps(retrieval.as_data(dataset, by_mode), indent=2) + "\n")
 

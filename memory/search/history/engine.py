@@ -1,7 +1,5 @@
 """Where the sources meet the engine: what it finds by words and meaning, without what only chance put there."""
 
-from dataclasses import replace
-
 from django.conf import settings
 
 from memory.search.history.requests import ENGINE_LENGTH
@@ -20,7 +18,7 @@ def related(scope: Scope, asked: Asked) -> list[Found]:
     shares no word with the query and is farther than `settings.HISTORY_UNRELATED_DISTANCE` is left out.
     """
     found = by_words_and_meaning(scope, query=asked.query[:ENGINE_LENGTH], vector=asked.vector, model=asked.model)
-    return [replace(each, relevance=each.relevance or _faint(each)) for each in found if _is_related(each)]
+    return [each._replace(relevance=each.relevance or _faint(each)) for each in found if _is_related(each)]
 
 
 def _is_related(found: Found) -> bool:

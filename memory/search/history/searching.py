@@ -14,7 +14,8 @@ from intake.models import User
 from intake.services import without_nul
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding
+from memory.models import Corpus
+from memory.search.dense import count_waiting
 from memory.search.history.choosing import HistoryResult, choose
 from memory.search.history.memories import CORPORA, Memories
 from memory.search.history.messages import Messages
@@ -23,6 +24,7 @@ from memory.search.history.ranking import rank
 from memory.search.history.requests import ENGINE_LENGTH, HistoryRequest, HistoryScope, within, zone_of
 from memory.search.history.sessions import Sessions
 from memory.search.history.sources import Asked, Hit, Source
+from memory.search.scope import Scope
 
 SOURCES: dict[HistoryScope, tuple[Source, ...]] = {
     HistoryScope.ALL: (Memories(), Messages(), Sessions()),
@@ -80,7 +82,9 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     try:
         with _failing_as("what was found could not be read"), at_most(max(patience.left, SECONDS_TO_READ)):
             results = choose(ranked, asked, sources=sources, limit=request.max_results)
-            return History(results, unfinished, pending=_count_pending(asked))
+            return History(
+                results, unfinished, pending=count_waiting(Scope(user, CORPORA_IN[asked.scope]), model=asked.model)
+            )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
 
@@ -133,9 +137,3 @@ def _failing_as(sentence: str) -> Iterator[None]:
     except Exception as error:
         logger.error("search_history: %s (%s)", sentence, type(error).__name__)
         raise SearchFailed(f"Search failed: {sentence}.") from error
-
-
-def _count_pending(asked: Asked) -> int:
-    """Texts, however many parts each has."""
-    embeddings = Embedding.objects.for_user(asked.user).of_model(asked.model)
-    return embeddings.filter(corpus__in=CORPORA_IN[asked.scope]).count_unfilled_sources()
