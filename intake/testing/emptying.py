@@ -1,4 +1,4 @@
-"""What a test has written for good is taken away after it, in a tenth of the time that Django's `flush` takes."""
+"""What a test has written for good is taken away after it, in a small part of the time that Django's `flush` takes."""
 
 from django.db import connections, transaction
 
