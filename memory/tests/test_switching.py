@@ -182,6 +182,16 @@ def test_settings_that_name_other_models_than_the_index_was_made_with_are_refuse
     assert get_embedder().name == "next"
 
 
+def test_a_process_that_knows_only_the_former_model_is_not_healthy(next_configured, settings, client):
+    switch(next_configured)
+    assert client.get("/healthz").status_code == 200
+    settings.EMBEDDER_NEXT = None
+    response = client.get("/healthz")
+    assert (response.status_code, response.json()) == (503, {"database": True, "embedder": False})
+    settings.EMBEDDER = NEXT
+    assert client.get("/healthz").status_code == 200
+
+
 def test_a_model_that_was_switched_from_can_be_switched_back_to(next_configured, settings, alice):
     a_turn(alice, "I adopted a cat")
     switch(next_configured)

@@ -1,4 +1,4 @@
-"""One embedding with its nearest neighbours, and the page of the index's health."""
+"""One embedding with its nearest neighbours, the models, and the page of the index's health."""
 
 import re
 
@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from memory.admin.neighbours import nearest_neighbours
 from memory.tests.admin.pages import HEALTH, row_url
-from memory.tests.rows import add_failed, add_quarantined, add_row, model_named
+from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +77,13 @@ def test_the_health_page_says_what_waits_failed_and_was_set_aside(viewer, alice)
 
     for words in ("The model is away.", "ValueError", "Longest wait", "By model", "tiny", "Quarantined"):
         assert words in page
+
+
+def test_a_model_is_shown_with_the_time_it_took_over(superuser, client):
+    model = model_named("next")
+    model.activated_at = NOW
+    model.save()
+    client.force_login(superuser)
+
+    assert "Nov. 20, 2026" in client.get("/admin/memory/embeddingmodel/").text
+    assert "Nov. 20, 2026" in client.get(f"/admin/memory/embeddingmodel/{model.pk}/change/").text
