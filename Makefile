@@ -47,9 +47,9 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 	$(PRODUCTION) .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 conformance: LOCK := dev
-conformance: install ## The official MCP conformance suite and inspector (needs npm, and Node 22: NODE=… if it is not the first).
-	npm install --prefix var/conformance --no-save @modelcontextprotocol/conformance@0.2.0-alpha.12 \
-		@modelcontextprotocol/inspector@2.12.0
+conformance: install ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).
+	npm install --prefix var/conformance --no-save --no-audit --no-fund --loglevel=error node@22.23.3 \
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/inspector@2.12.0
 	CONFORMANCE_DIR=var/conformance $(IN_VENV) pytest agent_tools/tests/conformance $(ARGS)
 
 schemathesis: LOCK := dev

@@ -1,12 +1,10 @@
-"""What agents leave in the database: tokens that prove whose memory they may search, and answers kept for retries."""
+"""What agents leave in the database: tokens that prove whose memory they may search."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.utils import timezone
 from knox.models import AbstractAuthToken
 
 from intake.ids import uuid7
-from intake.models import User
 
 
 def default_scopes() -> list[str]:
@@ -25,22 +23,3 @@ class AccessToken(AbstractAuthToken):
 
     class Meta:
         db_table = "access_tokens"
-
-
-class IdempotentAnswer(models.Model):
-    """The answer to a write that its caller gave a key, so that the same request sent again changes nothing."""
-
-    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False)
-    key = models.CharField(max_length=255)
-    # Of the tool's name and the body.
-    request_digest = models.CharField(max_length=64)
-    # As text, because jsonb would not give the fields back in their order.
-    answer = models.TextField(blank=True, default="")
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-
-    class Meta:
-        db_table = "idempotent_answers"
-        constraints = [models.UniqueConstraint(fields=["user", "key"], name="idempotent_answers_once")]
-
-    def __str__(self) -> str:
-        return f"{self.user_id}: {self.key}"

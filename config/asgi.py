@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
-from django.core.asgi import get_asgi_application
+from config.handler import get_application
 
-django_application: Any = get_asgi_application()
+django_application: Any = get_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402

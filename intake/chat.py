@@ -3,7 +3,8 @@
 The answer is made in a task of its own and handed over through a short queue, so that
 1. a reader who stops reading stops the model too, instead of filling memory;
 2. a reader who leaves ends the task, which closes the model's stream and keeps what was written;
-3. a comment goes out while nothing else does, so that proxies keep the line open.
+3. a reader who may no longer be here, their token revoked or their session ended, is sent nothing more either;
+4. a comment goes out while nothing else does, so that proxies keep the line open.
 """
 
 import asyncio
@@ -23,12 +24,13 @@ from intake.agent import history, loop
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode
-from intake.errors import RecollectError, Unavailable
+from intake.errors import AuthenticationRequired, RecollectError, Unavailable
 from intake.links import undo_path
 from intake.markdown import render
 from intake.models import Turn
 from intake.models.conversations import Caller
 from intake.services import Answer
+from intake.standing import StillIn, until_out
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ SAVE_EVERY_SECONDS = 1
 QUEUE_LENGTH = 16
 # How often, and after how many seconds each, the last save is tried while the database restarts.
 LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
+THROWN_OUT = "Your session has ended, or your token was revoked. What was written is kept."
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,15 +81,19 @@ class Draft:
         )
 
 
-async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
-    """The server-sent events of one turn, from `turn` to `done` or `error`."""
+async def stream_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | None = None) -> AsyncIterator[bytes]:
+    """The server-sent events of one turn, from `turn` to `done` or `error`.
+
+    `is_still_in` is asked every two seconds; without it, whoever was let in stays.
+    """
     # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
     # answers at once would leave none for anybody.
     await sync_to_async(connections.close_all)()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
     writer = asyncio.create_task(_write(turn, caller, queue))
+    guard = asyncio.create_task(_end_when_out(is_still_in, writer, queue)) if is_still_in else None
     try:
-        yield sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
+        yield _turn(turn)
         while True:
             try:
                 item = await asyncio.wait_for(queue.get(), KEEP_ALIVE_SECONDS)
@@ -97,9 +104,35 @@ async def stream_answer(*, turn: Turn, caller: Caller) -> AsyncIterator[bytes]:
                 return
             yield item
     finally:
+        if guard is not None:
+            guard.cancel()
         writer.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.shield(writer)
+
+
+async def replay(*, turn: Turn) -> AsyncIterator[bytes]:
+    """The events of a turn that has ended, told again: its calls, its answer as one text, and how it ended."""
+    await sync_to_async(connections.close_all)()
+    yield _turn(turn)
+    for call in turn.tool_calls:
+        yield sse.encode("tool_call", {name: call[name] for name in ("id", "name", "input")})
+        if "summary" in call:
+            yield _encode(_told_again(call), turn)
+    if turn.assistant_message:
+        yield _encode(TextWritten(turn.assistant_message), turn)
+    yield sse.encode("error", turn.error) if turn.error else _done(turn)
+
+
+async def _end_when_out(is_still_in: StillIn, writer: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> None:
+    """End the answer as if its reader had left, and tell this one why; what they have not taken yet they do not get."""
+    await until_out(is_still_in)
+    writer.cancel()
+    await asyncio.wait([writer])
+    while not queue.empty():
+        queue.get_nowait()
+    queue.put_nowait(sse.encode("error", _as_data(AuthenticationRequired(THROWN_OUT))))
+    queue.put_nowait(None)
 
 
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
@@ -173,6 +206,21 @@ def _result(event: ToolReturned) -> dict[str, Any]:
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result
+
+
+def _told_again(call: dict[str, Any]) -> ToolReturned:
+    """What `_result` kept; what has been taken back since cannot be again."""
+    return ToolReturned(
+        call["id"],
+        call["summary"],
+        is_error=call.get("is_error", False),
+        stored=call.get("stored"),
+        place=None if "undone_at" in call else call.get("place"),
+    )
+
+
+def _turn(turn: Turn) -> bytes:
+    return sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
 
 
 def _encode(event: AgentEvent, turn: Turn) -> bytes:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from intake import idempotency
 from intake.problems import CONTENT_TYPE, STATUSES
 
 
@@ -26,13 +27,25 @@ def problems(*statuses: int) -> dict[tuple[int, str], Any]:
     return {(status, CONTENT_TYPE): Problem for status in sorted({*statuses, *known})}
 
 
+# The header that makes a repeated request harmless; what that means, each endpoint says.
+KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"}
+A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"
+
 CHAT_PATH = "/api/v1/intake/chat"
 # It searches nothing itself, and overwrites nothing.
-NOT_IN_CHAT = ("search_error", "conflict", "precondition_required", "still_running", "idempotency_key_reused")
+NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
 `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
 
 
+CHAT_KEY = {
+    "name": idempotency.HEADER,
+    "in": "header",
+    "schema": KEY_SCHEMA,
+    "description": f"{A_KEY}: the same request sent again with it within 24 hours makes no second turn. A turn that "
+    f"has its whole answer is told again, marked `{idempotency.REPLAYED}: true`; one that broke off is answered anew; "
+    "one that is still being answered is 409.",
+}
 EVENT = {
     "type": "object",
     "properties": {
@@ -61,6 +74,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
             "description": CHAT_DESCRIPTION,
             "tags": ["intake"],
             "security": [{"accessToken": []}, {"cookieAuth": []}],
+            "parameters": [CHAT_KEY],
             "requestBody": {
                 "required": True,
                 "content": {"application/json": {"schema": ChatMessage.model_json_schema()}},

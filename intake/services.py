@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from intake.errors import AuthenticationRequired, InvalidInput, NotFound
-from intake.models import Conversation, SessionLink, Turn, User
+from intake.models import Conversation, IdempotentAnswer, SessionLink, Turn, User
 from intake.models.conversations import TITLE_LENGTH, Caller
 
 MAX_MESSAGE_LENGTH = 32_000
@@ -49,11 +49,21 @@ def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now:
             # Whether the person is still there is asked here, not when the caller's transaction ends.
             connection.check_constraints()
             return turn
-        failed.status, failed.assistant_message, failed.error = Turn.Status.STREAMING, "", None
-        # What the failed try has stored stays stored, and so can still be taken back.
-        failed.tool_calls = [call for call in failed.tool_calls if "place" in call]
-        failed.save()
-        return failed
+        return _take_up(failed)
+
+
+def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
+    """Open a turn of the caller's once more, to be answered anew; None unless it is its conversation's last, and has
+    ended without a whole answer."""
+    with transaction.atomic():
+        # The conversation is locked before its turns, as everywhere.
+        holding = Conversation.objects.for_caller(caller).filter(turns__pk=turn_id)
+        conversation = holding.select_for_update(of=("self",)).first()
+        if conversation is None:
+            return None
+        unanswered = Q(pk=turn_id, status__in=(Turn.Status.FAILED, Turn.Status.INTERRUPTED))
+        turn = conversation.turns.filter(unanswered, turn_number=conversation.turn_count).first()
+        return None if turn is None else _take_up(turn)
 
 
 def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime) -> None:
@@ -100,6 +110,7 @@ def link_visitor(*, user: User, visitor_key: str, now: datetime) -> int:
         SessionLink.objects.get_or_create(session_key=visitor_key, user=user, defaults={"linked_at": now})
         visitor = Caller(user_id=None, visitor_key=visitor_key)
         conversations = list(Conversation.objects.for_caller(visitor).select_for_update())
+        _give_answers(visitor, user)
         Conversation.objects.filter(pk__in=[c.pk for c in conversations]).update(user=user)
         turns = Turn.objects.filter(conversation__in=conversations, user=None).order_by("pk")
         # One by one, so that each tells the memory that it has an owner now and is to be indexed.
@@ -157,6 +168,14 @@ def _failed_turn(conversation: Conversation, message: str) -> Turn | None:
     return conversation.turns.filter(latest, user_message=message).first()
 
 
+def _take_up(turn: Turn) -> Turn:
+    turn.status, turn.assistant_message, turn.error = Turn.Status.STREAMING, "", None
+    # What the earlier try has stored stays stored, and so can still be taken back.
+    turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
+    turn.save()
+    return turn
+
+
 def _add_turn(conversation: Conversation, *, said_at: datetime, **fields: Any) -> Turn:
     """The next turn of a conversation whose row the caller has locked (or just made)."""
     conversation.turn_count += 1
@@ -180,6 +199,14 @@ def _interrupt(turn_id: int) -> bool:
         turn.status = Turn.Status.INTERRUPTED
         turn.save(update_fields=["status", "updated_at"])
         return True
+
+
+def _give_answers(visitor: Caller, user: User) -> None:
+    """What the visitor sends again is theirs then, too; a key that they have as a person stands for what it did."""
+    kept = IdempotentAnswer.objects.for_caller(visitor)
+    taken = IdempotentAnswer.objects.filter(user=user).values("key")
+    kept.exclude(key__in=taken).update(user=user, session_key="")
+    kept.delete()
 
 
 def _give(turn: Turn, user: User) -> bool:

@@ -10,18 +10,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from agent_tools import idempotency
 from agent_tools.registry import Tool, as_data
 from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
 from agent_tools.tools import registry
+from intake import idempotency
 from intake.acting import acting_as
 from intake.errors import NotFound
-from intake.schemas import problems
+from intake.models.conversations import Caller
+from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)
-REPLAYED = "Idempotency-Replayed"
 
 FORMAT = OpenApiParameter(
     "format",
@@ -31,10 +31,10 @@ FORMAT = OpenApiParameter(
 )
 KEY = OpenApiParameter(
     idempotency.HEADER,
-    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
+    KEY_SCHEMA,
     location=OpenApiParameter.HEADER,
-    description="Any text of your own, 1 to 255 visible ASCII characters: the same request sent again with it within "
-    f"24 hours stores nothing twice and gets the same answer, marked `{REPLAYED}: true`.",
+    description=f"{A_KEY}: the same request sent again with it within 24 hours stores nothing twice and gets the same "
+    f"answer, marked `{idempotency.REPLAYED}: true`.",
 )
 
 
@@ -132,11 +132,11 @@ def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
     user, data = person(request), request.data
     with acting_as(user):
         kept = idempotency.once(
-            user=user,
+            caller=Caller(user_id=user.pk),
             key=key,
-            tool=tool.name,
+            operation=tool.name,
             data=data,
             run=lambda: as_data(tool.call(data, user=user)),
             now=timezone.now(),
         )
-    return Response(kept.answer, headers={REPLAYED: "true"} if kept.is_replay else None)
+    return Response(kept.answer, headers={idempotency.REPLAYED: "true"} if kept.is_replay else None)

@@ -17,6 +17,7 @@ from agent_tools.scopes import Scope
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
+from intake.testing.examiner import as_the_application
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 
@@ -327,7 +328,8 @@ def a_slow_search(monkeypatch):
 
 
 def sleeping():
-    with connection.cursor() as cursor:
+    """Asked as the application, since only who runs a statement is told what it is."""
+    with as_the_application(), connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE %s AND pid <> pg_backend_pid()",
             ["SELECT pg_sleep%"],

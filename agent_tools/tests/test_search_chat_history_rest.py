@@ -1,10 +1,12 @@
 """`search_chat_history` over REST: the contract's words, for people with a token or a session, and for nobody else."""
 
+import re
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from agent_tools.tests import callers
 from agent_tools.tools.chat_history import search_chat_history
@@ -30,6 +32,30 @@ def test_a_found_turn_has_the_contracts_shape(api, alice):
     assert UUID(result.pop("conversationId")) == turn.conversation_id
     assert 0 <= result.pop("score") <= 2
     assert result == {"turnNumber": 1, "snippet": "I adopted a cat named Miso"}
+
+
+def test_a_call_asks_the_database_for_its_token_and_nothing_else_beyond_the_search(api, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    # The first one notes that the token was used.
+    call(api, {"query": "cat"})
+    with CaptureQueriesContext(connection) as over_rest:
+        call(api, {"query": "cat"})
+    with CaptureQueriesContext(connection) as beneath:
+        search_chat_history.call({"query": "cat"}, user=alice)
+    (extra,) = asked(over_rest, but=asked(beneath))
+    assert "access_tokens" in extra
+
+
+def asked(captured, but=()):
+    """The statements, without those by which the test becomes the application."""
+    statements = [query["sql"] for query in captured if "'role'" not in query["sql"] or "app.user_id" in query["sql"]]
+    known = {shape_of(statement) for statement in but}
+    return [statement for statement in statements if shape_of(statement) not in known]
+
+
+def shape_of(statement):
+    return re.sub(r"'[^']*'|\d+", "?", statement)
 
 
 def test_without_any_history_the_answer_is_empty_and_says_so(api):

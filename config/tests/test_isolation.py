@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils import timezone
 from knox.models import get_token_model
 
-from agent_tools.idempotency import once
 from intake import services
 from intake.acting import ActingAsAnother, acting_as, acting_as_staff
+from intake.idempotency import once
 from intake.isolation.checks import personal_models
 from intake.links import conversation_path
 from intake.models import Conversation, SessionLink, Turn
@@ -50,7 +50,7 @@ def rows_everywhere(user):
     with acting_as(user):
         SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
         documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
-        once(user=user, key="key", tool="any", data={}, run=dict, now=NOW)
+        once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
         records.create(user=user, content=f"They are called {SECRET}", now=NOW)
     return turn
 

@@ -2,6 +2,7 @@
 
 import re
 
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -172,22 +173,50 @@ def test_without_a_connection_nothing_is_lost(open_page, person, language_model)
     assert Turn.objects.get().user_message == "Are you there?"
 
 
-def test_a_connection_that_breaks_off_leaves_what_came_and_a_retry_is_a_turn_of_its_own(
+def answer_to(request):
+    """What the server, which gets the page's request, answers to the end."""
+    kept = ("content-type", "cookie", "idempotency-key", "x-csrftoken")
+    headers = {name: value for name, value in request.all_headers().items() if name in kept}
+    return httpx2.post(request.url, headers=headers, content=request.post_data, timeout=60).text
+
+
+def test_a_connection_that_breaks_off_leaves_what_came_and_a_retry_tells_the_whole_answer_in_its_place(
     open_page, person, language_model
 ):
-    language_model(Say(("Whole.",)))
-    turn = a_turn(person, "Earlier")
-    page = open_page(f"/c/{turn.conversation_id}/", user=person)
-    start = f'event: turn\ndata: {{"conversationId": "{turn.conversation_id}", "turnNumber": 2}}\n\n'
-    body = start + 'event: delta\ndata: {"text": "Half"}\n\n'
-    page.route("**/intake/chat", lambda route: route.fulfill(body=body, content_type="text/event-stream"), times=1)
+    model = language_model(Say(("Half", " and half.")))
+    page = open_page(user=person)
+
+    def lose_the_end(route):
+        """The page hears only the beginning of the answer."""
+        heard = answer_to(route.request)
+        route.fulfill(body=heard[: heard.index("event: done")], content_type="text/event-stream")
+
+    page.route("**/intake/chat", lose_the_end, times=1)
     say(page, "Go on")
-    expect(last_turn(page).locator(".trouble")).to_contain_text("broke off")
-    expect(last_turn(page).locator(".prose")).to_have_text("Half")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("broke off", timeout=30_000)
     page.get_by_role("button", name="Retry").click()
     answered(page)
-    expect(page.locator(".turn")).to_have_count(3)
-    expect(page.locator(".turn").nth(1).locator(".prose")).to_have_text("Half")
+    expect(page.locator(".turn")).to_have_count(1)
+    expect(last_turn(page).locator(".prose")).to_have_text("Half and half.")
+    assert (Turn.objects.count(), Conversation.objects.count(), len(model.requests)) == (1, 1, 1)
+
+
+def test_an_answer_that_never_arrived_is_not_asked_for_twice(open_page, person, language_model):
+    model = language_model(CallTool("save_memory", {"content": "Ana likes oaks"}), Say(("Noted.",)))
+    page = open_page(user=person)
+
+    def lose_it(route):
+        answer_to(route.request)
+        route.abort()
+
+    page.route("**/intake/chat", lose_it, times=1)
+    say(page, "Note it")
+    expect(last_turn(page).locator(".trouble")).to_contain_text("cannot be reached", timeout=30_000)
+    page.get_by_role("button", name="Retry").click()
+    answered(page)
+    expect(last_turn(page).locator(".step")).to_have_count(1)
+    expect(last_turn(page).locator(".prose")).to_have_text("Noted.")
+    assert (Turn.objects.count(), len(model.requests)) == (1, 2)
 
 
 def test_a_refused_message_returns_to_where_it_was_written(open_page, person):

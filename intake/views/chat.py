@@ -1,5 +1,7 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
@@ -16,15 +18,16 @@ from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from intake import limits, services
+from intake import idempotency, limits
 from intake.acting import acting_as
 from intake.errors import AuthenticationRequired, InsufficientScope
 from intake.identity import caller_of, visitor_key_of
-from intake.models import Turn
 from intake.models.conversations import Caller
 from intake.parsers import parse_json
 from intake.problems import as_recollect_error, problem_response
 from intake.reading import as_conversation_id
+from intake.repeating import Begun, begin_turn_once
+from intake.standing import StillIn, session_is_good
 from intake.validation import Input, validate
 
 
@@ -41,47 +44,65 @@ class ChatView(View):
 
     async def post(self, request: HttpRequest) -> HttpResponseBase:
         try:
-            turn, caller = await sync_to_async(_begin)(request)
+            begun, admitted = await sync_to_async(_begin)(request)
         except Exception as error:
             return _refusal(error)
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
-        from intake.chat import stream_answer
+        from intake.chat import replay, stream_answer
 
-        response = StreamingHttpResponse(stream_answer(turn=turn, caller=caller), content_type="text/event-stream")
+        events = (
+            replay(turn=begun.turn)
+            if begun.is_replay
+            else stream_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
+        )
+        response = StreamingHttpResponse(events, content_type="text/event-stream")
+        if begun.is_replay:
+            response[idempotency.REPLAYED] = "true"
         response["Cache-Control"] = "no-store"
         # Some proxies gather a response before they pass it on; this one is asked not to.
         response["X-Accel-Buffering"] = "no"
         return response
 
 
-def _begin(request: HttpRequest) -> tuple[Turn, Caller]:
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who is let in, and how to find out later whether they still are; from a visitor nothing can be taken away."""
+
+    caller: Caller
+    is_still_in: StillIn | None = None
+
+
+def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
-    caller = _authenticate(request)
+    admitted = _authenticate(request)
+    caller = admitted.caller
     limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
-    given = wanted.conversation_id
+    given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     with acting_as(caller):
-        turn = services.begin_turn(
+        begun = begin_turn_once(
             caller=caller,
+            key=None if key is None else idempotency.clean_key(key),
             message=wanted.message,
             conversation_id=None if given is None else as_conversation_id(given),
             now=timezone.now(),
         )
-    return turn, caller
+    return begun, admitted
 
 
-def _authenticate(request: HttpRequest) -> Caller:
+def _authenticate(request: HttpRequest) -> Admitted:
     if request.headers.get("Authorization"):
-        return _caller_of_token(Request(request))
+        return _admitted_by_token(Request(request))
     refused = _CsrfCheck(_any_view).process_view(request, _any_view, (), {})
     if refused is not None:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     if not request.user.is_authenticated:
         visitor_key_of(request, create=True)
-    return caller_of(request)
+        return Admitted(caller_of(request))
+    return Admitted(caller_of(request), partial(session_is_good, request.session.session_key, user_id=request.user.pk))
 
 
-def _caller_of_token(request: Request) -> Caller:
+def _admitted_by_token(request: Request) -> Admitted:
     """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
     names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
     authenticator: type[BaseAuthentication] = import_string(names[0])
@@ -91,7 +112,7 @@ def _caller_of_token(request: Request) -> Caller:
     user, token = authenticated
     if not {"search", "write"} <= set(token.scopes):
         raise InsufficientScope("A chat recalls and records: its token needs the scopes `search` and `write`.")
-    return Caller(user_id=user.pk)
+    return Admitted(Caller(user_id=user.pk), lambda: token.is_still_valid(now=timezone.now()))
 
 
 def _any_view(request: HttpRequest) -> HttpResponse:

@@ -28,6 +28,7 @@ INSTALLED_APPS = [
 ]
 
 # All of these run natively in asynchronous requests: one that does not would move every streamed answer to a thread.
+# Django's own go to a thread for each of their hooks nevertheless; `config.handler` keeps other requests from that.
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",

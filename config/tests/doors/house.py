@@ -6,12 +6,12 @@ from datetime import date
 from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
 
-from agent_tools.idempotency import once
 from agent_tools.models import AccessToken
 from agent_tools.tokens import create_token
 from intake import services
 from intake.acting import acting_as
 from intake.deleting import delete_account
+from intake.idempotency import once
 from intake.models import Conversation, SessionLink, Turn, User
 from intake.models.conversations import Caller
 from intake.tests.factories import NOW, a_person, a_turn
@@ -89,7 +89,14 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
         memory, log = (documents.read(user=user, day=written) for written in (None, day))
-        once(user=user, key=name, tool="save_memory", data=SAVED, run=lambda: {"text": f"Saved {word}"}, now=NOW)
+        once(
+            caller=Caller(user_id=user.pk),
+            key=name,
+            operation="save_memory",
+            data=SAVED,
+            run=lambda: {"text": f"Saved {word}"},
+            now=NOW,
+        )
     made = create_token(user=user, name=f"Token for {word}")
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()

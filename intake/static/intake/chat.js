@@ -52,8 +52,7 @@ async function answer(turn) {
 function questionFor(turn) {
   return {
     endpoint: main.dataset.endpoint,
-    message: turn.message,
-    conversationId: main.dataset.conversation,
+    ...turn.question(main.dataset.conversation),
     csrfToken: composer.csrfToken,
     signal: request.signal,
   };
@@ -101,22 +100,12 @@ function giveUp(turn, error) {
     else edit(turn);
     return;
   }
-  turn.fail({ code: error.code, detail: error.message, canRetry: error.retryable ?? true });
+  turn.fail({ detail: error.message, canRetry: error.retryable ?? true });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
   if (error.retryable === false && !turn.isSaved && !composer.text) {
     takeBack(turn);
     turn.isDiscarded = true;
-  }
-}
-
-function retry(turn) {
-  // The server kept what had been written when the connection broke off: the next try is a turn of its own.
-  if (turn.isSaved && turn.code === "broken_off") {
-    turn.stop();
-    answer(addTurn(turn.message));
-  } else {
-    answer(turn);
   }
 }
 
@@ -144,7 +133,7 @@ thread.addEventListener("click", (event) => {
   const action = event.target.closest("[data-action]")?.dataset.action;
   if (request || (action !== "retry" && action !== "edit")) return;
   const turn = new Turn(event.target.closest(".turn"));
-  if (action === "retry") retry(turn);
+  if (action === "retry") answer(turn);
   else edit(turn);
 });
 

@@ -39,9 +39,12 @@ export class Turn {
     return this.number !== null;
   }
 
-  /** Why it failed, while the page is open. */
-  get code() {
-    return this.element.dataset.code;
+  /** What every try at an answer asks the server for, word for word, so that it knows them for one. */
+  question(conversationId) {
+    const asked = this.element.dataset;
+    asked.key ??= newKey();
+    asked.conversation ??= conversationId ?? "";
+    return { message: this.message, conversationId: asked.conversation, key: asked.key };
   }
 
   /** What was said is back in the composer, so that this trace of it goes when something is sent. */
@@ -74,6 +77,8 @@ export class Turn {
   }
 
   addStep({ id, name, input }) {
+    // An answer that is told again tells of what is still there from the first time.
+    this.#step(id)?.remove();
     const step = clone("step");
     step.dataset.call = id;
     this.#inputs.set(id, input);
@@ -117,10 +122,9 @@ export class Turn {
     this.#close("interrupted");
   }
 
-  fail({ code, detail, canRetry }) {
+  fail({ detail, canRetry }) {
     this.renderer.finish();
     this.#close("failed");
-    this.element.dataset.code = code;
     part(this.element, "detail").textContent = detail;
     part(this.element, "trouble").hidden = false;
     this.#action("retry").hidden = !canRetry;
@@ -165,6 +169,11 @@ export class Turn {
   #action(name) {
     return this.element.querySelector(`[data-action="${name}"]`);
   }
+}
+
+/** `crypto.randomUUID` is there for secure pages alone, and in a home network many are not. */
+function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (number) => number.toString(36)).join("-");
 }
 
 /** What a tool call is doing, in words; `in_words` in templatetags/recollect.py says what a finished one did. */

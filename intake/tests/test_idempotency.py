@@ -8,11 +8,11 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from agent_tools import idempotency
-from agent_tools.models import IdempotentAnswer
+from intake import idempotency
 from intake.acting import acting_as
 from intake.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
-from intake.models import Conversation
+from intake.models import Conversation, IdempotentAnswer
+from intake.models.conversations import Caller
 from intake.tests.factories import a_person
 
 NOW = timezone.now()
@@ -29,7 +29,14 @@ def write(user, *, key="k", data=None, now=NOW, run=None):
         return {"z": str(made.id), "a": 1}
 
     with acting_as(user):
-        return idempotency.once(user=user, key=key, tool="save_memory", data=data or {"b": 1}, run=run or work, now=now)
+        return idempotency.once(
+            caller=Caller(user_id=user.pk),
+            key=key,
+            operation="save_memory",
+            data=data or {"b": 1},
+            run=run or work,
+            now=now,
+        )
 
 
 def test_the_same_request_gets_the_same_answer_and_writes_once(alice):

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
-from agent_tools.models import IdempotentAnswer
 from intake.errors import IdempotencyKeyReused, InvalidInput, StillRunning
-from intake.models import User
+from intake.models import IdempotentAnswer
+from intake.models.conversations import Caller
 
 HEADER = "Idempotency-Key"
+# On an answer that was given before.
+REPLAYED = "Idempotency-Replayed"
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
 KEPT_FOR = timedelta(hours=24)
 PATIENCE_SECONDS = 5
@@ -43,16 +46,19 @@ def clean_key(key: str) -> str:
     return key
 
 
-def once(*, user: User, key: str, tool: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime) -> Kept:
-    """Run, unless this request has an answer already.
+def once(
+    *, caller: Caller, key: str, operation: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime
+) -> Kept:
+    """Run, unless this request of `caller`, an operation and its data, has an answer already.
 
     Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
     ended; an error of `run` leaves no trace, so the key may be used again.
     """
-    digest = _digest(tool, data)
-    IdempotentAnswer.objects.filter(user=user, created_at__lt=now - KEPT_FOR).delete()
+    digest = _digest(operation, data)
+    mine = IdempotentAnswer.objects.for_caller(caller)
+    mine.filter(created_at__lt=now - KEPT_FOR).delete()
     with transaction.atomic():
-        row, is_new = _claim(user, key, digest, now)
+        row, is_new = _claim(caller, key, digest, now)
         if not is_new:
             return _replay(row, digest)
         answer = run()
@@ -61,15 +67,21 @@ def once(*, user: User, key: str, tool: str, data: Any, run: Callable[[], dict[s
         return Kept(answer, is_replay=False)
 
 
-def _claim(user: User, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
+def _claim(caller: Caller, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
     try:
         with transaction.atomic():
             _wait_at_most(PATIENCE_SECONDS)
-            row = IdempotentAnswer.objects.create(user=user, key=key, request_digest=digest, created_at=now)
+            row = IdempotentAnswer.objects.create(
+                user_id=caller.user_id,
+                session_key="" if caller.user_id is not None else caller.visitor_key or "",
+                key=key,
+                request_digest=digest,
+                created_at=now,
+            )
             _wait_at_most(None)
             return row, True
     except IntegrityError:
-        return IdempotentAnswer.objects.get(user=user, key=key), False
+        return IdempotentAnswer.objects.for_caller(caller).get(key=key), False
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None
@@ -88,6 +100,6 @@ def _replay(row: IdempotentAnswer, digest: str) -> Kept:
     return Kept(json.loads(row.answer), is_replay=True)
 
 
-def _digest(tool: str, data: Any) -> str:
-    canonical = json.dumps([tool, data], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(operation: str, data: Any) -> str:
+    canonical = json.dumps([operation, data], sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(canonical, key=settings.SECRET_KEY.encode()[:64], digest_size=32).hexdigest()

@@ -1,0 +1,111 @@
+"""Somebody who asks the same questions every way, for `benchmark tools`: by the search itself, over REST, over MCP.
+
+Reads `{"host", "port", "token", "user_id", "warm_up", "questions", "arguments"}`, writes the milliseconds of the
+questions by way: `search` is what the tool runs, in this process, as the person and with the query embedded here.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from typing import Any
+
+import django
+
+django.setup()
+
+from agent_tools.registry import as_data  # noqa: E402
+from agent_tools.tools.chat_history import SearchChatHistoryInput, run  # noqa: E402
+from intake.acting import acting_as  # noqa: E402
+from intake.models import User  # noqa: E402
+
+TOOL = "search_chat_history"
+REST = f"/api/v1/tools/{TOOL}/"
+MCP = "/mcp"
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "benchmark", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+Arguments = dict[str, Any]
+Results = list[dict[str, Any]]
+Way = Callable[[Arguments], Results]
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    ways = _ways(given)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    names = list(ways)
+    for number, query in enumerate(given["warm_up"] + given["questions"]):
+        arguments = {"query": query, **given["arguments"]}
+        found = []
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            begun = time.perf_counter()
+            found.append(ways[name](arguments))
+            taken[name].append(1000 * (time.perf_counter() - begun))
+        if not found[0] or any(one != found[0] for one in found):
+            raise SystemExit(f"The ways of asking question {number} found nothing, or not the same.")
+    json.dump({name: each[len(given["warm_up"]) :] for name, each in taken.items()}, sys.stdout)
+
+
+def _ways(given: dict[str, Any]) -> dict[str, Way]:
+    return {
+        "search": _search(given["user_id"]),
+        "rest": _over_rest(given),
+        "mcp": _over_mcp(given, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": TOOL}),
+        "mcp_2025": _over_mcp(given, {"MCP-Protocol-Version": "2025-11-25"}),
+    }
+
+
+def _search(user_id: int) -> Way:
+    user = User.objects.get(pk=user_id)
+
+    def search(arguments: Arguments) -> Results:
+        with acting_as(user):
+            found = run(SearchChatHistoryInput(**arguments), user)
+        results: Results = as_data(found)["results"]
+        return results
+
+    return search
+
+
+def _over_rest(given: dict[str, Any]) -> Way:
+    ask = _asking(given, REST, {})
+    return lambda arguments: ask(arguments)["results"]
+
+
+def _over_mcp(given: dict[str, Any], headers: dict[str, str]) -> Way:
+    ask = _asking(given, MCP, {"Accept": "application/json, text/event-stream", **headers})
+    meta = {"_meta": META} if "Mcp-Method" in headers else {}
+
+    def call(arguments: Arguments) -> Results:
+        params = {"name": TOOL, "arguments": arguments, **meta}
+        answer = ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        results: Results = answer["result"]["structuredContent"]["results"]
+        return results
+
+    return call
+
+
+def _asking(given: dict[str, Any], path: str, extra: dict[str, str]) -> Callable[[Any], Any]:
+    """One connection, which is kept."""
+    connection = HTTPConnection(given["host"], given["port"], timeout=60)
+    headers = {"Authorization": f"Bearer {given['token']}", "Content-Type": "application/json", **extra}
+
+    def ask(body: Any) -> Any:
+        connection.request("POST", path, json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = response.read()
+        if response.status != 200:  # noqa: PLR2004
+            raise SystemExit(f"{path} answered {response.status}.")
+        return json.loads(answer)
+
+    return ask
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Answers kept for a while, so that the same request sent again changes nothing."""
+
+from typing import Self
+
+from django.db import models
+from django.utils import timezone
+
+from intake.models.conversations import Caller
+from intake.models.users import User
+
+
+class IdempotentAnswerQuerySet(models.QuerySet["IdempotentAnswer"]):
+    def for_caller(self, caller: Caller) -> Self:
+        return self.filter(caller.owns())
+
+
+class IdempotentAnswer(models.Model):
+    """What a caller's key stands for: the request it came with, and the answer that request was given."""
+
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
+    # A visitor's, until they are a person.
+    session_key = models.CharField(max_length=64, blank=True, default="", editable=False)
+    key = models.CharField(max_length=255)
+    # Of what was asked for and the body; keyed, so that it gives no guess at somebody's words away.
+    request_digest = models.CharField(max_length=64)
+    # As text, because jsonb would not give the fields back in their order.
+    answer = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = IdempotentAnswerQuerySet.as_manager()
+
+    class Meta:
+        db_table = "intake_idempotent_answers"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "session_key", "key"], nulls_distinct=False, name="intake_idempotent_answers_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user_id or 'a visitor'}: {self.key}"
