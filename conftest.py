@@ -8,9 +8,11 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
 from intake.isolation.connections import parameters
+from intake.testing.emptying import empty
 from intake.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 
 pytest_plugins = ["intake.testing.fixtures", "intake.testing.browser"]
@@ -56,6 +58,12 @@ def _end_sessions_left_in_threads() -> None:
              WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
             """
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def emptied_quickly() -> None:
+    """After every test that commits; Django offers no other place to say how."""
+    TransactionTestCase._fixture_teardown = lambda self: empty(DEFAULT_DB_ALIAS)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

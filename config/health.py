@@ -4,12 +4,12 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from memory.embedders import EmbedderError, get_embedder
+from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
 
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    parts = {"database": _database_answers(), "embedder": _embedder_is_loaded()}
+    parts = {"database": _database_answers(), "embedder": _embedder_is_of_use()}
     return JsonResponse(parts, status=200 if all(parts.values()) else 503)
 
 
@@ -22,9 +22,11 @@ def _database_answers() -> bool:
     return True
 
 
-def _embedder_is_loaded() -> bool:
+def _embedder_is_of_use() -> bool:
+    """Also that it is one which made the index: any other would look for what is not there."""
     try:
         get_embedder().warm_up()
-    except EmbedderError:
+        active.require(*(embedder.name for embedder in configured_embedders()))
+    except (EmbedderError, DatabaseError):
         return False
     return True

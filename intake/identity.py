@@ -24,9 +24,9 @@ def caller_of(request: "AnyRequest") -> Caller:
 
 
 def person_of(request: "AnyRequest") -> User:
-    """Where visitors are not let in."""
+    """Where visitors are not let in: the view's permission classes, or what it is wrapped in, have seen to that."""
     user = request.user
-    assert isinstance(user, User), "the permission classes let nobody else in"  # noqa: S101
+    assert isinstance(user, User), "visitors are not let in"  # noqa: S101
     return user
 
 

@@ -1,13 +1,10 @@
 """What a page shows of a person's conversations: always a bounded part, with the way to the rest."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Self
 from uuid import UUID
 
-from django.db.models import Q
-
 from intake.errors import NotFound
+from intake.listing import Position
 from intake.models import Conversation, Turn
 from intake.models.conversations import Caller, TurnQuerySet
 
@@ -17,34 +14,6 @@ TURNS_PER_PAGE = 50
 TURNS_BEFORE_ASKED = 10
 # No turn is numbered higher, and no integer of the database is larger.
 LARGEST_NUMBER = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a list of conversations, newest first, was left: after this one."""
-
-    last_active_at: datetime
-    conversation_id: UUID
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Reads what `str` writes; raises `NotFound` for anything else."""
-        moment, _, conversation_id = text.partition("_")
-        try:
-            last_active_at = datetime.fromisoformat(moment)
-            if last_active_at.tzinfo is None:
-                raise NotFound
-            # The database does not take every offset that Python does.
-            return cls(last_active_at.astimezone(UTC), UUID(conversation_id))
-        except (ValueError, OverflowError):
-            raise NotFound from None
-
-    def __str__(self) -> str:
-        return f"{self.last_active_at.isoformat()}_{self.conversation_id}"
-
-    def later_in_list(self) -> Q:
-        same_moment = Q(last_active_at=self.last_active_at, id__gte=self.conversation_id)
-        return Q(last_active_at__lte=self.last_active_at) & ~same_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +39,7 @@ class TurnWindow:
 def list_conversations(*, caller: Caller, after: Position | None = None) -> ConversationList:
     found = Conversation.objects.for_caller(caller).newest_first()
     if after is not None:
-        found = found.filter(after.later_in_list())
+        found = found.filter(after.later_in_list(by="last_active_at"))
     rows = list(found[: CONVERSATIONS_PER_PAGE + 1])
     page = rows[:CONVERSATIONS_PER_PAGE]
     more = Position(page[-1].last_active_at, page[-1].id) if len(rows) > len(page) else None

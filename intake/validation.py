@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 
 from intake.errors import InvalidInput
@@ -12,6 +12,12 @@ from intake.errors import InvalidInput
 Model = TypeVar("Model", bound=BaseModel)
 
 _STATED = "stated"
+
+
+class Input(BaseModel):
+    """The base of what may be sent or asked for: a field that nobody knows is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 def stated(sentence: str) -> PydanticCustomError:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Self
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
 
 from intake.errors import InvalidInput, NotFound
+from intake.listing import Position
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryRecord
@@ -46,37 +46,11 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
-    """Where a list of records, newest first, was left: after this one."""
-
-    created_at: datetime
-    record_id: UUID
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Reads what `str` writes; raises `InvalidInput` for anything else."""
-        moment, _, record_id = text.partition("Z_")
-        try:
-            return cls(datetime.fromisoformat(moment).replace(tzinfo=UTC), UUID(record_id))
-        except ValueError:
-            raise InvalidInput(errors={"after": ["This is not where a list was left."]}) from None
-
-    def __str__(self) -> str:
-        # With a Z, for a plus sign in an address is read as a space.
-        moment = self.created_at.astimezone(UTC).replace(tzinfo=None)
-        return f"{moment.isoformat()}Z_{self.record_id}"
-
-    def later_in_list(self) -> Q:
-        same_moment = Q(created_at=self.created_at, id__gte=self.record_id)
-        return Q(created_at__lte=self.created_at) & ~same_moment
-
-
-@dataclass(frozen=True, slots=True)
 class Records:
     """A stretch of the list, newest first; `after` is where the next begins, if there is one."""
 
     records: list[Record]
-    after: Cursor | None
+    after: Position | None
 
 
 def create(
@@ -110,7 +84,7 @@ def list_records(
     type: str | None = None,
     project_id: str | None = None,
     tag: str | None = None,
-    after: Cursor | None = None,
+    after: Position | None = None,
     limit: int = MAX_RECORDS,
 ) -> Records:
     """The `limit` (1 to 100) newest records after `after` that fit every condition given."""
@@ -122,10 +96,10 @@ def list_records(
     if tag is not None:
         found = found.filter(tags__contains=[tag])
     if after is not None:
-        found = found.filter(after.later_in_list())
+        found = found.filter(after.later_in_list(by="created_at"))
     records = [Record.of(row) for row in found[: limit + 1]]
     page = records[:limit]
-    return Records(page, after=Cursor(page[-1].created_at, page[-1].id) if len(records) > limit else None)
+    return Records(page, after=Position(page[-1].created_at, page[-1].id) if len(records) > limit else None)
 
 
 def read(*, user: User, record_id: UUID) -> Record:

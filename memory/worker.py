@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 
 from intake.isolation.checks import NotIsolated, refuse_unless_isolated
-from memory.embedders import EmbedderError, get_embedder
+from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +24,23 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     except DatabaseError as error:
         sys.exit(f"The worker cannot start: the database does not answer ({error}).")
     finally:
-        connections.close_all()
-        connections["default"].close_pool()  # type: ignore[attr-defined]
+        _leave_no_connection()
 
 
 @worker_init.connect
 def refuse_without_a_model(**_: Any) -> None:
     """In the parent, which loads nothing itself: its children do."""
     try:
-        get_embedder().check()
+        embedders = configured_embedders()
+        for embedder in embedders:
+            embedder.check()
+        active.require(*(embedder.name for embedder in embedders))
     except EmbedderError as error:
         sys.exit(f"The worker cannot start: {error}")
+    except DatabaseError as error:
+        sys.exit(f"The worker cannot start: the database does not say which model is active ({error}).")
+    finally:
+        _leave_no_connection()
 
 
 @worker_process_init.connect
@@ -44,3 +50,8 @@ def load_the_model(**_: Any) -> None:
         get_embedder().warm_up(for_documents=True)
     except EmbedderError:
         logger.exception("The embedding model cannot be loaded; what waits will be tried again")
+
+
+def _leave_no_connection() -> None:
+    connections.close_all()
+    connections["default"].close_pool()  # type: ignore[attr-defined]

@@ -18,13 +18,13 @@ from agent_tools.tokens import TokenCaller, TokenInfo, create_token, list_tokens
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_DAYS, LONGEST_NAME
 from intake.errors import InsufficientScope
 from intake.schemas import problems
-from intake.validation import validate
+from intake.validation import Input, validate
 
 
-class TokenWanted(BaseModel):
+class TokenWanted(Input):
     """The body that asks for a token."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+    model_config = ConfigDict(alias_generator=to_camel)
 
     name: Annotated[str, Field(max_length=LONGEST_NAME, description="What it is for, so that you know it again.")] = ""
     scopes: Annotated[

@@ -14,4 +14,6 @@ def client_of(user, *, scopes=ALL_SCOPES, **token):
 
 
 def call(client, tool, body, **headers):
-    return client.post(f"/api/v1/tools/{tool}/", json.dumps(body), content_type="application/json", headers=headers)
+    """`body`: what becomes JSON, or the very bytes."""
+    data = body if isinstance(body, bytes) else json.dumps(body)
+    return client.post(f"/api/v1/tools/{tool}/", data, content_type="application/json", headers=headers)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agent_tools.tests.callers import call, client_of
+from agent_tools.tests.callers import call
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import CHARACTERS, fair_limit
 from intake.errors import AuthenticationRequired
@@ -14,16 +14,6 @@ from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 pytestmark = pytest.mark.django_db
 
 MISSING = "01890a5d-ac96-774b-bcce-b302099a8057"
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    return client_of(alice)
 
 
 def read(api, conversation, **fields):

@@ -9,21 +9,10 @@ from agent_tools.scopes import Scope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from intake.errors import AuthenticationRequired
-from intake.tests.factories import a_person
 from memory import indexing
 from memory.models import MemoryDocument, MemoryRecord
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    return client_of(alice)
 
 
 def save(api, content="The worktop is oak", headers=None, **fields):

@@ -1,6 +1,5 @@
 """`search_chat_history` over REST: the contract's words, for people with a token or a session, and for nobody else."""
 
-import json
 import re
 from uuid import UUID
 
@@ -8,8 +7,8 @@ import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from knox.models import get_token_model
 
+from agent_tools.tests import callers
 from agent_tools.tools.chat_history import search_chat_history
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
@@ -20,19 +19,8 @@ pytestmark = pytest.mark.django_db
 URL = "/api/v1/tools/search_chat_history/"
 
 
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    _, token = get_token_model().objects.create(alice)
-    return Client(headers={"authorization": f"Token {token}"})
-
-
 def call(client, body):
-    return client.post(URL, data=body if isinstance(body, bytes) else json.dumps(body), content_type="application/json")
+    return callers.call(client, "search_chat_history", body)
 
 
 def test_a_found_turn_has_the_contracts_shape(api, alice):

@@ -1,14 +1,13 @@
 """`search_history` over REST: the contract's text and data, its very words where the input is at fault, nobody else's."""
 
-import json
 import re
 from datetime import UTC, date, datetime
 
 import pytest
 from django.db import OperationalError, connection
 from django.test import Client
-from knox.models import get_token_model
 
+from agent_tools.tests import callers
 from agent_tools.tools import registry
 from agent_tools.tools.history_text import history_text
 from intake import services
@@ -20,20 +19,8 @@ from memory.search.history.messages import Messages
 
 pytestmark = pytest.mark.django_db
 
-URL = "/api/v1/tools/search_history/"
 THEN = datetime(2026, 2, 25, 12, tzinfo=UTC)
 NOTHING = "No matching results found. Try broader keywords or a different scope."
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    _, token = get_token_model().objects.create(alice)
-    return Client(headers={"authorization": f"Token {token}"})
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +29,7 @@ def fixed_now(monkeypatch):
 
 
 def call(client, body):
-    return client.post(URL, data=body if isinstance(body, bytes) else json.dumps(body), content_type="application/json")
+    return callers.call(client, "search_history", body)
 
 
 def dinner(user):

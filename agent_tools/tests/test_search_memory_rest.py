@@ -6,8 +6,8 @@ import logging
 import pytest
 from django.db import DataError, OperationalError
 from django.test import Client
-from knox.models import get_token_model
 
+from agent_tools.tests import callers
 from agent_tools.tools import registry
 from agent_tools.tools.memory import search_memory
 from intake.tests.factories import NOW, a_person
@@ -16,22 +16,9 @@ from memory.embedders import EmbedderMisconfigured, EmbedderUnavailable, get_emb
 
 pytestmark = pytest.mark.django_db
 
-URL = "/api/v1/tools/search_memory/"
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    _, token = get_token_model().objects.create(alice)
-    return Client(headers={"authorization": f"Token {token}"})
-
 
 def call(client, body):
-    return client.post(URL, data=body if isinstance(body, bytes) else json.dumps(body), content_type="application/json")
+    return callers.call(client, "search_memory", body)
 
 
 def note(user, content, **fields):

@@ -18,11 +18,6 @@ URL = "/settings/tokens/"
 
 
 @pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
 def session(alice):
     client = Client()
     client.force_login(alice)

@@ -21,11 +21,6 @@ NOW = timezone.now()
 
 
 @pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
 def session(alice):
     client = Client()
     client.force_login(alice)

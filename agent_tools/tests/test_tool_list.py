@@ -6,19 +6,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agent_tools.rest.examples import EXAMPLES
-from agent_tools.tests.callers import client_of
 from agent_tools.tools import registry
-from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db
 
 URL = "/api/v1/tools/"
 NAMES = [tool.name for tool in registry]
-
-
-@pytest.fixture
-def api():
-    return client_of(a_person())
 
 
 def test_in_its_own_shape(api):

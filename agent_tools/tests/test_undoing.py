@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 
-from agent_tools.tests.callers import client_of
 from agent_tools.tools import registry
 from intake.links import undo_path
 from intake.models import Turn
@@ -18,16 +17,6 @@ pytestmark = pytest.mark.django_db
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DAY = date(2026, 2, 28)
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    return client_of(alice)
 
 
 def called(user, name, data) -> tuple[Turn, dict]:

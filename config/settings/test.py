@@ -1,6 +1,8 @@
 """Under pytest: the same parts as in production, with cheap passwords and a deterministic embedder."""
 
-from config.settings.base import *  # noqa: F403
+import os
+
+from config.settings.base import *
 
 SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
@@ -8,4 +10,5 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMBEDDER = {"BACKEND": "memory.embedders.fake.FakeEmbedder"}
 # Tests come from one address and quickly; those of the limits set their own.
 RATE_LIMITS = {}
-STATIC_ROOT = VAR_DIR / "static-for-tests"
+# The processes of one run collect them at the same time.
+STATIC_ROOT = VAR_DIR / f"static-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"

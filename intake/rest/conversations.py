@@ -8,8 +8,8 @@ from rest_framework.response import Response
 from intake import deleting, undoing
 from intake.errors import InvalidInput
 from intake.identity import caller_of, person_of
+from intake.listing import position_in_address
 from intake.reading import (
-    Position,
     as_conversation_id,
     as_turn_number,
     get_conversation,
@@ -39,8 +39,8 @@ class ConversationListView(ActsAsCaller):
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""
-        after = request.query_params.get("after")
-        page = list_conversations(caller=caller_of(request), after=Position.parse(after) if after else None)
+        after = position_in_address(request.query_params.get("after"))
+        page = list_conversations(caller=caller_of(request), after=after)
         return Response(ConversationListOutput.of(page).as_data())
 
 

@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from intake.models import Conversation, Turn
 from intake.reading import ConversationList, TurnWindow
+from intake.validation import Input
 
 
 class Output(BaseModel):
@@ -16,10 +17,6 @@ class Output(BaseModel):
 
     def as_data(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-class Input(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class ConversationOutput(Output):

@@ -127,7 +127,7 @@ def test_stopping_keeps_what_was_written(open_page, person, language_model, how)
 
 
 def expect_status(status: str, page: Page) -> None:
-    for _ in range(100):
+    for _ in range(400):
         if Turn.objects.latest("pk").status == status:
             return
         page.wait_for_timeout(50)

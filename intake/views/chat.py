@@ -14,7 +14,7 @@ from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
@@ -28,13 +28,11 @@ from intake.problems import as_recollect_error, problem_response
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
-from intake.validation import validate
+from intake.validation import Input, validate
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(Input):
     """The request's body."""
-
-    model_config = ConfigDict(extra="forbid")
 
     message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
     conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None

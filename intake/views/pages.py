@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 from intake.acting import acting_as
 from intake.errors import NotFound
 from intake.identity import caller_of
+from intake.listing import position_in_address
 from intake.reading import (
-    Position,
     as_turn_number,
     get_conversation,
     list_conversations,
@@ -65,9 +65,7 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 @personal_page
 def conversations(request: HttpRequest) -> HttpResponse:
-    after = request.GET.get("after")
-    position = Position.parse(after) if after else None
-    page = list_conversations(caller=caller_of(request), after=position)
+    page = list_conversations(caller=caller_of(request), after=position_in_address(request.GET.get("after")))
     return render(request, "intake/conversations.html", {"page": page})
 
 

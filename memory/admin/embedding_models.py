@@ -8,6 +8,6 @@ from memory.models import EmbeddingModel
 
 @admin.register(EmbeddingModel)
 class EmbeddingModelAdmin(ReadOnlyAdmin):
-    list_display = ("name", "dimensions", "created_at")
-    fields = ("name", "dimensions", "created_at")
+    list_display = ("name", "dimensions", "created_at", "activated_at")
+    fields = ("name", "dimensions", "created_at", "activated_at")
     ordering = ("-id",)

@@ -25,6 +25,10 @@ class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
         model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
         return model
 
+    def active(self) -> "models.QuerySet[EmbeddingModel]":
+        """The model that was switched to last, if any was: one statement switches."""
+        return self.exclude(activated_at=None).order_by("-activated_at")[:1]
+
 
 class EmbeddingModel(models.Model):
     """A model that made vectors: vectors of different models are never compared."""
@@ -33,6 +37,7 @@ class EmbeddingModel(models.Model):
     name = models.CharField(max_length=200, unique=True)
     dimensions = models.PositiveIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+    activated_at = models.DateTimeField(null=True, blank=True, help_text="When it took another model's place.")
 
     objects = EmbeddingModelManager()
 

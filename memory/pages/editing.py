@@ -7,13 +7,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 
 from intake.errors import Conflict, InvalidInput, NotFound
+from intake.identity import person_of
 from intake.models import User
 from memory import documents
 from memory.documents import Document
 from memory.pages.days import Day, day_of
 from memory.pages.forms import DocumentForm
 from memory.pages.links import document_path, editing_path
-from memory.pages.people import page_for_people, person_of, show
+from memory.pages.people import page_for_people, show
 
 
 @page_for_people

@@ -8,12 +8,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
+from intake.identity import person_of
 from memory import documents
 from memory.documents import Document
 from memory.pages.days import Day, day_of
 from memory.pages.forms import AppendForm, DayForm
 from memory.pages.links import document_path
-from memory.pages.people import page_for_people, person_of, show
+from memory.pages.people import page_for_people, show
 
 LOGS_PER_PAGE = 50
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from intake.models import User
 from intake.views.changing import personal_form
 from intake.views.pages import sidebar_of
-from memory.search.history.requests import zone_of
+from intake.zones import zone_of
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -29,12 +29,6 @@ def page_for_people(view: View[P]) -> View[P]:
             return view(request, *args, **kwargs)
 
     return personal_form(wrapper)
-
-
-def person_of(request: HttpRequest) -> User:
-    user = request.user
-    assert isinstance(user, User), "page_for_people lets nobody else in"  # noqa: S101
-    return user
 
 
 def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:

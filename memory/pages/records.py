@@ -9,11 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 
 from intake.errors import InvalidInput, NotFound
+from intake.identity import person_of
+from intake.listing import position_in_address
 from memory import records as service
 from memory.pages.forms import RecordFilter, RecordForm
 from memory.pages.links import record_path
-from memory.pages.people import page_for_people, person_of, show
-from memory.records import Cursor
+from memory.pages.people import page_for_people, show
 
 RECORDS_PER_PAGE = 30
 
@@ -70,21 +71,13 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
         type=fitting.get("type") or None,
         project_id=fitting.get("project") or None,
         tag=fitting.get("tag") or None,
-        after=_cursor(request),
+        after=position_in_address(request.GET.get("after")),
         limit=RECORDS_PER_PAGE,
     )
     context = {"found": found, "wanted": wanted, "is_narrowed": any(fitting.values()), "form": form}
     if not wanted.is_valid():
         status = HTTPStatus.BAD_REQUEST
     return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
-
-
-def _cursor(request: HttpRequest) -> Cursor | None:
-    """Raises `NotFound` for what is no place in a list: nobody typed it."""
-    try:
-        return Cursor.parse(request.GET["after"]) if request.GET.get("after") else None
-    except InvalidInput:
-        raise NotFound from None
 
 
 def _id(text: str) -> UUID:

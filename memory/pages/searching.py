@@ -13,12 +13,13 @@ from django.utils.safestring import SafeString
 
 from intake import limits
 from intake.errors import RecollectError, SearchFailed, Unavailable
+from intake.identity import person_of
 from intake.problems import STATUSES, retry_after
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.pages.forms import SearchForm
 from memory.pages.links import path_to
 from memory.pages.marking import marked
-from memory.pages.people import page_for_people, person_of, show
+from memory.pages.people import page_for_people, show
 from memory.search.history import History, HistoryRequest, HistoryResult, HistoryScope, Kind, search_history
 
 RESULTS = 20

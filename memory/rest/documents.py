@@ -6,47 +6,41 @@ from typing import Annotated, Any
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from intake.errors import InvalidInput, NotFound
+from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
-from intake.validation import validate
+from intake.validation import Input, validate
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.rest.caller import caller
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from memory.rest.queries import LIMIT, NO_DAY, Day, QueryModel, parse_day, validate_query
+from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
 
 READING = problems(401, 404, 503)
 WRITING = problems(400, 401, 412, 413, 415, 428, 503)
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 
 
-class DocumentBody(BaseModel):
+class DocumentBody(Input):
     """What to write: the whole document."""
-
-    model_config = ConfigDict(extra="forbid")
 
     content: Annotated[str, Field(description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.")]
 
 
-class AppendBody(BaseModel):
+class AppendBody(Input):
     """What to add: whole lines."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
 
 
-class TakeBackBody(BaseModel):
+class TakeBackBody(Input):
     """What was added, as it was sent."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(description="The text that was appended.")]
     at: Annotated[
@@ -83,7 +77,7 @@ class DailyLogList(BaseModel):
     ]
 
 
-class DailyLogQuery(QueryModel):
+class DailyLogQuery(Input):
     before: Day | None = None
     limit: Annotated[int, Field(ge=1, le=documents.MAX_LOGS)] = 50
 
@@ -106,13 +100,13 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     """What MEMORY.md and a log have in common; `date` comes from the address."""
 
     def read(self, request: Request, date: str | None = None) -> Response:
-        document = documents.read(user=caller(request), day=_day(date))
+        document = documents.read(user=person_of(request), day=_day(date))
         if is_known(request, as_etag(document.state)):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers=_headers(document))
         return _response(document)
 
     def write(self, request: Request, date: str | None = None) -> Response:
-        user, day = caller(request), _day(date, or_complain=True)
+        user, day = person_of(request), _day(date, or_complain=True)
         body = validate(DocumentBody, request.data)
         wanted = precondition_of(request, exists=documents.exists(user=user, day=day))
         if wanted.is_new:
@@ -123,7 +117,7 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
         )
 
     def remove(self, request: Request, date: str | None = None) -> Response:
-        user, day = caller(request), _day(date)
+        user, day = person_of(request), _day(date)
         if not documents.exists(user=user, day=day):
             raise NotFound
         wanted = precondition_of(request, exists=True)
@@ -190,7 +184,7 @@ class DailyLogListViewSet(ActsAsCaller, ViewSet):
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
         wanted = validate_query(DailyLogQuery, request)
-        found = documents.list_daily_logs(user=caller(request), before=wanted.before, limit=wanted.limit)
+        found = documents.list_daily_logs(user=person_of(request), before=wanted.before, limit=wanted.limit)
         logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]
         return Response(DailyLogList(logs=logs, before=found.before).model_dump(mode="json"))
 
@@ -258,13 +252,13 @@ class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
     def take_back(self, request: Request, date: str) -> Response:
         day = _day(date, or_complain=True)
         body = validate(TakeBackBody, request.data)
-        left = documents.take_back(user=caller(request), day=day, text=body.text, at=body.at, now=timezone.now())
+        left = documents.take_back(user=person_of(request), day=day, text=body.text, at=body.at, now=timezone.now())
         return Response(status=HTTPStatus.NO_CONTENT) if left is None else _response(left)
 
 
 def _append(request: Request, *, day: date | None) -> Response:
     body = validate(AppendBody, request.data)
-    return _response(documents.append(user=caller(request), day=day, text=body.text, now=timezone.now()))
+    return _response(documents.append(user=person_of(request), day=day, text=body.text, now=timezone.now()))
 
 
 def _day(text: str | None, *, or_complain: bool = False) -> date | None:

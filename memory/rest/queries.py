@@ -4,13 +4,13 @@ from datetime import date
 from typing import Annotated, TypeVar
 
 from drf_spectacular.utils import OpenApiParameter
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ValidationError
 from rest_framework.request import Request
 
 from intake.errors import InvalidInput
-from intake.validation import by_field, stated
+from intake.validation import Input, by_field, stated
 
-Query = TypeVar("Query", bound=BaseModel)
+Query = TypeVar("Query", bound=Input)
 
 NO_DAY = "A date is written YYYY-MM-DD."
 
@@ -46,12 +46,6 @@ Day = Annotated[date, BeforeValidator(_as_day)]
 LIMIT = OpenApiParameter(
     "limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}, description="How many at most."
 )
-
-
-class QueryModel(BaseModel):
-    """The base of what may be asked for: what is not is refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 def validate_query(model: type[Query], request: Request) -> Query:

@@ -6,28 +6,27 @@ from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from intake.errors import NotFound
+from intake.errors import InvalidInput, NotFound
+from intake.identity import person_of
+from intake.listing import Position
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
-from intake.validation import validate
+from intake.validation import Input, validate
 from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
-from memory.records import Cursor, Record
-from memory.rest.caller import caller
-from memory.rest.queries import LIMIT, PlainText, QueryModel, validate_query
+from memory.records import Record
+from memory.rest.queries import LIMIT, PlainText, validate_query
 
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 
 
-class RecordBody(BaseModel):
+class RecordBody(Input):
     """What to note."""
-
-    model_config = ConfigDict(extra="forbid")
 
     content: Annotated[str, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
     type: Annotated[str, Field(description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.")] = (
@@ -62,7 +61,7 @@ class RecordList(BaseModel):
     ]
 
 
-class RecordQuery(QueryModel):
+class RecordQuery(Input):
     type: PlainText | None = None
     project_id: PlainText | None = None
     tag: PlainText | None = None
@@ -99,11 +98,11 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
     def look(self, request: Request) -> Response:
         wanted = validate_query(RecordQuery, request)
         found = records.list_records(
-            user=caller(request),
+            user=person_of(request),
             type=wanted.type,
             project_id=wanted.project_id,
             tag=wanted.tag,
-            after=Cursor.parse(wanted.after) if wanted.after is not None else None,
+            after=_position(wanted.after),
             limit=wanted.limit,
         )
         body = RecordList(records=[_output(record) for record in found.records], after=_as_text(found.after))
@@ -119,7 +118,7 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
     def create(self, request: Request) -> Response:
         body = validate(RecordBody, request.data)
         made = records.create(
-            user=caller(request),
+            user=person_of(request),
             content=body.content,
             type=body.type,
             project_id=body.project_id,
@@ -137,7 +136,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         responses={200: RecordOutput, **problems(401, 404, 503)},
     )
     def retrieve(self, request: Request, record_id: str) -> Response:
-        found = records.read(user=caller(request), record_id=_id(record_id))
+        found = records.read(user=person_of(request), record_id=_id(record_id))
         return Response(_output(found).model_dump(mode="json"))
 
     @extend_schema(
@@ -147,7 +146,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         responses={204: None, **problems(401, 404, 503)},
     )
     def destroy(self, request: Request, record_id: str) -> Response:
-        records.delete(user=caller(request), record_id=_id(record_id))
+        records.delete(user=person_of(request), record_id=_id(record_id))
         return Response(status=HTTPStatus.NO_CONTENT)
 
 
@@ -163,5 +162,12 @@ def _output(record: Record) -> RecordOutput:
     return RecordOutput.model_validate(record, from_attributes=True)
 
 
-def _as_text(cursor: Cursor | None) -> str | None:
-    return None if cursor is None else str(cursor)
+def _position(text: str | None) -> Position | None:
+    try:
+        return None if text is None else Position.parse(text)
+    except ValueError:
+        raise InvalidInput(errors={"after": ["This is not where a list was left."]}) from None
+
+
+def _as_text(position: Position | None) -> str | None:
+    return None if position is None else str(position)

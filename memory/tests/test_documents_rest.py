@@ -1,16 +1,14 @@
 """Documents over REST: read, written with what was read, appended to; each refusal a problem in the contract's words."""
 
-import json
-
 import pytest
 from django.db import OperationalError
 from django.test import Client
-from knox.models import get_token_model
 
 from intake.tests.factories import a_person
 from memory import documents
 from memory.models import MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.tests.over_rest import assert_problem, client_of, send
 
 pytestmark = pytest.mark.django_db
 
@@ -18,11 +16,6 @@ MEMORY = "/api/v1/memory/documents/memory/"
 LOGS = "/api/v1/memory/documents/daily-logs/"
 LOG = LOGS + "2026-03-01/"
 BOTH = pytest.mark.parametrize("url", [MEMORY, LOG])
-
-
-def client_of(user):
-    _, token = get_token_model().objects.create(user)
-    return Client(headers={"authorization": f"Token {token}"})
 
 
 @pytest.fixture
@@ -35,23 +28,8 @@ def api(alice):
     return client_of(alice)
 
 
-def send(method, url, body, **headers):
-    data = body if isinstance(body, bytes) else json.dumps(body)
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    return method(url, data=data, content_type="application/json", headers=names)
-
-
 def put(api, url, content, **headers):
     return send(api.put, url, {"content": content}, **headers)
-
-
-def assert_problem(response, status, code, field=None):
-    assert response.status_code == status, response.content
-    assert response.headers["Content-Type"] == "application/problem+json"
-    problem = response.json()
-    assert (problem["status"], problem["code"]) == (status, code)
-    assert list(problem.get("errors", {})) == ([field] if field else [])
-    return problem
 
 
 @BOTH

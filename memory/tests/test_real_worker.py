@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import pytest
 from django.conf import settings as django_settings
 from django.db import connection
+from django.utils import timezone
 from knox.models import get_token_model
 
 from intake.testing.model_server import Say
 from memory import nudging
-from memory.models import Embedding
+from memory.models import Embedding, EmbeddingModel
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -115,6 +116,17 @@ def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says
         assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
     assert "The worker cannot start: intake.E004: The database role is recollect_web" in said
+    assert "Traceback" not in said
+
+
+def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_to_do(tmp_path):
+    EmbeddingModel.objects.create(name="of an endpoint", dimensions=3, activated_at=timezone.now())
+    with (tmp_path / "worker.log").open("w") as log:
+        assert start_worker(log).wait(120) != 0
+    said = (tmp_path / "worker.log").read_text()
+    assert (
+        "The worker cannot start: The index was made with the embedding model of an endpoint, and the settings" in said
+    )
     assert "Traceback" not in said
 
 

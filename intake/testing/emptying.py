@@ -1,0 +1,23 @@
+"""What a test has written for good is taken away after it, in a small part of the time that Django's `flush` takes."""
+
+from django.db import connections, transaction
+
+# What migrations wrote, and no test changes: `flush` would empty them and have every one of their rows made again.
+KEPT = {"django_content_type", "auth_permission"}
+
+
+def empty(alias: str) -> None:
+    """Delete every row of every table but those that are KEPT.
+
+    As TRUNCATE would, it first waits for transactions that are still writing. Deleting only where there is something
+    leaves the other tables' files and their indexes' alone, and most tests write to a few.
+    """
+    connection = connections[alias]
+    names = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
+    tables = sorted(connection.ops.quote_name(name) for name in names)
+    with transaction.atomic(using=alias), connection.cursor() as cursor:
+        cursor.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
+        cursor.execute("SELECT " + ", ".join(f"EXISTS (SELECT FROM {table})" for table in tables))
+        for table, has_rows in zip(tables, cursor.fetchone(), strict=True):
+            if has_rows:
+                cursor.execute(f"DELETE FROM {table}")

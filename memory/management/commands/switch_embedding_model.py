@@ -1,0 +1,42 @@
+"""`manage.py switch_embedding_model`: put the model of EMBEDDING_NEXT_… in the active one's place."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from intake.isolation.connections import connected_as_worker
+from memory.embedders import EmbedderError, get_next_embedder
+from memory.switching import PartsRefused, Switch
+
+AFTERWARDS = "Now name it in EMBEDDING_… instead of EMBEDDING_NEXT_…, and start everything again."
+
+
+class Command(BaseCommand):
+    help = (
+        "Embed everything with the model of EMBEDDING_NEXT_…, beside the vectors that are searched meanwhile; then "
+        "make it the active one in one step, and delete the former one's vectors. Safe to interrupt and to repeat."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--despite-refused", action="store_true", help="Switch although the next model refuses some parts."
+        )
+
+    def handle(self, *args: Any, despite_refused: bool, **options: Any) -> None:
+        try:
+            following = get_next_embedder()
+            if following is None:
+                raise CommandError("Name the next model in EMBEDDING_NEXT_…, and start everything again, first.")
+            following.check()
+            # Everybody's texts are read, which is a worker's work.
+            with connected_as_worker():
+                Switch(following, tell=self._tell).run(despite_refused=despite_refused)
+        except EmbedderError as error:
+            raise CommandError(f"{error}") from error
+        except PartsRefused as error:
+            raise CommandError(f"{error} The admin shows them; --despite-refused switches all the same.") from error
+        self.stdout.write(AFTERWARDS)
+
+    def _tell(self, sentence: str) -> None:
+        self.stdout.write(sentence)
+        self.stdout.flush()

@@ -1,0 +1,136 @@
+"""Puts another embedding model in the active one's place, with no moment at which search finds less than before.
+
+1. The active model makes, searches and keeps its vectors as ever; so do the workers, for what is said meanwhile.
+2. Beside its rows come the next model's, made here, until there are some for everything there is.
+3. One statement makes the next model the active one; every process notices within a second.
+4. What was saved in that second gets its rows, and the former model's rows are deleted.
+
+Each step may be cut short and the whole begun again: what is done is found done.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from memory import indexing
+from memory.embedders import Embedder, active, using
+from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
+from memory.sources import SourceKey
+
+# How often the person who waits is told how far it is, and how long to wait for what cannot be embedded just now.
+TELL = timedelta(seconds=10)
+WAIT_SECONDS = 1.0
+# Rows deleted in one transaction.
+BATCH = 5_000
+
+PLACE = ("user_id", "corpus", "source_id", "chunk_index")
+Place = tuple[int, Corpus, UUID, int]
+# With the time of the row that gives it away.
+Outdated = tuple[Place, datetime]
+
+
+class PartsRefused(Exception):
+    """The next model has no vectors for some parts, which would not be found by meaning any more."""
+
+    def __init__(self, parts: int) -> None:
+        self.parts = parts
+        super().__init__(f"The next model could not embed {parts:,} parts.")
+
+
+@dataclass
+class Switch:
+    """`tell` is given a sentence now and then, `sleep` waits for so many seconds."""
+
+    following: Embedder
+    tell: Callable[[str], None]
+    sleep: Callable[[float], None] = time.sleep
+    _refreshed: set[Outdated] = field(default_factory=set)
+
+    def run(self, *, despite_refused: bool = False) -> None:
+        """Raise PartsRefused, and leave everything as it is, unless every part has a vector (or `despite_refused`)."""
+        if active.read_active_name() != self.following.name:
+            # Words that are missing would make the next model's indexing take the active one's for outdated.
+            indexing.enqueue_missing(now=timezone.now())
+            self._catch_up()
+            if (refused := self._rows().quarantined().count()) and not despite_refused:
+                raise PartsRefused(refused)
+            self._activate()
+            self.tell(f"{self.following.name} is active.")
+            self.sleep(2 * active.SECONDS)
+        self._catch_up()
+        self._delete_others()
+
+    def _rows(self) -> EmbeddingQuerySet:
+        return Embedding.objects.of_model(self.following.name)
+
+    def _others(self) -> EmbeddingQuerySet:
+        return Embedding.objects.exclude(model=EmbeddingModel.objects.for_embedder(self.following))
+
+    def _catch_up(self) -> None:
+        """Until nothing lacks a row, and no row a vector."""
+        with using(self.following):
+            while True:
+                added = indexing.enqueue_missing(now=timezone.now()) + self._refresh_outdated()
+                self._embed()
+                if not added:
+                    return
+
+    def _refresh_outdated(self) -> int:
+        """Texts that changed, or went, after the next model had its rows of them; returns how many."""
+        outdated = set(self._outdated()) - self._refreshed
+        for place, _ in outdated:
+            self._refresh(place)
+        self._refreshed |= outdated
+        return len(outdated)
+
+    def _refresh(self, place: Place) -> None:
+        with transaction.atomic():
+            # First for its lock on the text, which everybody takes before they touch its rows. It leaves a chunk alone
+            # that has rows and whose words are indexed already.
+            indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
+            self._rows().filter(**dict(zip(PLACE, place, strict=True))).delete()
+            indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
+
+    def _outdated(self) -> Iterator[Outdated]:
+        same_place = {name: OuterRef(name) for name in PLACE}
+        earlier = self._rows().filter(**same_place, created_at__lt=OuterRef("created_at"))
+        changed = self._others().filter(Exists(earlier))
+        gone = self._rows().filter(~Exists(self._others().filter(**same_place))) if self._others().exists() else None
+        for rows in (changed, gone):
+            if rows is not None:
+                for user_id, corpus, source_id, chunk_index, created_at in rows.values_list(*PLACE, "created_at"):
+                    yield (user_id, Corpus(corpus), source_id, chunk_index), created_at
+
+    def _embed(self) -> None:
+        told = timezone.now()
+        while self._rows().waiting().exists():
+            indexing.quarantine_exhausted(now=timezone.now())
+            filled = indexing.embed_pending(until=timezone.now() + TELL)
+            if timezone.now() - told >= TELL or not self._rows().waiting().exists():
+                self._tell_progress()
+                told = timezone.now()
+            if not filled.embedded:
+                self.sleep(WAIT_SECONDS)
+
+    def _tell_progress(self) -> None:
+        rows = self._rows()
+        parts, waiting = rows.count(), rows.waiting()
+        error = waiting.exclude(last_error="").values_list("last_error", flat=True).first()
+        self.tell(f"{parts - waiting.count():,} of {parts:,} parts embedded." + (f" ({error})" if error else ""))
+
+    def _activate(self) -> None:
+        model = EmbeddingModel.objects.for_embedder(self.following)
+        EmbeddingModel.objects.filter(pk=model.pk).update(activated_at=timezone.now())
+        active.forget()
+
+    def _delete_others(self) -> None:
+        deleted = 0
+        while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:BATCH]):
+            deleted += Embedding.objects.filter(pk__in=some).delete()[0]
+        self.tell(f"{deleted:,} rows of other models deleted.")
