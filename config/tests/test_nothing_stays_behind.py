@@ -79,7 +79,7 @@ def test_a_deleted_record_leaves_nothing_not_even_in_the_answer_that_is_kept_for
     api.force_authenticate(alice)
     record = save_over_rest(api).json()["record"]["id"]
     indexing.embed_pending()
-    assert "idempotent_answers.answer" in traces_of(SECRET)
+    assert "intake_idempotent_answers.answer" in traces_of(SECRET)
     assert api.delete(f"/api/v1/memory/records/{record}/").status_code == 204
     assert traces_of(SECRET) == []
     repeat = save_over_rest(api)
@@ -133,7 +133,7 @@ def test_a_deleted_account_leaves_nothing_anywhere():
     a_turn(bob, "Mine stays")
     named = set(rows_naming("user_id", alice.pk))
     assert {"intake_sessions", "intake_session_links", "access_tokens", "postings", "embeddings"} <= named
-    assert "idempotent_answers" in named
+    assert "intake_idempotent_answers" in named
     assert api.delete("/api/v1/account/", {"password": "correct horse battery"}, format="json").status_code == 204
     assert traces_of(SECRET) == []
     assert rows_naming("user_id", alice.pk) == []
