@@ -122,9 +122,9 @@ def test_an_answer_that_is_still_being_written_is_not_begun_twice(person, log_in
     model = language_model(SLOWLY)
     client, other = log_in(person), log_in(person)
     with client.stream("POST", CHAT, json={"message": "Hello"}, headers={**client._csrf(), **KEY}) as response:
-        for line in response.iter_lines():
-            if "word3 " in line:
-                break
+        # Kept: a reader whose lines are thrown away has left.
+        lines = response.iter_lines()
+        assert any("word3 " in line for line in lines)
         refused = ask(other)
     assert (refused.status_code, refused.json()["code"], refused.json()["retryable"]) == (409, "still_running", True)
     assert int(refused.headers["Retry-After"]) > 0
