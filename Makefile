@@ -44,7 +44,7 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 	.venv/bin/lint-imports
 	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
 	@# Without a database, of which it would warn: models and migrations are all it compares.
-	$(PRODUCTION) .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 conformance: LOCK := dev
 conformance: install ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).
