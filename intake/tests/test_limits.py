@@ -87,7 +87,7 @@ def test_buckets_empty_themselves_and_name_nobody(settings):
         limits.take_for_password("Alice@example.com", address="192.0.2.1")
         keys = set(client.scan_iter("limit:*")) - before
         assert len(keys) == 2
-        assert not any(b"alice" in key.lower() or b"192" in key for key in keys)
+        assert not any(b"alice" in key.lower() or b"192.0.2" in key for key in keys)
         assert all(0 < client.pttl(key) <= 60_000 for key in keys)
 
 
