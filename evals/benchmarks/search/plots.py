@@ -63,7 +63,7 @@ def _by_rows(figures: Figures, path: Path) -> None:
 def _axes(label: str) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    picture = Figure(figsize=(8, 4.8), layout="constrained")
+    picture = Figure(figsize=(9.6, 4.8), layout="constrained")
     axes = picture.subplots()
     axes.set(xscale="log", yscale="log", xlabel=label, ylabel="milliseconds")
     axes.grid(visible=True, which="both", alpha=0.25)
@@ -71,5 +71,6 @@ def _axes(label: str) -> tuple[Any, Any]:
 
 
 def _save(picture: Any, axes: Any, path: Path) -> None:
-    axes.legend()
+    # Beside the lines, which go everywhere.
+    picture.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     picture.savefig(path, dpi=130)
