@@ -14,8 +14,11 @@ T = TypeVar("T")
 CANCEL_SECONDS = 2
 
 
-class Abandoned(Exception):
-    """Raised inside abandoned work where it would ask the database next; nobody is left to see it."""
+class Abandoned(BaseException):
+    """Raised inside abandoned work where it would ask the database next; nobody is left to see it.
+
+    No `Exception`, as a cancellation is none: what handles and logs failures on the way lets it pass.
+    """
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
