@@ -21,5 +21,4 @@ ENV STATIC_ROOT=/app/static
 USER recollect
 VOLUME /var/lib/recollect
 EXPOSE 8000
-CMD ["uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--no-access-log", "--no-proxy-headers", \
-     "--timeout-graceful-shutdown", "10"]
+CMD ["python", "-m", "config.serving", "0.0.0.0", "8000"]

@@ -1,0 +1,43 @@
+"""How the web process serves: one uvicorn, for `make up` as for a container (`python -m config.serving HOST PORT`)."""
+
+import os
+import socket
+import sys
+
+import uvicorn
+
+# An answer that streams may finish, but nobody who stops the server waits longer than this.
+GRACEFUL_SECONDS = 10
+# As uvicorn's own command has it.
+STARTUP_FAILURE = 3
+# What the system keeps for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
+# as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
+SEND_BUFFER_BYTES = 128 * 1024
+
+
+def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> None:
+    """Until the process is told to end. Exits with status 3 when it cannot begin."""
+    config = uvicorn.Config(
+        "config.asgi:application",
+        host=host,
+        port=port,
+        # Django's settings have it.
+        log_config=None,
+        # It would tell what people searched for.
+        access_log=False,
+        # Whom to believe about where a request comes from is for `TRUSTED_PROXIES` to say.
+        proxy_headers=False,
+        timeout_graceful_shutdown=graceful_seconds,
+    )
+    listener = config.bind_socket()
+    # Each connection that is accepted inherits it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.production")
+    serve(sys.argv[1], int(sys.argv[2]))
