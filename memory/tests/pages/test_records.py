@@ -10,7 +10,7 @@ from django.urls import reverse
 from intake.tests.factories import NOW
 from memory import records
 from memory.models.records import MAX_RECORD_LENGTH
-from memory.tests.notes.pages import (
+from memory.tests.pages.pages import (
     HOSTILE,
     RECORDS,
     page_of,

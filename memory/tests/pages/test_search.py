@@ -26,18 +26,6 @@ SEARCH = reverse("memory:search")
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(1)>'
 
 
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def client(alice) -> Client:
-    client = Client()
-    client.force_login(alice)
-    return client
-
-
 def page_of(client: Client, *, status: int = 200, **query) -> str:
     response = client.get(SEARCH, query)
     assert response.status_code == status

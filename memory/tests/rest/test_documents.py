@@ -18,16 +18,6 @@ LOG = LOGS + "2026-03-01/"
 BOTH = pytest.mark.parametrize("url", [MEMORY, LOG])
 
 
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    return client_of(alice)
-
-
 def put(api, url, content, **headers):
     return send(api.put, url, {"content": content}, **headers)
 

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from intake.tests.factories import NOW, a_person
 from memory import documents, records
-from memory.tests.notes.pages import DAY, DELETE, EDIT, LOG, LOGS, MEMORY, RECORDS, content_of, page_of, send
+from memory.tests.pages.pages import DAY, DELETE, EDIT, LOG, LOGS, MEMORY, RECORDS, content_of, page_of, send
 
 pytestmark = pytest.mark.django_db
 

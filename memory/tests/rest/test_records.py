@@ -8,21 +8,11 @@ from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord
 from memory.models.records import MAX_RECORD_LENGTH
-from memory.tests.over_rest import assert_problem, client_of, send
+from memory.tests.over_rest import assert_problem, send
 
 pytestmark = pytest.mark.django_db
 
 URL = "/api/v1/memory/records/"
-
-
-@pytest.fixture
-def alice():
-    return a_person()
-
-
-@pytest.fixture
-def api(alice):
-    return client_of(alice)
 
 
 def post(api, body):

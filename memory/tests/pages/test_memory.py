@@ -7,7 +7,7 @@ from intake.tests.factories import NOW
 from memory import documents
 from memory.models import Embedding
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.tests.notes.pages import EDIT, HOSTILE, LOG, MEMORY, content_of, page_of, send, state_on, text_on
+from memory.tests.pages.pages import EDIT, HOSTILE, LOG, MEMORY, content_of, page_of, send, state_on, text_on
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from intake.tests.factories import NOW
 from memory import documents
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.tests.notes.pages import (
+from memory.tests.pages.pages import (
     DAY,
     DELETE,
     EDIT,
