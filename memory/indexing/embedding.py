@@ -16,6 +16,7 @@ from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embed
 from memory.embedders.base import Matrix
 from memory.indexing.claims import claim, count_failure, hold, postpone
 from memory.indexing.packing import pack
+from memory.indexing.posting import post_words
 from memory.indexing.queueing import refresh
 from memory.models import Corpus, Embedding
 from memory.sources import Source, SourceKey, content_hash
@@ -38,12 +39,13 @@ class Filled:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Fill what waits, until nothing does or the time is up.
+    """Post the words and fill the vectors that wait, until nothing does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
     brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
+    post_words(until=until)
     embedder = get_embedder()
     total = Filled()
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:

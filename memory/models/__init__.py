@@ -4,7 +4,7 @@ from memory.models.blocks import VectorBlock
 from memory.models.corpora import Corpus
 from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.postings import IndexedText, Posting
+from memory.models.postings import IndexedText, Posting, TextTotals, UnpostedWords
 from memory.models.records import MemoryRecord, MemoryRecordQuerySet
 
 __all__ = [
@@ -18,5 +18,7 @@ __all__ = [
     "MemoryRecord",
     "MemoryRecordQuerySet",
     "Posting",
+    "TextTotals",
+    "UnpostedWords",
     "VectorBlock",
 ]
