@@ -49,6 +49,12 @@ def test_nothing_in_an_answer_runs_or_loads(renderer, hostile):
         assert address.startswith("https://evil.example")
 
 
+def test_an_answer_is_made_anew_each_time_and_kept_nowhere():
+    first, second = render("A *secret*"), render("A *secret*")
+    assert first == second == "<p>A <em>secret</em></p>\n"
+    assert first is not second
+
+
 def test_a_picture_becomes_a_link_that_loads_nothing():
     html = render("![a chart](https://example.com/x.png)")
     assert "<img" not in html
