@@ -17,6 +17,9 @@ DEEPEST_HEADING = 6
 # Each opening bracket has the parser look through all the rest: with more of them, links are left as they are written.
 MOST_BRACKETS = 3_000
 
+# Most summaries are words alone.
+_WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
+
 _BLOCKS = {"p", "blockquote", "ul", "ol", "li", "pre", "hr", "h3", "h4", "h5", "h6", "div"}
 _TABLES = {"table", "thead", "tbody", "tr", "th", "td"}
 _INLINE = {"a", "em", "strong", "s", "code", "br"}
@@ -38,6 +41,8 @@ def render(text: str) -> SafeString:
 
 def render_summary(text: str) -> SafeString:
     """One line of Markdown that names what a tool found; it may link to pages of this site only."""
+    if _WORDS.fullmatch(text):
+        return mark_safe(text)  # noqa: S308 - letters, digits and what means nothing in Markdown and HTML
     return mark_safe(_summary_cleaner.clean(_parser_for(text).renderInline(text)))  # noqa: S308 - cleaned on this line
 
 

@@ -1,9 +1,12 @@
 """What the pages' templates need: Markdown made safe, a turn's tool calls in words, addresses and pictures."""
 
+from datetime import datetime
 from functools import cache
 
 from django import template
 from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.dateformat import format as format_date
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -23,11 +26,15 @@ def markdown(text: str) -> SafeString:
 @register.simple_tag
 @cache
 def icon(name: str) -> SafeString:
-    return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>', _icons(), name)
+    picture = '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>'
+    return format_html(picture, static("intake/icons.svg"), name)
 
 
-def _icons() -> str:
-    return static("intake/icons.svg")
+@register.simple_tag
+def moment(value: datetime) -> SafeString:
+    """A time in words for readers without JavaScript; with it, static/intake/times.js tells how long ago it was."""
+    local = timezone.localtime(value)
+    return format_html('<time datetime="{}">{}</time>', local.isoformat(), format_date(local, "j M Y, H:i e"))
 
 
 register.filter("steps", steps_of)
