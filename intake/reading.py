@@ -9,7 +9,7 @@ from intake.models import Conversation, Turn
 from intake.models.conversations import Caller, TurnQuerySet
 
 CONVERSATIONS_PER_PAGE = 30
-# A page of long answers takes a tenth of a second to make, most of it for turns that nobody scrolls up to.
+# Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
 TURNS_PER_PAGE = 20
 TURNS_PER_ANSWER = 50
 # A turn that was asked for is shown with some of what led to it.
