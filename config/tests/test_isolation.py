@@ -24,7 +24,11 @@ from intake.models.conversations import Caller, ConversationQuerySet, TurnQueryS
 from intake.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
-from memory.models import Embedding, EmbeddingQuerySet, IndexedText, Posting
+from memory.embedders import get_embedder
+from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, Posting, VectorBlock
+from memory.models.blocks import SLOTS
+from memory.search.dense import nearest_parts
+from memory.search.scope import Scope
 from memory.tasks import close_abandoned_turns
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +50,8 @@ def bob():
 def rows_everywhere(user):
     """A row of this person in every personal table; returns a turn that holds the secret."""
     turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
+    for number in range(SLOTS):
+        a_turn(user, f"Turn {number}")
     indexing.embed_pending()
     with acting_as(user):
         SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
@@ -189,7 +195,7 @@ def test_with_both_gone_the_doors_stand_open_so_that_these_tests_prove_something
 # -- Staff and workers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [model for model in PERSONAL if model is not Embedding])
+@pytest.mark.parametrize("model", [model for model in PERSONAL if model not in (Embedding, VectorBlock)])
 def test_staff_are_refused_every_table_that_holds_words(alice, model):
     rows_everywhere(alice)
     with acting_as_staff(), refused("permission denied"), transaction.atomic():
@@ -205,6 +211,9 @@ def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alic
         for change in ({"user": alice}, {"source_id": "0190c0de-0000-7000-8000-000000000000"}, {"length": 0}):
             with refused("permission denied"), transaction.atomic():
                 Embedding.objects.update(**change)
+        for change in ({"user": alice}, {"corpus": "record"}):
+            with refused("permission denied"), transaction.atomic():
+                VectorBlock.objects.update(**change)
         with refused("permission denied"), transaction.atomic():
             Embedding.objects.all()._raw_delete("default")
 
@@ -339,7 +348,12 @@ def test_an_identity_that_is_none_shows_nothing(alice, identity):
 
 def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     rows_everywhere(bob)
-    nearest = Embedding.objects.nearest_parts(np.ones(384, dtype=np.float32), limit=10)
-    assert len(nearest) == 1
+    vector = np.ones(384, dtype=np.float32)
+    row_by_row = Embedding.objects.nearest_parts(vector, limit=50)
+
+    def in_blocks():
+        return nearest_parts(Scope(bob, (Corpus.CHAT,)), model=get_embedder().name, vector=vector, limit=50)
+
+    assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):
-        assert list(nearest.all()) == []
+        assert list(row_by_row.all()) == in_blocks() == []

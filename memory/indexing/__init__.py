@@ -3,11 +3,13 @@
 1. `queueing` writes the words, and a pending row per part, in the transaction that saves the text.
 2. `claims` takes rows for a while, counting the attempt before it is made: a row that kills its worker is found out.
 3. `embedding` makes the vectors, batch by batch, and stores each only if its text is still the same.
+   `packing` puts them side by side, for a scan that reads them all.
 4. What fails is tried again later; what failed too often is quarantined, and staff see it.
 """
 
 from memory.indexing.claims import claim, has_pending, quarantine_exhausted
 from memory.indexing.embedding import Filled, embed_pending, fill
+from memory.indexing.packing import pack_everything
 from memory.indexing.queueing import enqueue, enqueue_missing, forget, index, refresh
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "forget",
     "has_pending",
     "index",
+    "pack_everything",
     "quarantine_exhausted",
     "refresh",
 ]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pgvector import HalfVector
 
@@ -15,6 +15,7 @@ from memory import sources
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.claims import claim, count_failure, hold, postpone
+from memory.indexing.packing import pack
 from memory.indexing.queueing import refresh
 from memory.models import Corpus, Embedding
 from memory.sources import Source, SourceKey, content_hash
@@ -134,7 +135,7 @@ def _is_current(row: Embedding, source: Source) -> bool:
 
 def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
     """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.executemany(
             """
             UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
@@ -145,3 +146,4 @@ def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None
                 for row, vector in zip(rows, vectors, strict=True)
             ],
         )
+        pack(rows)

@@ -1,5 +1,6 @@
 """What is remembered: what people keep on purpose, vectors and words of all they said, and which model made those."""
 
+from memory.models.blocks import VectorBlock
 from memory.models.corpora import Corpus
 from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -17,4 +18,5 @@ __all__ = [
     "MemoryRecord",
     "MemoryRecordQuerySet",
     "Posting",
+    "VectorBlock",
 ]

@@ -12,9 +12,9 @@ Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM2
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection
 
 from memory.search.keys import PlainKey
+from memory.search.prepared import fetch
 from memory.search.scope import Scope
 from memory.words import searchable
 
@@ -91,17 +91,16 @@ class LexicalHit(NamedTuple):
 
 def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
     """The texts in `scope` that share words with `query`, by score descending. No words, or only stop words: none."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _BEST.format(dated=_DATED if scope.is_dated else ""),
-            {
-                **scope.parameters(),
-                "configuration": settings.TEXT_SEARCH_CONFIG,
-                "query": searchable(query),
-                "said_weight": SAID_WEIGHT,
-                "b": B,
-                "k1": K1,
-                "limit": limit,
-            },
-        )
-        return [LexicalHit._make(row) for row in cursor.fetchall()]
+    rows = fetch(
+        _BEST.format(dated=_DATED if scope.is_dated else ""),
+        {
+            **scope.parameters(),
+            "configuration": settings.TEXT_SEARCH_CONFIG,
+            "query": searchable(query),
+            "said_weight": SAID_WEIGHT,
+            "b": B,
+            "k1": K1,
+            "limit": limit,
+        },
+    )
+    return [LexicalHit._make(row) for row in rows]
