@@ -22,9 +22,9 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """No query is bound to the caller, neither the vectors' nor that of the turns behind them."""
-    everybodys = dense._NEAREST.replace("user_id = %(user_id)s AND ", "")
-    assert "user_id" not in everybodys
-    monkeypatch.setattr(dense, "_NEAREST", everybodys)
+    everybodys = {dated: near.replace("user_id = %(user_id)s AND ", "") for dated, near in dense._NEAR.items()}
+    assert "user_id" not in everybodys[False] + dense._NEAREST
+    monkeypatch.setattr(dense, "_NEAR", everybodys)
     monkeypatch.setattr("intake.models.conversations.TurnQuerySet.for_user", lambda self, user: self.all())
 
 
