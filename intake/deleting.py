@@ -18,7 +18,6 @@ from django.db.models.functions import Cast
 from intake.acting import acting_as
 from intake.errors import InvalidInput, NotFound
 from intake.links import conversation_path
-from intake.markdown import render
 from intake.models import Conversation, SessionLink, Turn, User
 from intake.models.conversations import TITLE_LENGTH, Caller
 from intake.services import title_from, without_nul
@@ -49,7 +48,6 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
             raise NotFound
         turn.delete()
         _withdraw_quotes(caller, conversation_path(conversation_id, turn_number=turn_number))
-        transaction.on_commit(render.cache_clear)
         rest = turns.in_order().first()
         if rest is None:
             _delete(conversation, caller)
@@ -63,7 +61,6 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
     with transaction.atomic():
         _delete(_locked(caller, conversation_id), caller)
-        transaction.on_commit(render.cache_clear)
 
 
 def delete_account(*, user: User) -> None:
@@ -77,7 +74,6 @@ def delete_account(*, user: User) -> None:
             # Something of theirs was written while the rest was being removed.
             if attempt == TRIES:
                 raise
-    render.cache_clear()
 
 
 def _locked(caller: Caller, conversation_id: UUID) -> Conversation:

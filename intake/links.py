@@ -1,8 +1,12 @@
 """Addresses that people and agents follow: a conversation, or one turn in it."""
 
+from functools import cache
+from urllib.parse import quote
 from uuid import UUID
 
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
+
+_AN_ID = "CONVERSATION"
 
 
 def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None) -> str:
@@ -10,10 +14,16 @@ def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = 
 
     The query makes the server include the turn, however long ago it was; the fragment makes the browser go there.
     """
-    path = reverse("intake:conversation", args=[conversation_id])
+    path = _path_of_one(get_script_prefix()).replace(_AN_ID, quote(str(conversation_id), safe=""))
     return path if turn_number is None else f"{path}?turn={turn_number}#turn-{turn_number}"
 
 
 def undo_path(conversation_id: UUID | str, *, turn_number: int, call_id: str) -> str:
     """Where to post for what a tool call of a turn stored to be taken back."""
     return reverse("undo_tool_call", args=[conversation_id, turn_number, call_id])
+
+
+# Pages and results bear dozens of these addresses, which differ in the id alone.
+@cache
+def _path_of_one(script_prefix: str) -> str:
+    return reverse("intake:conversation", args=[_AN_ID])

@@ -9,7 +9,9 @@ from intake.models import Conversation, Turn
 from intake.models.conversations import Caller, TurnQuerySet
 
 CONVERSATIONS_PER_PAGE = 30
-TURNS_PER_PAGE = 50
+# Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
+TURNS_PER_PAGE = 20
+TURNS_PER_ANSWER = 50
 # A turn that was asked for is shown with some of what led to it.
 TURNS_BEFORE_ASKED = 10
 # No turn is numbered higher, and no integer of the database is larger.
@@ -77,22 +79,24 @@ def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn
     return turn
 
 
-def turns_to_show(*, conversation: Conversation, around: int | None = None, before: int | None = None) -> TurnWindow:
+def turns_to_show(
+    *, conversation: Conversation, at_most: int, around: int | None = None, before: int | None = None
+) -> TurnWindow:
     """The latest turns; or those around one that is not among them; or those before one."""
     # The owner is named although the conversation implies it: rows are distributed by owner.
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
-    window = _ending(turns, before)
+    window = _ending(turns, before, at_most)
     is_earlier = around is not None and window.turns and around < window.turns[0].turn_number
     if around is not None and before is None and is_earlier:
-        window = _starting(turns, around - TURNS_BEFORE_ASKED)
+        window = _starting(turns, around - TURNS_BEFORE_ASKED, at_most)
     return window
 
 
-def _ending(turns: TurnQuerySet, before: int | None) -> TurnWindow:
+def _ending(turns: TurnQuerySet, before: int | None, at_most: int) -> TurnWindow:
     """The last ones, or the last ones before a number; numbers may be missing where turns were deleted."""
     rows = turns if before is None else turns.filter(turn_number__lt=before)
-    found = list(reversed(rows.order_by("-turn_number")[: TURNS_PER_PAGE + 1]))
-    shown = found[-TURNS_PER_PAGE:]
+    found = list(reversed(rows.order_by("-turn_number")[: at_most + 1]))
+    shown = found[-at_most:]
     is_followed = before is not None and turns.filter(turn_number__gte=before).exists()
     return TurnWindow(
         turns=shown,
@@ -101,9 +105,9 @@ def _ending(turns: TurnQuerySet, before: int | None) -> TurnWindow:
     )
 
 
-def _starting(turns: TurnQuerySet, first: int) -> TurnWindow:
-    found = list(turns.filter(turn_number__gte=first).in_order()[: TURNS_PER_PAGE + 1])
-    shown = found[:TURNS_PER_PAGE]
+def _starting(turns: TurnQuerySet, first: int, at_most: int) -> TurnWindow:
+    found = list(turns.filter(turn_number__gte=first).in_order()[: at_most + 1])
+    shown = found[:at_most]
     return TurnWindow(
         turns=shown,
         earlier=shown[0].turn_number if turns.filter(turn_number__lt=first).exists() else None,

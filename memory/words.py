@@ -1,4 +1,8 @@
-"""From a saved text to its postings: the database's own parser counts the words, and one statement stores them."""
+"""From a saved text to its words: the database's own parser counts them, and one statement stores them in one row.
+
+A hundred postings are a hundred places in a large index, too many to write while somebody waits. So a text's words are
+kept together at first, where a search looks as well, and a worker posts them (memory.indexing.posting).
+"""
 
 from typing import Any
 
@@ -33,17 +37,20 @@ WITH word AS (
       FROM word
         ON CONFLICT DO NOTHING
     RETURNING *
-), posted AS (
-    INSERT INTO postings (user_id, corpus, text_id, said_length, answered_length, lexeme, said, answered)
-    SELECT user_id, corpus, id, said_length, answered_length, lexeme, said, answered
-      FROM indexed CROSS JOIN word
+), kept AS (
+    INSERT INTO unposted_words (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
+    SELECT id, user_id, corpus, said_length, answered_length, lexemes, said, answered
+      FROM indexed
+     CROSS JOIN (SELECT coalesce(array_agg(lexeme), '{}') AS lexemes, coalesce(array_agg(said), '{}') AS said,
+                        coalesce(array_agg(answered), '{}') AS answered
+                   FROM word) AS words
 )
 SELECT count(*) FROM indexed
 """
 
 
 def post(entry: Entry) -> set[int]:
-    """Make the postings at a place match its texts; returns the chunks whose did not.
+    """Make the words at a place match its texts; returns the chunks whose did not.
 
     Must run in the transaction that saves the texts.
     """

@@ -24,8 +24,13 @@ from intake.models.conversations import Caller, ConversationQuerySet, TurnQueryS
 from intake.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
-from memory.models import Embedding, EmbeddingQuerySet, IndexedText, Posting
+from memory.embedders import get_embedder
+from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
+from memory.models.blocks import SLOTS
+from memory.search.dense import nearest_parts
+from memory.search.scope import Scope
 from memory.tasks import close_abandoned_turns
+from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
 
@@ -43,15 +48,19 @@ def bob():
     return a_person("bob@example.com")
 
 
-def rows_everywhere(user):
-    """A row of this person in every personal table; returns a turn that holds the secret."""
-    turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
+def rows_everywhere(*users):
+    """A row of each person in every personal table; returns a turn, the last one's, that holds the secret."""
+    for user in users:
+        turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
+        for number in range(SLOTS):
+            a_turn(user, f"Turn {number}")
     indexing.embed_pending()
-    with acting_as(user):
-        SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
-        documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
-        once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
-        records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+    for user in users:
+        with acting_as(user):
+            SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
+            documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
+            once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
+            records.create(user=user, content=f"They are called {SECRET}", now=NOW)
     return turn
 
 
@@ -65,8 +74,7 @@ def refused(sql="", *, by=DatabaseError):
 
 @pytest.mark.parametrize("model", PERSONAL, ids=lambda model: model._meta.label)
 def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(alice, bob, model):
-    rows_everywhere(alice)
-    rows_everywhere(bob)
+    rows_everywhere(alice, bob)
     assert set(model.objects.values_list("user", flat=True)) == {alice.pk, bob.pk}, "rows_everywhere leaves it out"
     with as_the_application():
         assert not model.objects.exists()
@@ -80,8 +88,7 @@ def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(al
 
 @pytest.mark.parametrize("model", PERSONAL, ids=lambda model: model._meta.label)
 def test_nobody_changes_deletes_or_takes_somebody_elses_rows_or_gives_away_their_own(alice, bob, model):
-    rows_everywhere(alice)
-    rows_everywhere(bob)
+    rows_everywhere(alice, bob)
     before = model.objects.filter(user=bob).count()
     with acting_as(alice):
         assert model.objects.filter(user=bob).update(user=alice) == 0
@@ -189,7 +196,7 @@ def test_with_both_gone_the_doors_stand_open_so_that_these_tests_prove_something
 # -- Staff and workers ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [model for model in PERSONAL if model is not Embedding])
+@pytest.mark.parametrize("model", [model for model in PERSONAL if model not in (Embedding, VectorBlock)])
 def test_staff_are_refused_every_table_that_holds_words(alice, model):
     rows_everywhere(alice)
     with acting_as_staff(), refused("permission denied"), transaction.atomic():
@@ -197,14 +204,16 @@ def test_staff_are_refused_every_table_that_holds_words(alice, model):
 
 
 def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alice, bob):
-    rows_everywhere(alice)
-    rows_everywhere(bob)
+    rows_everywhere(alice, bob)
     with acting_as_staff():
         assert {row.user_id for row in Embedding.objects.exclude(vector=None)} == {alice.pk, bob.pk}
         assert Embedding.objects.update(vector=None, embedded_at=None, next_attempt_at=timezone.now()) >= 2
         for change in ({"user": alice}, {"source_id": "0190c0de-0000-7000-8000-000000000000"}, {"length": 0}):
             with refused("permission denied"), transaction.atomic():
                 Embedding.objects.update(**change)
+        for change in ({"user": alice}, {"corpus": "record"}):
+            with refused("permission denied"), transaction.atomic():
+                VectorBlock.objects.update(**change)
         with refused("permission denied"), transaction.atomic():
             Embedding.objects.all()._raw_delete("default")
 
@@ -244,7 +253,7 @@ def test_a_worker_indexes_what_changed_while_its_vector_was_made(alice):
     turn = a_turn(alice, "I adopted a cat")
     Turn.objects.filter(pk=turn.pk).update(user_message="I adopted a dog")
     indexing.embed_pending()
-    assert {posting.lexeme for posting in Posting.objects.all()} == {"adopt", "dog", "note"}
+    assert set(words()) == {"adopt", "dog", "note"}
     assert Embedding.objects.get().state == "embedded"
 
 
@@ -339,7 +348,12 @@ def test_an_identity_that_is_none_shows_nothing(alice, identity):
 
 def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     rows_everywhere(bob)
-    nearest = Embedding.objects.nearest_parts(np.ones(384, dtype=np.float32), limit=10)
-    assert len(nearest) == 1
+    vector = np.ones(384, dtype=np.float32)
+    row_by_row = Embedding.objects.nearest_parts(vector, limit=50)
+
+    def in_blocks():
+        return nearest_parts(Scope(bob, (Corpus.CHAT,)), model=get_embedder().name, vector=vector, limit=50)
+
+    assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):
-        assert list(nearest.all()) == []
+        assert list(row_by_row.all()) == in_blocks() == []

@@ -18,7 +18,7 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import get_embedder
 from memory.indexing import queueing
-from memory.models import Embedding, IndexedText, Posting
+from memory.models import Embedding, IndexedText, UnpostedWords
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -133,12 +133,13 @@ def test_a_deleted_account_leaves_nothing_anywhere():
     a_turn(bob, "Mine stays")
     named = set(rows_naming("user_id", alice.pk))
     assert {"intake_sessions", "intake_session_links", "access_tokens", "postings", "embeddings"} <= named
+    assert {"unposted_words", "text_totals"} <= named
     assert "intake_idempotent_answers" in named
     assert api.delete("/api/v1/account/", {"password": "correct horse battery"}, format="json").status_code == 204
     assert traces_of(SECRET) == []
     assert rows_naming("user_id", alice.pk) == []
     assert rows_naming("session_key", "of-this-browser") == []
-    assert set(Posting.objects.values_list("user", flat=True)) == {bob.pk}
+    assert set(UnpostedWords.objects.values_list("user", flat=True)) == {bob.pk}
 
 
 def test_a_turn_deleted_while_a_worker_embeds_it_does_not_come_back(alice, monkeypatch):

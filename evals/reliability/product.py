@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,15 @@ class Program:
             return [main, *main.children(recursive=True)] if main and main.is_running() else []
         except psutil.NoSuchProcess:
             return []
+
+    def processor_seconds(self) -> float:
+        """What its processes, those that live, have taken of the processor so far."""
+        seconds = 0.0
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                seconds += times.user + times.system
+        return seconds
 
     def _spawn(self) -> None:
         with self.log.open("ab") as output:

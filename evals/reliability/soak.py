@@ -71,6 +71,8 @@ class Outcome:
     connections: Counter[str] = field(default_factory=Counter)
     samples: int = 0
     seconds: float = 0.0
+    # By program, what the calls took of the processor: it hardly depends on what else the machine does.
+    processor_seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, result: dict[str, Any]) -> None:
         self.calls.update(result["calls"])
@@ -102,6 +104,7 @@ class Outcome:
     def table(self, plan: Plan) -> list[tuple[str, str]]:
         total = self.calls.total()
         connections = ", ".join(f"{role} {count}" for role, count in sorted(self.connections.items()))
+        processor = ", ".join(f"{name} {1000 * took / total:.1f} ms" for name, took in self.processor_seconds.items())
         return [
             (
                 "calls",
@@ -111,6 +114,7 @@ class Outcome:
                     f"at least {plan.calls:,}",
                 ),
             ),
+            ("of the processor, a call", processor),
             ("people and visitors, at once", f"{plan.people} and {plan.visitors}, {plan.connections}"),
             ("left before the answer was complete", f"{self.cancelled:,}"),
             ("answers that held one's own secret", f"{self.own_secrets:,}"),
@@ -141,14 +145,20 @@ def run(plan: Plan, report: Report) -> Outcome:
         callers = _callers(plan, product)
         outcome = Outcome()
         with _counting_connections(product, outcome):
-            began = time.monotonic()
+            began, took_before = time.monotonic(), _processor_seconds(product)
             for result in run_at_once(
                 "evals.children.soak_client", dict(os.environ), data=_orders(plan, product, callers)
             ):
                 outcome.add(result)
             outcome.seconds = time.monotonic() - began
+            took = _processor_seconds(product)
+            outcome.processor_seconds = {name: took[name] - took_before[name] for name in took}
         outcome.logged = [line for program in product.programs.values() for line in _errors(program.log)]
     return outcome
+
+
+def _processor_seconds(product: Product) -> dict[str, float]:
+    return {name: program.processor_seconds() for name, program in product.programs.items()}
 
 
 def _orders(plan: Plan, product: Product, callers: list[Caller]) -> list[dict[str, Any]]:

@@ -25,8 +25,8 @@ from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
 from intake.services import record_turn
 from memory.embedders import get_embedder
-from memory.indexing import embed_pending
-from memory.models import Embedding, IndexedText, Posting
+from memory.indexing import embed_pending, pack_everything
+from memory.models import Embedding, IndexedText, Posting, VectorBlock
 
 pytestmark = pytest.mark.django_db
 
@@ -108,17 +108,20 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
             said_at=turn.said_at,
         )
     embed_pending()
+    pack_everything()
 
     keys = {old: new.pk for old, new in conversations.items()}
     for table in (Conversation, Turn, *INDEX):
         assert rows_of(table, a_person, keys) == rows_of(table, other, {key: key for key in keys.values()})
     assert Embedding.objects.for_user(a_person).filter(part__gt=0).exists()
+    blocks, theirs = (VectorBlock.objects.filter(user=user).count() for user in (a_person, other))
+    assert blocks == theirs > 0
 
 
 def rows_of(table, user, keys):
     """Everything that does not go by which row it is or when it was written, in an order of its own."""
     texts = dict(IndexedText.objects.for_user(user).values_list("pk", "source_id"))
-    left_out = {"user", "vector", "created_at", "updated_at", "embedded_at", "next_attempt_at"}
+    left_out = {"user", "vector", "block", "created_at", "updated_at", "embedded_at", "next_attempt_at"}
     rows = []
     for row in table.objects.filter(user=user):
         values = {

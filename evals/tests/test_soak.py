@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,7 @@ def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys
 
     told = {name.strip(): value for name, value in map(split, capsys.readouterr().out.splitlines())}
     assert told["calls"].startswith("100 in ")
+    assert re.fullmatch(r"web [1-9]\d*\.\d ms, worker \d+\.\d ms, beat \d+\.\d ms", told["of the processor, a call"])
     assert int(told["left before the answer was complete"]) > 0
     assert int(told["answers that held one's own secret"]) > 20
     assert told["answers that held another's"] == told["answers that were not what they must be"] == "0  pass (none)"

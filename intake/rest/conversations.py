@@ -10,6 +10,7 @@ from intake.errors import InvalidInput
 from intake.identity import caller_of, person_of
 from intake.listing import position_in_address
 from intake.reading import (
+    TURNS_PER_ANSWER,
     as_conversation_id,
     as_turn_number,
     get_conversation,
@@ -58,6 +59,7 @@ class ConversationView(ActsAsCaller):
         found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
         window = turns_to_show(
             conversation=found,
+            at_most=TURNS_PER_ANSWER,
             around=_turn_number(request, "turn"),
             before=_turn_number(request, "before"),
         )

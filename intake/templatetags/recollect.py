@@ -1,18 +1,20 @@
-"""What the thread's templates need: Markdown made safe, and a tool call in words."""
+"""What the pages' templates need: Markdown made safe, a turn's tool calls in words, addresses and pictures."""
 
-import json
-from typing import Any
+from datetime import datetime
+from functools import cache
 
 from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.dateformat import format as format_date
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from intake import links
-from intake.markdown import render, render_summary
+from intake.markdown import render
+from intake.steps import steps_of
 
 register = template.Library()
-
-# An id has more characters.
-LONGEST_DETAIL = 32
 
 
 @register.filter
@@ -20,48 +22,20 @@ def markdown(text: str) -> SafeString:
     return render(text)
 
 
-@register.filter
-def summary(text: str) -> SafeString:
-    return render_summary(text)
+# A page has a hundred of them, and looking up the file's present name takes longer than all else about one.
+@register.simple_tag
+@cache
+def icon(name: str) -> SafeString:
+    picture = '<svg class="icon" aria-hidden="true"><use href="{}#{}"></use></svg>'
+    return format_html(picture, static("intake/icons.svg"), name)
 
 
-@register.filter
-def in_words(call: dict[str, Any]) -> str:
-    """What a finished tool call did; `doing` in static/intake/turn.js says the same while it runs."""
-    name = str(call.get("name", ""))
-    arguments = call.get("input")
-    query = arguments.get("query") if isinstance(arguments, dict) else None
-    if name.startswith("search") and query:
-        return f"Searched your history for “{query}”"
-    return name.replace("_", " ").capitalize()
+@register.simple_tag
+def moment(value: datetime) -> SafeString:
+    """A time in words for readers without JavaScript; with it, static/intake/times.js tells how long ago it was."""
+    local = timezone.localtime(value)
+    return format_html('<time datetime="{}">{}</time>', local.isoformat(), format_date(local, "j M Y, H:i e"))
 
 
-@register.filter
-def as_called(call: dict[str, Any]) -> str:
-    """The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored.
-
-    In the order of the alphabet, for the database keeps none. `called` in static/intake/turn.js says the same.
-    """
-    arguments = call.get("input")
-    shown = arguments.items() if isinstance(arguments, dict) else []
-    details = [
-        f"{name}: {_as_text(value)}"
-        for name, value in sorted(shown)
-        if name != "query" and value != call.get("stored") and _is_short(value)
-    ]
-    return " · ".join([str(call.get("name", "")), *details])
-
-
-def _is_short(value: Any) -> bool:
-    """Lists and long texts are shown elsewhere or not at all, and ids say nothing to anybody."""
-    if isinstance(value, str):
-        return 0 < len(value) <= LONGEST_DETAIL
-    return isinstance(value, bool | int | float)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
+register.filter("steps", steps_of)
 register.simple_tag(links.conversation_path, name="conversation_path")
-register.simple_tag(links.undo_path, name="undo_path")

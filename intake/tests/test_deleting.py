@@ -349,9 +349,9 @@ def test_an_account_is_deleted_in_the_browser_with_the_password_only(alice):
 def test_a_gap_in_the_numbers_takes_no_room_on_a_page(alice):
     conversation = a_long_conversation(alice, 120)
     conversation.turns.filter(turn_number__range=(31, 80)).delete()
-    page = browser_of(alice).get(conversation_path(conversation.pk)).context["window"]
-    assert [turn.turn_number for turn in page.turns] == [*range(21, 31), *range(81, 121)]
-    assert (page.earlier, page.later) == (21, None)
-    named = browser_of(alice).get(conversation_path(conversation.pk), {"turn": 15}).context["window"]
-    assert [turn.turn_number for turn in named.turns] == [*range(5, 31), *range(81, 105)]
-    assert (named.earlier, named.later) == (5, 105)
+    page = browser_of(alice).get(conversation_path(conversation.pk), {"before": 91}).context["window"]
+    assert [turn.turn_number for turn in page.turns] == [*range(21, 31), *range(81, 91)]
+    assert (page.earlier, page.later) == (21, 91)
+    named = browser_of(alice).get(conversation_path(conversation.pk), {"turn": 25}).context["window"]
+    assert [turn.turn_number for turn in named.turns] == [*range(15, 31), *range(81, 85)]
+    assert (named.earlier, named.later) == (15, 85)

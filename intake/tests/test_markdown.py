@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from intake import markdown
 from intake.markdown import render, render_summary
 
 HOSTILE = [
@@ -47,6 +48,12 @@ def test_nothing_in_an_answer_runs_or_loads(renderer, hostile):
     assert attributes_in(html) <= {"href", "rel", "target", "title", "class"}
     for address in re.findall(r'href="([^"]*)"', html):
         assert address.startswith("https://evil.example")
+
+
+def test_an_answer_is_made_anew_each_time_and_kept_nowhere():
+    first, second = render("A *secret*"), render("A *secret*")
+    assert first == second == "<p>A <em>secret</em></p>\n"
+    assert first is not second
 
 
 def test_a_picture_becomes_a_link_that_loads_nothing():
@@ -129,6 +136,14 @@ def test_an_answer_of_nothing_but_brackets_takes_no_seconds():
     html = render("[" * 200_000 + " and **bold**")
     assert time.process_time() - started < 3
     assert "<strong>bold</strong>" in html
+
+
+def test_the_short_way_for_a_summary_of_words_leads_to_the_same_place(monkeypatch):
+    characters = [chr(code) for code in range(0x20, 0x600)]
+    texts = [text for it in characters for text in (f"{it}a", f"a{it} b{it}{it}c{it}", f"Found 2: {it}1.{it}")]
+    quickly = [render_summary(text) for text in texts]
+    monkeypatch.setattr(markdown, "_WORDS", re.compile("(?!)"))
+    assert quickly == [render_summary(text) for text in texts]
 
 
 def test_plain_words_are_left_alone():

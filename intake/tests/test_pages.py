@@ -149,16 +149,29 @@ def test_what_people_and_models_write_stays_text(client, alice):
 def test_the_latest_turns_are_shown_with_a_way_to_the_earlier(client, alice):
     conversation = a_long_conversation(alice, 60)
     page = page_of(client, conversation)
-    assert turns_on(page) == list(range(11, 61))
-    assert "?before=11" in page
-    assert turns_on(page_of(client, conversation, before=11)) == list(range(1, 11))
+    assert turns_on(page) == list(range(41, 61))
+    assert "?before=41" in page
+    page = page_of(client, conversation, before=41)
+    assert turns_on(page) == list(range(21, 41))
+    assert "?before=21" in page
+    page = page_of(client, conversation, before=21)
+    assert turns_on(page) == list(range(1, 21))
+    assert "?before=" not in page
 
 
 def test_a_turn_that_is_named_is_shown_however_long_ago_it_was(client, alice):
     conversation = a_long_conversation(alice, 120)
-    assert turns_on(page_of(client, conversation, turn=3)) == list(range(1, 51))
-    assert turns_on(page_of(client, conversation, turn=40)) == list(range(30, 80))
-    assert turns_on(page_of(client, conversation, turn=110)) == list(range(71, 121))
+    assert turns_on(page_of(client, conversation, turn=3)) == list(range(1, 21))
+    assert turns_on(page_of(client, conversation, turn=40)) == list(range(30, 50))
+    assert turns_on(page_of(client, conversation, turn=110)) == list(range(101, 121))
+
+
+def test_each_turn_bears_its_own_addresses(client, alice):
+    conversation = a_long_conversation(alice, 3)
+    page = page_of(client, conversation)
+    for number in (1, 2, 3):
+        assert f'href="{conversation_path(conversation.pk, turn_number=number)}"' in page
+        assert f'href="{reverse("intake:delete_turn", args=[conversation.pk, number])}"' in page
 
 
 def test_an_earlier_part_leads_to_the_latest_rather_than_taking_messages(client, alice):

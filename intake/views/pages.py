@@ -14,6 +14,7 @@ from intake.errors import NotFound
 from intake.identity import caller_of
 from intake.listing import position_in_address
 from intake.reading import (
+    TURNS_PER_PAGE,
     as_turn_number,
     get_conversation,
     list_conversations,
@@ -57,6 +58,7 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window = turns_to_show(
         conversation=found,
+        at_most=TURNS_PER_PAGE,
         around=as_turn_number(request.GET.get("turn")),
         before=as_turn_number(request.GET.get("before")),
     )

@@ -1,15 +1,11 @@
 """What lies near a vector: the way to see that an embedding means something without reading what it stands for."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from uuid import UUID
 
-from django.db.models import Q, Subquery
-from pgvector.django import CosineDistance
-
-from memory.models import Embedding
+from memory.models import Corpus, Embedding
+from memory.search.dense import nearest_rows
+from memory.search.scope import Scope
 
 LIMIT = 10
 
@@ -26,27 +22,22 @@ class Neighbour:
 
 
 def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
-    """The nearest rows of the same person, corpus and model, other parts of the same source left out.
+    """The nearest rows of the same person, corpus and model, other parts of the same text left out.
 
-    The first query reads nothing but the covering index, which knows sources and not rows; the second finds the
-    rows of the few sources that won. The vector itself stays in the database.
+    The person's rows are scanned as for any search of theirs; no vector leaves the database.
     """
     if embedding.embedded_at is None:
         return []
-    vector = Embedding.objects.filter(pk=embedding.pk).values("vector")
-    comparable = Embedding.objects.for_user(embedding.user).filter(corpus=embedding.corpus, model=embedding.model_id)
-    others = (
-        comparable.exclude(vector=None)
-        .exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
-        .annotate(distance=CosineDistance("vector", Subquery(vector)))
-        .order_by("distance")
+    own = Embedding.objects.for_user(embedding.user).filter(
+        corpus=embedding.corpus,
+        source_id=embedding.source_id,
+        chunk_index=embedding.chunk_index,
+        model=embedding.model_id,
     )
-    winners = set(others.values_list("source_id", "chunk_index")[:LIMIT])
-    if not winners:
-        return []
-    rows = others.filter(_any_of(winners)).values_list("pk", "source_id", "chunk_index", "part", "distance")
-    return [Neighbour(*row) for row in rows[:LIMIT]]
-
-
-def _any_of(sources: Iterable[tuple[UUID, int]]) -> Q:
-    return reduce(or_, (Q(source_id=source_id, chunk_index=index) for source_id, index in sources))
+    scope = Scope(embedding.user, (Corpus(embedding.corpus),))
+    limit = LIMIT + own.count()
+    distances = dict(nearest_rows(scope, model=embedding.model.name, row=embedding.pk, limit=limit))
+    others = Embedding.objects.filter(pk__in=distances).exclude(pk__in=own.values("pk"))
+    rows = others.values_list("pk", "source_id", "chunk_index", "part")
+    neighbours = [Neighbour(*row, distance=distances[row[0]]) for row in rows]
+    return sorted(neighbours, key=lambda neighbour: (neighbour.distance, neighbour.pk))[:LIMIT]

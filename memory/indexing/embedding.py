@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from pgvector import HalfVector
 
@@ -15,6 +15,8 @@ from memory import sources
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.claims import claim, count_failure, hold, postpone
+from memory.indexing.packing import pack
+from memory.indexing.posting import post_words
 from memory.indexing.queueing import refresh
 from memory.models import Corpus, Embedding
 from memory.sources import Source, SourceKey, content_hash
@@ -37,12 +39,13 @@ class Filled:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Fill what waits, until nothing does or the time is up.
+    """Post the words and fill the vectors that wait, until nothing does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
     brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
+    post_words(until=until)
     embedder = get_embedder()
     total = Filled()
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
@@ -134,7 +137,7 @@ def _is_current(row: Embedding, source: Source) -> bool:
 
 def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
     """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         cursor.executemany(
             """
             UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
@@ -145,3 +148,4 @@ def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None
                 for row, vector in zip(rows, vectors, strict=True)
             ],
         )
+        pack(rows)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
+from memory.models.blocks import VectorBlock
 from memory.models.corpora import Corpus
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
     def nearest_parts(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
         """The nearest rows as (source_id, chunk_index, distance), the nearest first.
 
-        An exact scan: with the user, the corpus and the model fixed it reads nothing but the covering index. Grouping
-        a source's parts here would carry every vector through a sort; the few rows that leave are grouped by whoever
-        asks.
+        Row by row, for some that were picked out; all of a person's are scanned in blocks (memory.search.dense).
         """
         ranked = self.exclude(vector=None).annotate(distance=CosineDistance("vector", vector))
         nearest = ranked.order_by("distance", "source_id", "chunk_index")[:limit]
@@ -97,6 +96,10 @@ class Embedding(models.Model):
     visibility = models.CharField(max_length=16, default=VISIBILITY)
     # Of any size, so that two models' vectors can stand side by side while one replaces the other.
     vector = HalfVectorField(null=True, blank=True)
+    # No constraint: a trigger keeps both in step, and a check for each row would cost more than it found.
+    block = models.ForeignKey(
+        VectorBlock, null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False, editable=False
+    )
     length = models.PositiveIntegerField(help_text="Characters in the part.")
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of the part's text.")
     said_at = models.DateTimeField()
@@ -117,12 +120,11 @@ class Embedding(models.Model):
             ),
         ]
         indexes = [
-            # A person's vectors lie side by side here, so that an exact scan of them never visits the table.
+            # What is in no block yet, a handful for each person.
             models.Index(
                 fields=["user", "corpus", "model"],
-                include=["source_id", "chunk_index", "said_at", "vector"],
-                condition=Q(vector__isnull=False),
-                name="idx_embeddings_scan",
+                condition=Q(vector__isnull=False, block=None),
+                name="idx_embeddings_loose",
             ),
             models.Index(
                 fields=["next_attempt_at", "id"],

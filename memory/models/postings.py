@@ -7,6 +7,7 @@ the person has; and a person's statistics are theirs alone.
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
@@ -42,7 +43,7 @@ class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
 
 
 class IndexedText(models.Model):
-    """A text whose words are in the postings; also one without any, so that a person's texts can be counted here."""
+    """A text whose words are in the index; also one without any, so that it is known to be there."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
@@ -60,7 +61,7 @@ class IndexedText(models.Model):
     class Meta:
         db_table = "indexed_texts"
         constraints = [
-            # It also answers how many texts a person has and how long they are on average, without visiting the rows.
+            # It also answers when a text was said and how long it is, without visiting the row.
             models.UniqueConstraint(
                 fields=["user", "corpus", "source_id", "chunk_index"],
                 include=["id", "said_at", "said_length", "answered_length"],
@@ -80,15 +81,60 @@ class IndexedText(models.Model):
         return f"{self.corpus}:{self.source_id}:{self.chunk_index}"
 
 
+class UnpostedWords(models.Model):
+    """The words of a text that was saved a moment ago, all in one row, until a worker puts them among the postings.
+
+    A text without words has a row as well, and is counted by it. Word k is `lexemes[k]`, which the person's side has
+    `said[k]` times and the assistant's `answered[k]` times.
+    """
+
+    text = models.OneToOneField(IndexedText, on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    said_length = models.PositiveIntegerField()
+    answered_length = models.PositiveIntegerField()
+    lexemes = ArrayField(models.TextField())
+    said = ArrayField(models.PositiveSmallIntegerField())
+    answered = ArrayField(models.PositiveSmallIntegerField())
+
+    class Meta:
+        db_table = "unposted_words"
+        indexes = [models.Index(fields=["user", "corpus"], name="idx_unposted_words")]
+
+    def __str__(self) -> str:
+        return str(self.text_id)
+
+
+class TextTotals(models.Model):
+    """How many texts of a person's are posted, and how long both sides of them are together.
+
+    Counted by workers and by deletions rather than by each search, which would read an entry of every text. Those
+    that are not posted yet a search adds itself, so that nobody who saves has to wait for this row.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    texts = models.BigIntegerField(default=0)
+    said_length = models.BigIntegerField(default=0)
+    answered_length = models.BigIntegerField(default=0)
+
+    class Meta:
+        db_table = "text_totals"
+        constraints = [models.UniqueConstraint(fields=["user", "corpus"], name="text_totals_once")]
+
+    def __str__(self) -> str:
+        return f"{self.texts} of {self.corpus}"
+
+
 class Posting(models.Model):
     """A word of a text: narrow, for a person has hundreds of times as many as texts."""
 
     # The text first, whose deletion looks here for what refers to it.
     pk = models.CompositePrimaryKey("text_id", "user_id", "lexeme")
-    # A text and its words are written by one statement, and deleted together by this relation; a check for each of its
-    # hundred words, that the text and the person are there, would cost as much again.
+    # A trigger deletes a text's words with it; a check for each of its hundred words, that the text and the person are
+    # there, would cost as much as the words.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    text = models.ForeignKey(IndexedText, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    text = models.ForeignKey(IndexedText, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     said = models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")
     answered = models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")
     # The text's lengths again, so that a score needs nothing but the index.

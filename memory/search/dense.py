@@ -4,84 +4,122 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection
-from pgvector import HalfVector
+import numpy as np
 
 from memory.embedders.base import Vector
+from memory.models.blocks import SLOTS
 from memory.search.keys import PlainKey
+from memory.search.prepared import fetch
 from memory.search.scope import Scope
 
 # Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.
 SAMPLE = 200
 # The distance that three in ten of them are beyond.
 UNRELATED = 0.7
-# Sorting costs a part about as much as its distance does, so what is farther than this share of the sample is not
-# sorted. Where too few are nearer, the scan is made again without it, and so is exact whatever the sample was like.
-NEARER = 0.25
 
+_SLOTS = range(SLOTS)
+_KEYS = ", ".join(f"p{slot}" for slot in _SLOTS)
+_DISTANCES = ", ".join(f"d{slot}" for slot in _SLOTS)
 _OF_MODEL = "(SELECT id FROM embedding_models WHERE name = %(model)s)"
-_MINE = f"user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NOT NULL AND model_id = {_OF_MODEL}"
+_MINE = f"user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND model_id = {_OF_MODEL}"
+_LOOSE = f"{_MINE} AND vector IS NOT NULL AND block_id IS NULL"
+_DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
+# What was said at another time counts as an empty slot.
+_IN_TIME = "CASE WHEN t{slot} >= %(since)s AND t{slot} < %(until)s THEN v{slot} END"
 
-# Few parts are all of the person's, and none of them is cut off.
-_SAMPLE = f"""
-WITH sample AS MATERIALIZED (
-    SELECT percentile_cont({UNRELATED}) WITHIN GROUP (ORDER BY distance) AS unrelated,
-           CASE WHEN count(*) < %(sample)s THEN 'infinity'
-                ELSE percentile_cont({NEARER}) WITHIN GROUP (ORDER BY distance) END AS cut
-      FROM (SELECT vector <=> %(vector)s::halfvec AS distance
-              FROM embeddings
+
+def _distances(*, dated: bool) -> str:
+    """The columns `d0` to `d9` of a block: how far the vector in each slot is from `q`."""
+    vectors = [_IN_TIME.format(slot=slot) if dated else f"v{slot}" for slot in _SLOTS]
+    return ", ".join(f"{vector} <=> q AS d{slot}" for slot, vector in zip(_SLOTS, vectors, strict=True))
+
+
+def _near(vector: str, *, dated: bool = False) -> str:
+    """CTEs `asked`, where `q` is the vector to be near to, and `near`: the keys and distances of the nearest parts.
+
+    The nearest parts are in the blocks whose own nearest are, so as many blocks as parts are wanted will do: the others
+    leave the scan as a whole.
+    """
+    return f"""
+WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
+    SELECT {vector} AS q
+), near_block AS MATERIALIZED (
+    SELECT {_KEYS}, {_DISTANCES}
+      FROM (SELECT {_KEYS}, {_distances(dated=dated)}
+              FROM asked, embedding_blocks
              WHERE {_MINE}
-             LIMIT %(sample)s) AS any_parts
-)
-"""
-
-# The scan reads nothing but the covering index.
-_NEAR = (
-    _SAMPLE
-    + f"""
-, near AS MATERIALIZED (
-    SELECT source_id, chunk_index, vector <=> %(vector)s::halfvec AS distance
-      FROM embeddings
-     WHERE {_MINE} {{narrowed}}
-     ORDER BY distance, source_id, chunk_index
+            OFFSET 0) AS block  -- no distance is computed twice
+     ORDER BY least({_DISTANCES})
+     LIMIT %(nearest)s
+), near AS MATERIALIZED (
+    SELECT id, distance
+      FROM (SELECT unnest(ARRAY[{_KEYS}]) AS id, unnest(ARRAY[{_DISTANCES}]) AS distance FROM near_block) AS part
+     WHERE distance IS NOT NULL
+     UNION ALL
+    SELECT id, vector <=> q
+      FROM asked, embeddings
+     WHERE {_LOOSE} {_DATED if dated else ""}
+     ORDER BY distance, id
      LIMIT %(nearest)s
 )
 """
-)
-_CUT = "AND vector <=> %(vector)s::halfvec <= (SELECT cut FROM sample)"
-_DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
 
-_IS_SHORT = "(SELECT count(*) FROM near) < %(nearest)s AND (SELECT cut FROM sample) < 'infinity'"
 
-_NEAREST = (
-    _NEAR + f"SELECT source_id, chunk_index, distance, {_IS_SHORT} FROM near ORDER BY distance, source_id, chunk_index"
-)
+_NEAR = {dated: _near("%(vector)s::halfvec", dated=dated) for dated in (False, True)}
 
-# After the scan all parts of the few texts that are candidates.
-_MEASURED = (
-    _NEAR
-    + f"""
-, candidate AS MATERIALIZED (
-    SELECT source_id, chunk_index FROM near
-     UNION
-    SELECT * FROM unnest(%(sources)s::uuid[], %(chunks)s::int[])
+# Everybody else's vectors stay in the database.
+_NEAR_ROW = _near("(SELECT vector FROM embeddings WHERE id = %(row)s)") + "SELECT id, distance FROM near"
+
+_NEAREST = """
+SELECT source_id, chunk_index, distance
+  FROM near
+ CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM embeddings WHERE id = near.id OFFSET 0) AS part
+ ORDER BY distance, source_id, chunk_index
+"""
+
+# How near a text's nearest part is, the scan has told of those that it found; so what is looked up is the first part of
+# these, and every part of the others.
+_MEASURED = f"""
+, sample AS MATERIALIZED (
+    SELECT percentile_cont({UNRELATED}) WITHIN GROUP (ORDER BY distance) AS unrelated
+      FROM (SELECT unnest(ARRAY[{_DISTANCES}]) AS distance
+              FROM (SELECT {_distances(dated=False)}
+                      FROM asked, embedding_blocks
+                     WHERE {_MINE}
+                     LIMIT %(sample)s / {SLOTS}) AS block
+             UNION ALL
+            SELECT vector <=> q FROM asked, embeddings WHERE {_LOOSE}
+             LIMIT %(sample)s) AS any_parts
+), found AS MATERIALIZED (
+    SELECT corpus, source_id, chunk_index, min(distance) AS distance,
+           min(distance) FILTER (WHERE part = 0) AS said_distance
+      FROM near
+     CROSS JOIN LATERAL (SELECT corpus, source_id, chunk_index, part FROM embeddings WHERE id = near.id OFFSET 0) AS row
+     GROUP BY corpus, source_id, chunk_index
+), candidate AS MATERIALIZED (
+    SELECT source_id, chunk_index, distance, said_distance FROM found
+     UNION ALL
+    SELECT source_id, chunk_index, NULL, NULL
+      FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
+     WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
-SELECT corpus, source_id::text, chunk_index, extract(epoch FROM said_at)::float8, distance, said_distance,
-       said_length + answered_length, (SELECT unrelated FROM sample), {_IS_SHORT}
+SELECT corpus, source_id::text, chunk_index, extract(epoch FROM said_at)::float8,
+       coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
+       said_length + answered_length, (SELECT unrelated FROM sample)
   FROM candidate
   JOIN indexed_texts AS text USING (source_id, chunk_index)
  CROSS JOIN LATERAL (
-    SELECT min(distance) AS distance, min(distance) FILTER (WHERE part = 0) AS said_distance
-      FROM (SELECT part, vector <=> %(vector)s::halfvec AS distance
-              FROM embeddings AS e
-             WHERE e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
+    SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
+      FROM (SELECT part, vector <=> q AS distance
+              FROM asked, embeddings AS e
+             WHERE candidate.said_distance IS NULL
+               AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
                AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
-               AND model_id = {_OF_MODEL}
+               AND model_id = {_OF_MODEL} AND (part = 0 OR candidate.distance IS NULL)
             OFFSET 0) AS each  -- no distance is computed twice
        ) AS measured
  WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)
 """
-)
 
 _WAITING = f"""
 SELECT count(DISTINCT (source_id, chunk_index))
@@ -130,31 +168,32 @@ def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Co
     return [Measured._make(row) for row in rows]
 
 
+def nearest_rows(scope: Scope, *, model: str, row: int, limit: int) -> list[tuple[int, float]]:
+    """The keys of the `limit` nearest parts in `scope` to what stands in a row, itself among them, with distances."""
+    return fetch(_NEAR_ROW, {**scope.parameters(), "model": model, "row": row, "nearest": limit})
+
+
 def count_waiting(scope: Scope, *, model: str) -> int:
     """How many texts of the person's in the corpora, of whatever date, have a part without a vector."""
-    with connection.cursor() as cursor:
-        cursor.execute(_WAITING, {**scope.parameters(), "model": model})
-        (count,) = cursor.fetchone()
+    ((count,),) = fetch(_WAITING, {**scope.parameters(), "model": model})
     return int(count)
 
 
 def _scanned(
     statement: str, scope: Scope, *, model: str, vector: Vector, nearest: int, **more: Any
 ) -> list[tuple[Any, ...]]:
-    """The statement's rows; once more without the cut if that left too little, which the last column says."""
     parameters = {
         **scope.parameters(),
         "model": model,
-        "vector": HalfVector(vector).to_text(),
+        "vector": as_text(vector),
         "nearest": nearest,
         "sample": SAMPLE,
         **more,
     }
-    with connection.cursor() as cursor:
-        # The sample is of any time.
-        cursor.execute(statement.format(narrowed=_DATED if scope.is_dated else _CUT), parameters)
-        rows = cursor.fetchall()
-        if not scope.is_dated and rows and rows[0][-1]:
-            cursor.execute(statement.format(narrowed=""), parameters)
-            rows = cursor.fetchall()
-    return [row[:-1] for row in rows]
+    return fetch(_NEAR[scope.is_dated] + statement, parameters)
+
+
+def as_text(vector: Vector) -> str:
+    """As PostgreSQL reads it: five digits tell all numbers of half precision apart, and are written in one go."""
+    halves = vector.astype(np.float16).tolist()
+    return "[" + ",".join(["%.5g"] * len(halves)) % tuple(halves) + "]"

@@ -12,9 +12,9 @@ Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM2
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection
 
 from memory.search.keys import PlainKey
+from memory.search.prepared import fetch
 from memory.search.scope import Scope
 from memory.words import searchable
 
@@ -30,26 +30,49 @@ SAID_WEIGHT = 2.0
 _BEST = """
 WITH mine AS MATERIALIZED (
     -- A side that nobody ever used has no average length; any will do.
-    SELECT count(*)::float8 AS texts, coalesce(nullif(avg(said_length), 0), 1)::float8 AS said_length,
-           coalesce(nullif(avg(answered_length), 0), 1)::float8 AS answered_length
-      FROM indexed_texts
+    SELECT texts::float8, coalesce(nullif(said_length / texts, 0), 1)::float8 AS said_length,
+           coalesce(nullif(answered_length / texts, 0), 1)::float8 AS answered_length
+      FROM (SELECT nullif(sum(texts), 0) AS texts, sum(said_length) AS said_length,
+                   sum(answered_length) AS answered_length
+              FROM (SELECT texts, said_length, answered_length
+                      FROM text_totals
+                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                     UNION ALL
+                    SELECT 1, said_length, answered_length
+                      FROM unposted_words
+                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)) AS counted) AS together
+), asked AS MATERIALIZED (
+    SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+), unposted AS MATERIALIZED (
+    -- Of what was saved a moment ago: seldom any.
+    SELECT text_id, word.lexeme, word.said, word.answered, said_length, answered_length
+      FROM unposted_words AS words
+     CROSS JOIN LATERAL unnest(lexemes, words.said, words.answered) AS word(lexeme, said, answered)
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND lexemes && ARRAY(SELECT lexeme FROM asked) AND word.lexeme = ANY(ARRAY(SELECT lexeme FROM asked))
 ), term AS MATERIALIZED (
     SELECT lexeme, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
            %(b)s / said_length AS a_word_said, %(b)s / answered_length AS a_word_answered
-      FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+      FROM asked
      CROSS JOIN mine
      CROSS JOIN LATERAL (
-        SELECT count(*) AS having_it
-          FROM postings AS p
-         WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s) AND p.lexeme = unnest.lexeme) AS counted
+        SELECT (SELECT count(*)
+                  FROM postings AS p
+                 WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s) AND p.lexeme = asked.lexeme)
+               + (SELECT count(*) FROM unposted WHERE unposted.lexeme = asked.lexeme) AS having_it
+        OFFSET 0) AS counted  -- counted once
 ), hit AS (
     SELECT text_id, idf,
-           %(said_weight)s::float8 * said / (rest + a_word_said * p.said_length) AS said,
-           answered / (rest + a_word_answered * p.answered_length) AS answered
-      FROM term
-      JOIN postings AS p USING (lexeme)
-     WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
+           %(said_weight)s::float8 * said / (rest + a_word_said * said_length) AS said,
+           answered / (rest + a_word_answered * answered_length) AS answered
+      FROM (SELECT text_id, said, answered, said_length, answered_length, idf, rest, a_word_said, a_word_answered
+              FROM term
+              JOIN postings AS p USING (lexeme)
+             WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
+             UNION ALL
+            SELECT text_id, said, answered, said_length, answered_length, idf, rest, a_word_said, a_word_answered
+              FROM term
+              JOIN unposted USING (lexeme)) AS either
     OFFSET 0  -- neither is computed more than once
 ), best AS (
     SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
@@ -91,17 +114,16 @@ class LexicalHit(NamedTuple):
 
 def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
     """The texts in `scope` that share words with `query`, by score descending. No words, or only stop words: none."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _BEST.format(dated=_DATED if scope.is_dated else ""),
-            {
-                **scope.parameters(),
-                "configuration": settings.TEXT_SEARCH_CONFIG,
-                "query": searchable(query),
-                "said_weight": SAID_WEIGHT,
-                "b": B,
-                "k1": K1,
-                "limit": limit,
-            },
-        )
-        return [LexicalHit._make(row) for row in cursor.fetchall()]
+    rows = fetch(
+        _BEST.format(dated=_DATED if scope.is_dated else ""),
+        {
+            **scope.parameters(),
+            "configuration": settings.TEXT_SEARCH_CONFIG,
+            "query": searchable(query),
+            "said_weight": SAID_WEIGHT,
+            "b": B,
+            "k1": K1,
+            "limit": limit,
+        },
+    )
+    return [LexicalHit._make(row) for row in rows]

@@ -4,16 +4,20 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
+
+from django.db.models import Q
 
 from intake.errors import SearchFailed
 from intake.models import User
 from memory.chunking import TEXT_STRETCHES
 from memory.embedders import Embedder, get_embedder
-from memory.models import Corpus, Embedding, EmbeddingQuerySet, MemoryRecord
+from memory.embedders.base import Vector
+from memory.models import Corpus, Embedding, MemoryRecord
 from memory.records import Record
-from memory.search.dense import count_waiting
-from memory.search.nearest import nearest_texts
+from memory.search.dense import count_waiting, nearest_parts
+from memory.search.nearest import FindParts, nearest_texts
 from memory.search.record_filter import build_filter
 from memory.search.scope import Scope
 
@@ -83,16 +87,12 @@ def _failing_as_search() -> Iterator[None]:
 def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list[MemorySearchResult]:
     top_k = _top_k(query)
     vector = embedder.embed_query(query.text)
-    rows = _embeddings(user, embedder)
     condition = build_filter(query)
-    if condition is not None:
-        # Inside the query: of the records that fit, the nearest are found however many others are nearer.
-        fitting = MemoryRecord.objects.for_user(user).filter(condition)
-        rows = rows.filter(source_id__in=fitting.values("pk"))
-
-    def find(*, limit: int) -> list[tuple[UUID, int, float]]:
-        return list(rows.nearest_parts(vector, limit=limit))
-
+    find: FindParts
+    if condition is None:
+        find = partial(nearest_parts, Scope(user, (Corpus.RECORD,)), model=embedder.name, vector=vector)
+    else:
+        find = partial(_nearest_fitting, condition, user=user, embedder=embedder, vector=vector)
     nearest = nearest_texts(find, limit=top_k, most_parts=TEXT_STRETCHES)
     similarities = {source_id: _similarity(distance) for (source_id, _), distance in nearest.items()}
     good = {pk: similarity for pk, similarity in similarities.items() if similarity >= max(0.0, query.min_similarity)}
@@ -101,8 +101,13 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
     return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
 
 
-def _embeddings(user: User, embedder: Embedder) -> EmbeddingQuerySet:
-    return Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
+def _nearest_fitting(
+    condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int
+) -> list[tuple[UUID, int, float]]:
+    """Of the records that fit, the nearest are found however many others are nearer."""
+    fitting = MemoryRecord.objects.for_user(user).filter(condition)
+    rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
+    return list(rows.filter(source_id__in=fitting.values("pk")).nearest_parts(vector, limit=limit))
 
 
 def _top_k(query: MemorySearchQuery) -> int:

@@ -10,9 +10,10 @@ from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
 from memory import documents
 from memory.embedders import get_embedder
-from memory.models import Corpus, MemoryDocument, Posting
+from memory.models import Corpus, MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.sources import SourceKey, load
+from memory.tests.indexed import words
 from memory.tests.writing import DAY, LATER, append, create, replace
 
 pytestmark = pytest.mark.django_db
@@ -193,7 +194,7 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
     assert (found.content, found.version) == (won.content, 2)
     (source,) = load([SourceKey(Corpus.MEMORY, won.id, 0)], get_embedder())
     assert source.parts == [won.content]
-    assert set(Posting.objects.values_list("lexeme", flat=True)) == {"writer", won.content[-1]}
+    assert set(words()) == {"writer", won.content[-1]}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -204,7 +205,7 @@ def test_twenty_appends_at_once_all_survive_also_the_one_that_makes_the_log():
     log = documents.read(user=alice, day=DAY)
     assert sorted(log.content.split()) == sorted(f"entry{index}" for index in range(20))
     assert log.version == 20
-    assert set(Posting.objects.values_list("lexeme", flat=True)) == set(log.content.split())
+    assert set(words()) == set(log.content.split())
 
 
 @pytest.mark.django_db(transaction=True)

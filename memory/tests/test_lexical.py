@@ -9,6 +9,7 @@ from django.db import connection
 
 from intake.acting import acting_as
 from intake.tests.factories import a_person, a_turn
+from memory.indexing import post_words
 from memory.models import Corpus
 from memory.search.lexical import best_by_words
 from memory.search.scope import Scope
@@ -49,10 +50,13 @@ def reference(turns, query):
     return scores
 
 
+@pytest.mark.parametrize("posted", [0, 3, len(TURNS)])
 @pytest.mark.parametrize("query", ["cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"])
-def test_scores_equal_the_reference(query):
+def test_scores_equal_the_reference_wherever_the_words_are(query, posted):
     alice = a_person()
-    saved = [a_turn(alice, said, answered) for said, answered in TURNS]
+    saved = [a_turn(alice, said, answered) for said, answered in TURNS[:posted]]
+    assert post_words() == posted
+    saved += [a_turn(alice, said, answered) for said, answered in TURNS[posted:]]
     numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
     found = search(alice, query)
     assert {numbers[hit.source_id]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
@@ -153,6 +157,7 @@ def test_the_plan_reads_nothing_but_the_index_of_the_persons_words():
         conversation = a_turn(user, "first").conversation
         for number in range(150):
             a_turn(user, f"cat number{number} {'filler ' * (number % 7)}", f"dog{number}", conversation=conversation)
+    post_words()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE postings")
         cursor.execute("VACUUM ANALYZE indexed_texts")

@@ -9,8 +9,9 @@ from intake.ids import uuid7
 from intake.listing import Position
 from intake.tests.factories import NOW, a_person
 from memory import indexing, records
-from memory.models import Embedding, IndexedText, MemoryRecord, Posting
+from memory.models import Embedding, IndexedText, MemoryRecord
 from memory.models.records import MAX_RECORD_LENGTH
+from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +101,7 @@ def test_a_record_is_found_by_its_words_at_once_and_waits_for_its_vector():
     text, row = IndexedText.objects.get(), Embedding.objects.get()
     assert (text.user, text.corpus, text.source_id, text.chunk_index) == (alice, "record", made.id, 0)
     assert (row.user, row.corpus, row.source_id, row.said_at, row.state) == (alice, "record", made.id, NOW, "waiting")
-    assert Posting.objects.filter(lexeme="postgresql", said=1, answered=0).exists()
+    assert words()["postgresql"] == (1, 0)
     assert indexing.embed_pending().embedded == 1
 
 
@@ -120,7 +121,7 @@ def test_a_deleted_record_takes_its_words_and_vectors_along():
     indexing.embed_pending()
     records.delete(user=alice, record_id=made.id)
     assert IndexedText.objects.get().source_id == Embedding.objects.get().source_id == kept.id
-    assert [posting.lexeme for posting in Posting.objects.all()] == ["kept"]
+    assert words() == {"kept": (1, 0)}
 
 
 def test_records_get_words_and_rows_they_lack_from_index_missing():

@@ -1,22 +1,14 @@
-"""Searching one's own turns by meaning: the right order, one result a turn, nobody else's, and a plan that scales."""
+"""Searching one's own turns: the right order, one result a turn, nobody else's, by meaning and by words."""
 
-import re
-
-import numpy as np
 import pytest
-from django.db import connection
 
-from intake.acting import acting_as
 from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
-from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, hybrid, search_chat_history
-from memory.search.dense import nearest_parts
-from memory.search.scope import Scope
-from memory.tests.plans import plans
 
 pytestmark = pytest.mark.django_db
 
@@ -98,91 +90,6 @@ def test_a_model_that_is_away_is_said_so(monkeypatch):
     monkeypatch.setattr(get_embedder(), "embed_query", away)
     with pytest.raises(EmbeddingModelAway):
         search(a_person(), "cat")
-
-
-def directions(count, seed):
-    vectors = np.random.default_rng(seed).normal(size=(count, 384)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def fill_with_vectors(user, count, seed):
-    return fill(user, directions(count, seed), seed)
-
-
-def fill(user, vectors, seed=0):
-    """An embedded row for each, without their turns, straight into the table and in this order."""
-    embedder = get_embedder()
-    model = EmbeddingModel.objects.for_embedder(embedder)
-    turns = [a_turn(user, f"Row {seed}")]
-    Embedding.objects.filter(source_id=turns[0].conversation_id).delete()
-    Embedding.objects.bulk_create(
-        Embedding(
-            user=user,
-            corpus=Corpus.CHAT,
-            source_id=turns[0].conversation_id,
-            chunk_index=number + 1,
-            model=model,
-            vector=vector,
-            length=1,
-            content_hash=b"0" * 16,
-            said_at=turns[0].said_at,
-            embedded_at=turns[0].said_at,
-        )
-        for number, vector in enumerate(vectors)
-    )
-    return vectors
-
-
-def test_the_order_is_that_of_a_brute_force_ranking():
-    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
-    vectors = fill_with_vectors(alice, 500, seed=1)
-    fill_with_vectors(bob, 500, seed=2)
-    query = np.random.default_rng(3).normal(size=384).astype(np.float32)
-    assert nearest(alice, query, limit=20) == by_brute_force(vectors, query)[:20]
-
-
-def nearest(user, query, limit):
-    parts = nearest_parts(Scope(user, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=limit)
-    return [chunk_index - 1 for _, chunk_index, _ in parts]
-
-
-def by_brute_force(vectors, query):
-    # Both are stored and sent in half precision.
-    halves, half = vectors.astype(np.float16).astype(np.float64), query.astype(np.float16).astype(np.float64)
-    distances = 1 - halves @ half / (np.linalg.norm(halves, axis=1) * np.linalg.norm(half))
-    return list(np.argsort(distances, kind="stable"))
-
-
-@pytest.mark.parametrize("limit", [10, 60, 300, 600])
-@pytest.mark.parametrize("oldest", ["nearest", "farthest", "all alike"])
-def test_the_order_is_exact_however_unlike_the_others_the_oldest_are(oldest, limit):
-    alice = a_person()
-    query, vectors = directions(1, seed=3)[0], directions(500, seed=1)
-    vectors = vectors[by_brute_force(vectors, query)]
-    if oldest == "farthest":
-        vectors = vectors[::-1]
-    if oldest == "all alike":
-        vectors[:300] = vectors[0]
-    fill(alice, vectors)
-    assert nearest(alice, query, limit) == by_brute_force(vectors, query)[:limit]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_plan_is_an_index_only_scan_with_the_user_in_the_index_condition():
-    for number in range(8):
-        fill_with_vectors(a_person(f"person{number}@example.com"), 300, seed=number)
-    alice = a_person()
-    fill_with_vectors(alice, 300, seed=99)
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE embeddings")
-    # How many rows it looks up in the table all the same is not asserted: that depends on what snapshots other
-    # connections to the test database hold while it is vacuumed.
-    query = np.ones(384, dtype=np.float32)
-    with acting_as(alice), plans("WITH sample") as explained:
-        nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=query, limit=10)
-    (plan,) = explained
-    assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
-    assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan
 
 
 def by_both(user, query, limit=5):

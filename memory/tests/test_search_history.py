@@ -6,7 +6,9 @@ import pytest
 from django.db import connection
 
 from intake import services
+from intake.deleting import delete_turn
 from intake.models import Conversation, Turn
+from intake.models.conversations import Caller
 from intake.tests.factories import NOW, a_person
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -390,6 +392,17 @@ def test_a_session_is_found_by_the_beginning_of_its_last_message_and_by_no_other
     say(alice, "Thanks", "You are welcome, marvellous person.", conversation=turn.conversation)
     assert "session" in kinds(alice, "marvellous")
     assert "session" not in kinds(alice, "octopuses")
+
+
+@pytest.mark.parametrize("last_is", ["deleted", "streaming"])
+def test_where_the_last_turn_is_gone_or_still_streaming_a_session_is_found_by_the_one_before(alice, last_is):
+    turn = say(alice, "Tell me", "They have three marvellous hearts.", title="Sea")
+    last = say(alice, "Thanks", "You are welcome.", conversation=turn.conversation)
+    if last_is == "deleted":
+        delete_turn(caller=Caller(user_id=alice.pk), conversation_id=last.conversation_id, turn_number=last.turn_number)
+    else:
+        Turn.objects.filter(pk=last.pk).update(status=Turn.Status.STREAMING)
+    assert "session" in kinds(alice, "marvellous")
 
 
 def test_a_session_is_found_by_inflected_words_of_its_title(alice):

@@ -1,12 +1,11 @@
 """`search_memory`, bullet by bullet of its specification: the order of the tests is that of the bullets."""
 
 import logging
-import re
 from itertools import combinations
 
 import numpy as np
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError
 from django.db.models import Q
 
 import memory
@@ -361,19 +360,3 @@ def test_the_order_is_that_of_a_brute_force_ranking_with_and_without_a_filter(al
     assert [result.record.id for result in find(alice)] == [ids[index] for index in order[:10]]
     even = [ids[index] for index in order if index % 2 == 0]
     assert [result.record.id for result in find(alice, types=["even"])] == even[:10]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_the_vectors_are_scanned_in_the_covering_index_alone_with_and_without_a_filter():
-    alice = a_person()
-    for number in range(6):
-        fill(a_person(f"person{number}@example.com"), 300, seed=number)
-    fill(alice, 300, seed=99)
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE embeddings, memory_records")
-    mine = searching._embeddings(alice, get_embedder())
-    fitting = MemoryRecord.objects.for_user(alice).filter(type="even")
-    for rows in (mine, mine.filter(source_id__in=fitting.values("pk"))):
-        plan = rows.nearest_parts(np.ones(384, dtype=np.float32), limit=40).explain(analyze=True)
-        assert re.search(r"Index Only Scan using idx_embeddings_scan", plan), plan
-        assert re.search(rf"Index Cond: \(\(user_id = {alice.pk}\)", plan), plan

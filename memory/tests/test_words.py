@@ -11,13 +11,11 @@ from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderMisconfigured
-from memory.models import Embedding, IndexedText, Posting
+from memory.indexing import post_words
+from memory.models import Embedding, IndexedText, Posting, UnpostedWords
+from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
-
-
-def words():
-    return {posting.lexeme: (posting.said, posting.answered) for posting in Posting.objects.all()}
 
 
 def test_each_word_is_counted_on_the_side_that_said_it():
@@ -28,6 +26,8 @@ def test_each_word_is_counted_on_the_side_that_said_it():
 def test_a_text_is_as_long_as_its_words_that_are_no_stop_words():
     a_turn(a_person(), "The cat likes cats", "A cat is a feline")
     assert IndexedText.objects.values_list("said_length", "answered_length").get() == (3, 2)
+    assert set(UnpostedWords.objects.values_list("said_length", "answered_length")) == {(3, 2)}
+    post_words()
     assert set(Posting.objects.values_list("said_length", "answered_length")) == {(3, 2)}
 
 
@@ -40,6 +40,7 @@ def test_a_turn_of_stop_words_only_counts_among_the_persons_texts():
 def test_words_belong_to_the_turns_owner():
     alice = a_person()
     turn = a_turn(alice, "cat", "")
+    post_words()
     posting = Posting.objects.get()
     assert (posting.user, posting.corpus) == (alice, "chat")
     assert (posting.text.source_id, posting.text.chunk_index) == (turn.conversation_id, turn.turn_number)
@@ -51,7 +52,7 @@ def test_a_turn_that_is_rolled_back_leaves_no_words():
         a_turn(alice, "Never happened")
         raise RuntimeError
     assert not IndexedText.objects.exists()
-    assert not Posting.objects.exists()
+    assert words() == {}
 
 
 def test_saving_a_turn_again_unchanged_changes_nothing():
@@ -86,10 +87,13 @@ def test_an_answer_made_of_recalled_words_has_no_postings():
     assert words() == {"cat": (1, 0)}
 
 
-def test_a_deleted_turn_takes_its_words_and_rows_along():
+@pytest.mark.parametrize("is_posted", [False, True])
+def test_a_deleted_turn_takes_its_words_and_rows_along(is_posted):
     alice = a_person()
     turn = a_turn(alice, "Forget this")
     kept = a_turn(alice, "Keep that")
+    if is_posted:
+        post_words()
     Turn.objects.filter(pk=turn.pk).delete()
     assert set(words()) == {"keep", "note"}
     assert Embedding.objects.get().source_id == kept.conversation_id
@@ -99,7 +103,7 @@ def test_a_deleted_conversation_takes_its_words_along():
     turn = a_turn(a_person(), "Forget this")
     Conversation.objects.get(pk=turn.conversation_id).delete()
     assert not IndexedText.objects.exists()
-    assert not Posting.objects.exists()
+    assert words() == {}
 
 
 def test_deleting_a_person_deletes_their_words_in_a_few_statements(django_assert_max_num_queries):
@@ -177,5 +181,6 @@ def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
 
 def test_a_word_cannot_be_stored_twice_for_one_text():
     a_turn(a_person(), "cat", "")
+    post_words()
     with pytest.raises(Exception, match="postings_pkey"), connection.cursor() as cursor:
         cursor.execute("INSERT INTO postings SELECT * FROM postings")

@@ -29,6 +29,8 @@ DATABASES["default"]["OPTIONS"] = {
         "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
     },
     "connect_timeout": 5,
+    # At once: what is sent to be prepared (memory.search.prepared) is sent again and again.
+    "prepare_threshold": 0 if env.bool("DATABASE_PREPARED_STATEMENTS", default=True) else None,
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")

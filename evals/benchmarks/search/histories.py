@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from evals import synthetic
 from evals.benchmarks.search.binary_copy import copy_rows, microseconds
-from evals.benchmarks.search.counting import Integers, count_words
+from evals.benchmarks.search.counting import Counted, Integers, count_words
 from evals.benchmarks.search.meaning import meanings, with_noise
 from intake.ids import uuid7
 from intake.models import Conversation, Turn
 from intake.services import title_from
 from memory import words
 from memory.embedders import Embedder
-from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, Posting
+from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, Posting, TextTotals
 from memory.sources import READERS, Text, content_hash, cut
 
 Octets = NDArray[np.uint8]
@@ -70,6 +70,7 @@ def save(person: Person, pool: Pool, *, now: datetime) -> int:
     begun = now - person.turns * BETWEEN_TURNS
     with transaction.atomic():
         _save_conversations(person, conversations, [pool.turns[index].user_message for index in order], begun)
+        _save_totals(person, pool.words, order)
         return sum(
             _save_turns(_Said(person, pool, order[start : start + AT_ONCE], start, conversations, begun, now), rng)
             for start in range(0, person.turns, AT_ONCE)
@@ -121,6 +122,16 @@ def _save_conversations(person: Person, ids: list[UUID], messages: list[str], be
             last_active_at=begun + end * BETWEEN_TURNS,
         )
         for key, start, end in zip(ids, first, last, strict=True)
+    )
+
+
+def _save_totals(person: Person, counted: Counted, order: Integers) -> None:
+    TextTotals.objects.create(
+        user_id=person.user_id,
+        corpus=Corpus.CHAT,
+        texts=len(order),
+        said_length=int(counted.said_lengths[order].sum()),
+        answered_length=int(counted.answered_lengths[order].sum()),
     )
 
 

@@ -16,10 +16,11 @@ from evals.benchmarks.base import Report
 from evals.benchmarks.search.bare_tables import laid_bare
 from evals.benchmarks.search.histories import Person
 from evals.processes import Environment, logging_in, run_at_once
-from evals.scratch import unbound
+from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
 from memory.embedders import get_embedder
-from memory.models import Embedding, EmbeddingModel, IndexedText, Posting
+from memory.indexing import pack_everything
+from memory.models import Embedding, EmbeddingModel, IndexedText, Posting, VectorBlock
 
 # Where most of the rows go; the others are quick as they are.
 INDEX_TABLES = (Embedding, IndexedText, Posting)
@@ -36,6 +37,8 @@ def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Rep
         seconds = time.monotonic() - begun
         saved = f"Saved {sum(sizes):,} turns with {vectors:,} vectors"
         report(f"{saved} in {seconds:.0f} s ({sum(sizes) / seconds:,.0f} turns/s); building the indexes.")
+    with as_worker():
+        pack_everything()
     with unbound():
         _settle()
     report(f"Indexed and vacuumed after {time.monotonic() - begun:.0f} s; the database has {_gigabytes():.1f} GB.")
@@ -80,7 +83,7 @@ def _settle() -> None:
         # The texts' numbers were given out here.
         for statement in connection.ops.sequence_reset_sql(no_style(), [IndexedText]):
             cursor.execute(statement)
-        for table in (User, Conversation, Turn):
+        for table in (User, Conversation, Turn, Embedding, VectorBlock):
             cursor.execute(f"VACUUM ANALYZE {connection.ops.quote_name(table._meta.db_table)}")
 
 

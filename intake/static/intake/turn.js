@@ -176,7 +176,7 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (number) => number.toString(36)).join("-");
 }
 
-/** What a tool call is doing, in words; `in_words` in templatetags/recollect.py says what a finished one did. */
+/** What a tool call is doing, in words; `in_words` in steps.py says what a finished one did. */
 function doing(name, input) {
   if (name.startsWith("search") && input?.query) return `Searching your history for “${input.query}”…`;
   const words = name.replaceAll("_", " ");
@@ -185,7 +185,7 @@ function doing(name, input) {
 
 /**
  * The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored, in the
- * order of the alphabet; `as_called` in templatetags/recollect.py says the same.
+ * order of the alphabet; `as_called` in steps.py says the same.
  */
 function called(name, input, stored = null) {
   const isShown = ([key, value]) => key !== "query" && value !== stored && isShort(value);

@@ -20,4 +20,5 @@ class Command(BaseCommand):
         # Everybody's texts are read, which is a worker's work.
         with connected_as_worker():
             indexed = indexing.enqueue_missing(now=timezone.now())
+            indexing.pack_everything()
         self.stdout.write(f"Indexed {indexed} turns, documents and records. Workers embed them in the background.")

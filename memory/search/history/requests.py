@@ -1,20 +1,16 @@
 """What is asked of `search_history`, and the stretch of time it is about."""
 
-import logging
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
-from intake.models import User
 from intake.services import without_nul
 
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 50
 # What the engine reads of a query: more than an embedding model does, and no more words than a search can look up.
 ENGINE_LENGTH = 2_000
-
-logger = logging.getLogger(__name__)
 
 
 class HistoryScope(StrEnum):
@@ -56,15 +52,6 @@ def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
         since=None if first is None else _beginning(first, zone),
         until=None if last is None or last == date.max else _beginning(last + timedelta(days=1), zone),
     )
-
-
-def zone_of(user: User) -> ZoneInfo:
-    """The person's time zone; UTC if what they have is the name of none."""
-    try:
-        return ZoneInfo(user.time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        logger.warning("User %s has a time zone that does not exist", user.pk)
-        return ZoneInfo("UTC")
 
 
 def _beginning(day: date, zone: ZoneInfo) -> datetime:

@@ -12,6 +12,7 @@ from django.db import InterfaceError, OperationalError
 from intake.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
+from intake.zones import zone_of
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
@@ -21,7 +22,7 @@ from memory.search.history.memories import CORPORA, Memories
 from memory.search.history.messages import Messages
 from memory.search.history.patience import OutOfTime, Patience, at_most
 from memory.search.history.ranking import rank
-from memory.search.history.requests import ENGINE_LENGTH, HistoryRequest, HistoryScope, within, zone_of
+from memory.search.history.requests import ENGINE_LENGTH, HistoryRequest, HistoryScope, within
 from memory.search.history.sessions import Sessions
 from memory.search.history.sources import Asked, Hit, Source
 from memory.search.scope import Scope

@@ -30,6 +30,12 @@ PREVIEW_LENGTH = 200
 LONGEST = 200
 UNTITLED = "Untitled"
 
+_PREVIEW = """
+left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END, %(preview_length)s)
+"""
+_TURNS = """
+intake_conversation_turns WHERE conversation_id = newest.id AND user_id = %(user_id)s AND status <> 'streaming'
+"""
 # A conversation may match only if it has the beginning of a word of the query's, up to where inflection sets in;
 # finding words is what costs, so it is done for those alone. `strpos` knows no special characters.
 _FIND = """
@@ -40,21 +46,16 @@ WITH term AS MATERIALIZED (
     SELECT lower(%(piece)s) AS piece, array(SELECT lexeme FROM term) AS lexemes,
            greatest(1, (SELECT count(*) FROM term))::float8 AS words
 ), mine AS MATERIALIZED (
-    SELECT id, lower(title) AS title, last_active_at
+    SELECT id, lower(title) AS title, last_active_at, turn_count
       FROM intake_conversations
      WHERE user_id = %(user_id)s AND last_active_at >= %(since)s AND last_active_at < %(until)s
      ORDER BY last_active_at DESC, id DESC
      LIMIT %(titles)s
 ), previewed AS MATERIALIZED (
-    SELECT id, lower(preview) AS preview
-      FROM (SELECT id FROM mine ORDER BY last_active_at DESC, id DESC LIMIT %(previews)s) AS newest
-     CROSS JOIN LATERAL (
-        SELECT left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END,
-                    %(preview_length)s) AS preview
-          FROM intake_conversation_turns
-         WHERE conversation_id = newest.id AND user_id = %(user_id)s AND status <> 'streaming'
-         ORDER BY turn_number DESC
-         LIMIT 1) AS last
+    -- The last message is the last turn's, by its number; only where that is gone or still streaming it is looked for.
+    SELECT id, lower(coalesce((SELECT {preview} FROM {turns} AND turn_number = turn_count),
+                              (SELECT {preview} FROM {turns} ORDER BY turn_number DESC LIMIT 1))) AS preview
+      FROM (SELECT id, turn_count FROM mine ORDER BY last_active_at DESC, id DESC LIMIT %(previews)s) AS newest
 ), possible AS MATERIALIZED (
     SELECT id, last_active_at, title, coalesce(preview, '') AS preview
       FROM mine
@@ -91,7 +92,7 @@ class Sessions(Source):
         piece = " ".join(asked.query.split())
         with connection.cursor() as cursor:
             cursor.execute(
-                _FIND,
+                _FIND.format(preview=_PREVIEW, turns=_TURNS),
                 {
                     "user_id": asked.user.pk,
                     "since": asked.period.since or "-infinity",

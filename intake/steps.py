@@ -1,0 +1,79 @@
+"""What a page says of a tool call that has ended; static/intake/turn.js says the same of one that runs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from django.utils.safestring import SafeString
+
+from intake.links import undo_path
+from intake.markdown import render_summary
+from intake.models import Turn
+
+# An id has more characters.
+LONGEST_DETAIL = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`stored` is None for a call that stored nothing; `undo_path` where it is taken back, unless it cannot be."""
+
+    what: str
+    called: str
+    summary: SafeString | None
+    stored: str | None
+    undo_path: str | None
+    is_error: bool
+    is_undone: bool
+
+    @classmethod
+    def of(cls, call: dict[str, Any], turn: Turn) -> Self:
+        is_kept = bool(call.get("place"))
+        return cls(
+            what=in_words(call),
+            called=as_called(call),
+            summary=render_summary(call["summary"]) if call.get("summary") else None,
+            stored=call.get("stored"),
+            undo_path=(
+                undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"]) if is_kept else None
+            ),
+            is_error=bool(call.get("is_error")),
+            is_undone=bool(call.get("undone_at")),
+        )
+
+
+def steps_of(turn: Turn) -> list[Step]:
+    return [Step.of(call, turn) for call in turn.tool_calls]
+
+
+def in_words(call: dict[str, Any]) -> str:
+    """What a finished tool call did; `doing` in static/intake/turn.js says the same while it runs."""
+    name = str(call.get("name", ""))
+    arguments = call.get("input")
+    query = arguments.get("query") if isinstance(arguments, dict) else None
+    if name.startswith("search") and query:
+        return f"Searched your history for “{query}”"
+    return name.replace("_", " ").capitalize()
+
+
+def as_called(call: dict[str, Any]) -> str:
+    """The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored.
+
+    In the order of the alphabet, for the database keeps none. `called` in static/intake/turn.js says the same.
+    """
+    return " · ".join([str(call.get("name", "")), *_details(call)])
+
+
+def _details(call: dict[str, Any]) -> Iterator[str]:
+    arguments = call.get("input")
+    for name, value in sorted(arguments.items()) if isinstance(arguments, dict) else ():
+        if name != "query" and value != call.get("stored") and _is_short(value):
+            yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _is_short(value: Any) -> bool:
+    """Lists and long texts are shown elsewhere or not at all, and ids say nothing to anybody."""
+    if isinstance(value, str):
+        return 0 < len(value) <= LONGEST_DETAIL
+    return isinstance(value, bool | int | float)

@@ -1,0 +1,194 @@
+"""Vectors in blocks: packed as they are made, and out of their block in the moment in which their row is no more."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from intake.acting import acting_as, acting_as_staff
+from intake.models import Turn
+from intake.testing.examiner import as_a_worker
+from intake.tests.factories import a_person, a_turn
+from memory import indexing
+from memory.admin.requeue import requeue
+from memory.indexing import pack_everything
+from memory.models import Embedding, VectorBlock
+from memory.models.blocks import SLOTS, slots_for
+from memory.tests.rows import NOW
+from memory.tests.vectors import directions, fill, nearest
+
+pytestmark = pytest.mark.django_db
+
+QUERY = directions(1, seed=3)[0]
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+def packed_in(block):
+    """The keys of the rows in a block; a slot holds all of key, time and vector, or nothing."""
+    slots = [[getattr(block, f"{prefix}{slot}") for prefix in "ptv"] for slot in range(SLOTS)]
+    assert all(len({value is None for value in slot}) == 1 for slot in slots)
+    return {key for key, _, _ in slots if key is not None}
+
+
+def assert_in_step():
+    """Each block has the rows that say they are in it, and their very vectors."""
+    rows = {row.pk: row for row in Embedding.objects.exclude(block=None)}
+    blocks = list(VectorBlock.objects.all())
+    assert sorted(key for block in blocks for key in packed_in(block)) == sorted(rows)
+    for block in blocks:
+        for slot in range(SLOTS):
+            if (key := getattr(block, f"p{slot}")) is not None:
+                row = rows[key]
+                assert (row.block_id, row.user_id, row.corpus) == (block.pk, block.user_id, block.corpus)
+                assert (row.said_at, row.vector) == (getattr(block, f"t{slot}"), getattr(block, f"v{slot}"))
+
+
+def test_turns_become_a_block_as_soon_as_enough_are_embedded(alice):
+    for number in range(SLOTS - 1):
+        a_turn(alice, f"Turn {number}")
+    indexing.embed_pending()
+    assert not VectorBlock.objects.exists()
+    a_turn(alice, "The one that makes it full")
+    indexing.embed_pending()
+    (block,) = VectorBlock.objects.all()
+    assert packed_in(block) == set(Embedding.objects.values_list("pk", flat=True))
+    assert_in_step()
+
+
+def test_a_block_holds_one_persons_vectors_of_one_corpus(alice):
+    bob = a_person("bob@example.com")
+    for number in range(SLOTS // 2):
+        a_turn(alice, f"Turn {number}")
+        a_turn(bob, f"Turn {number}")
+    indexing.embed_pending()
+    assert not VectorBlock.objects.exists()
+
+
+def test_a_worker_packs_with_its_own_rights(alice):
+    fill(alice, directions(25, seed=1))
+    with as_a_worker():
+        assert pack_everything() == 20
+    assert VectorBlock.objects.count() == 2
+    assert_in_step()
+
+
+def test_a_person_sees_no_block_of_somebody_elses(alice):
+    fill(a_person("bob@example.com"), directions(10, seed=1))
+    pack_everything()
+    with acting_as(alice):
+        assert not VectorBlock.objects.exists()
+
+
+@pytest.mark.parametrize("gone", [[4], [0, 3, 9], [4, 14, 17], list(range(10)), list(range(5, 25))])
+def test_what_a_person_deletes_leaves_its_block_in_the_same_statement(alice, gone):
+    rows = fill(alice, directions(25, seed=1))
+    pack_everything()
+    with acting_as(alice):
+        Embedding.objects.filter(pk__in=[rows[place].pk for place in gone]).delete()
+    assert_in_step()
+    assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - set(gone)
+    assert Embedding.objects.exclude(block=None).count() == 20 - len([place for place in gone if place < 20])
+
+
+def test_a_block_that_nothing_is_left_in_is_deleted(alice):
+    rows = fill(alice, directions(20, seed=1))
+    pack_everything()
+    for row in rows[:10]:
+        Embedding.objects.filter(pk=row.pk).delete()
+    (block,) = VectorBlock.objects.all()
+    assert packed_in(block) == {row.pk for row in rows[10:]}
+
+
+def test_a_deleted_turn_and_a_deleted_person_leave_no_vector_in_a_block(alice):
+    turns = [a_turn(alice, f"Turn {number}") for number in range(SLOTS)]
+    indexing.embed_pending()
+    with acting_as(alice):
+        Turn.objects.get(pk=turns[3].pk).delete()
+    assert_in_step()
+    (block,) = VectorBlock.objects.all()
+    assert len(packed_in(block)) == SLOTS - 1
+    alice.delete()
+    assert not VectorBlock.objects.exists()
+
+
+def test_a_row_that_staff_send_back_to_the_queue_leaves_its_block_and_returns_to_another(alice):
+    for number in range(SLOTS):
+        a_turn(alice, f"Turn {number}")
+    indexing.embed_pending()
+    (row, *_) = Embedding.objects.all()
+    with acting_as_staff():
+        requeue(Embedding.objects.filter(pk=row.pk), now=NOW)
+    assert Embedding.objects.get(pk=row.pk).block_id is None
+    assert_in_step()
+    indexing.embed_pending()
+    assert_in_step()
+    assert Embedding.objects.get(pk=row.pk).vector is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_index_missing_packs_what_was_embedded_before_there_were_blocks(alice):
+    for number in range(SLOTS):
+        a_turn(alice, f"Turn {number}")
+    indexing.embed_pending()
+    VectorBlock.objects.all().delete()
+    Embedding.objects.update(block=None)
+    call_command("index_missing")
+    assert VectorBlock.objects.count() == 1
+    assert_in_step()
+
+
+def at_once(*calls):
+    """Each in a thread with a connection of its own."""
+    barrier = Barrier(len(calls))
+
+    def run(call):
+        try:
+            barrier.wait()
+            return call()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(run, calls))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
+    fill(alice, directions(200, seed=1))
+
+    def pack():
+        with as_a_worker():
+            return pack_everything()
+
+    at_once(*[pack] * 4)
+    pack()
+    assert VectorBlock.objects.count() == 20
+    assert_in_step()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_people_who_delete_from_the_same_blocks_at_once_do_not_wait_in_a_circle(alice):
+    rows = fill(alice, directions(100, seed=1))
+    pack_everything()
+
+    def delete_every_fourth(start):
+        def delete():
+            for _ in range(3):
+                with acting_as(alice), transaction.atomic():
+                    Embedding.objects.filter(pk__in=[row.pk for row in rows[start::4]]).delete()
+
+        return delete
+
+    at_once(*[delete_every_fourth(start) for start in range(3)])
+    assert_in_step()
+    assert len(nearest(alice, QUERY, limit=100)) == 25
+
+
+def test_a_block_of_the_largest_vectors_is_one_vector():
+    assert [slots_for(dimensions) for dimensions in (1, 384, 1300, 4000, 16000)] == [10, 10, 3, 1, 1]

@@ -1,0 +1,52 @@
+"""Embedded rows of made-up vectors, straight into the table, and what a search among them must find."""
+
+from datetime import timedelta
+
+import numpy as np
+
+from intake.ids import uuid7
+from intake.tests.factories import NOW
+from memory.embedders import get_embedder
+from memory.models import Corpus, Embedding, EmbeddingModel
+from memory.search.dense import nearest_parts
+from memory.search.scope import Scope
+
+
+def directions(count, *, seed, dimensions=384):
+    vectors = np.random.default_rng(seed).normal(size=(count, dimensions)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def fill(user, vectors, *, model=None):
+    """A row for each, in this order and each said an hour after the one before; in no block."""
+    model = model or EmbeddingModel.objects.for_embedder(get_embedder())
+    source_id = uuid7()
+    return Embedding.objects.bulk_create(
+        Embedding(
+            user=user,
+            corpus=Corpus.CHAT,
+            source_id=source_id,
+            chunk_index=number + 1,
+            model=model,
+            vector=vector,
+            length=1,
+            content_hash=b"0" * 16,
+            said_at=NOW + timedelta(hours=number),
+            embedded_at=NOW,
+        )
+        for number, vector in enumerate(vectors)
+    )
+
+
+def nearest(user, query, *, limit, model=None, **period):
+    """The places in `vectors` of the nearest, as the search gives them."""
+    scope = Scope(user, (Corpus.CHAT,), **period)
+    parts = nearest_parts(scope, model=model or get_embedder().name, vector=query, limit=limit)
+    return [chunk_index - 1 for _, chunk_index, _ in parts]
+
+
+def by_brute_force(vectors, query):
+    """The places of all, the nearest first. Both are stored and sent in half precision."""
+    halves, half = vectors.astype(np.float16).astype(np.float64), query.astype(np.float16).astype(np.float64)
+    distances = 1 - halves @ half / (np.linalg.norm(halves, axis=1) * np.linalg.norm(half))
+    return list(np.argsort(distances, kind="stable"))
