@@ -7,10 +7,11 @@ from agent_tools.rest.urls import token_urls, tool_urls
 from intake.views.chat import ChatView
 from memory.rest import memory_urls
 
+# Agents' calls first: they are the most, and a path is looked for from the top.
 urlpatterns = [
+    *tool_urls(),
     path("intake/chat", ChatView.as_view(), name="chat"),
     path("", include("intake.rest.urls")),
-    *tool_urls(),
     *token_urls(),
     *memory_urls(),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),

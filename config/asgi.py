@@ -5,9 +5,11 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from config.handler import get_application
@@ -26,6 +28,10 @@ from config.static import ServedStaticFiles  # noqa: E402
 from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
+# How many objects more than a while ago make Python look for cycles among the new ones. With its own 700 nearly every
+# search did, in vain: that many are in use at once while it reads what it found, and a request leaves a hundred.
+OBJECTS_BEFORE_COLLECTION = 10_000
+
 mcp = McpEndpoint(registry)
 
 
@@ -37,13 +43,22 @@ def _make_sure_of_the_database() -> None:
         connections.close_all()
 
 
+def _load_the_rest() -> ModuleType:
+    chat = import_module("intake.chat")
+    # What is loaded by now stays until the process ends, and need not be looked through again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
+    return chat
+
+
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
     # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
-    loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
+    loading = asyncio.create_task(asyncio.to_thread(_load_the_rest))
     async with mcp.running():
         yield
     chat = await loading

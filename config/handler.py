@@ -1,19 +1,40 @@
 """Django beneath the web process's root: an ordinary view runs with all its middleware in one thread, in one go.
 
-Django's own handler runs the middleware on the event loop and goes to the thread for each of its hooks and for the
-view, some twenty times a request, which costs more than all that is done there. Here only an asynchronous view, one
-that streams for minutes, has the middleware on the loop; any other is called as under WSGI.
+Django's own handler starts a thread for each request, and another to end it; it runs the middleware on the event loop
+and goes to the thread for each of its hooks, for the view, and for what is done before and after, some twenty times a
+request. That costs more than all that is done there. Here only an asynchronous view, one that streams for minutes, is
+served so; any other is called as under WSGI, by a thread that has served others before:
+
+1. The loop reads the body.
+2. A thread does everything else, from the signal that a request has begun to the one that it has ended.
+3. The loop sends what the thread brought back. An answer that streams is sent for as long as its reader is there.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from contextvars import copy_context
 from functools import lru_cache
+from typing import Any
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
+from asgiref.sync import ThreadSensitiveContext, iscoroutinefunction, sync_to_async
 from django import setup
-from django.core.handlers.asgi import ASGIHandler
+from django.core import signals
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.base import BaseHandler
-from django.http import HttpRequest
+from django.db import connections
 from django.http.response import HttpResponseBase
-from django.urls import Resolver404, resolve
+from django.urls import Resolver404, resolve, set_script_prefix
+
+Scope = dict[str, Any]
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+# More than the pool has connections, so that what needs none is answered while others wait for one.
+THREADS = 64
 
 
 class Handler(ASGIHandler):
@@ -21,12 +42,55 @@ class Handler(ASGIHandler):
         super().__init__()
         self._in_thread = BaseHandler()
         self._in_thread.load_middleware()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
 
-    async def get_response_async(self, request: HttpRequest) -> HttpResponseBase:
-        """See BaseHandler; whoever leaves meanwhile cancels an asynchronous view, and lets any other end."""
-        if _is_asynchronous(request.path_info):
-            return await super().get_response_async(request)
-        return await sync_to_async(self._in_thread.get_response)(request)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whoever leaves meanwhile cancels an asynchronous view and an answer that streams, and lets any other end."""
+        if scope["type"] != "http" or _is_asynchronous(scope["path"].removeprefix(get_script_prefix(scope))):
+            await super().__call__(scope, receive, send)
+            return
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        with closing(body):
+            # What the request sets for its thread (a language, a path's prefix) is gone when the thread has done.
+            run = copy_context().run
+            response = await asyncio.get_running_loop().run_in_executor(self._threads, run, self._respond, scope, body)
+            if response.streaming:
+                await self._stream(response, receive, send)
+            else:
+                await self.send_response(response, send)
+
+    def _respond(self, scope: Scope, body: Any) -> Any:
+        """In a thread: the answer to a request, all of it unless it streams."""
+        set_script_prefix(get_script_prefix(scope))
+        try:
+            signals.request_started.send(sender=self.__class__, scope=scope)
+            request, refusal = self.create_request(scope, body)
+            response: Any = refusal if request is None else self._in_thread.get_response(request)
+            # Whom the signal is from that `close` sends.
+            response._handler_class = self.__class__
+            if not response.streaming:
+                response.close()
+            return response
+        finally:
+            # Even if something went wrong: this thread serves others, and a stream outlives any pool.
+            connections.close_all()
+
+    async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
+        async with ThreadSensitiveContext():
+            sending = asyncio.create_task(self.send_response(response, send))
+            leaving = asyncio.create_task(self.listen_for_disconnect(receive))
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sending, leaving):
+                    task.cancel()
+                _, failure = await asyncio.gather(leaving, sending, return_exceptions=True)
+                await sync_to_async(response.close)()
+            if isinstance(failure, Exception):
+                raise failure
 
 
 def get_application() -> Handler:

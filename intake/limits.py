@@ -164,6 +164,7 @@ def _script(url: str) -> Any:
     return client.register_script(TAKE)
 
 
+@lru_cache(maxsize=1024)
 def _network(text: str) -> str | None:
     try:
         address = ipaddress.ip_address(text)

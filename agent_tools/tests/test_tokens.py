@@ -12,6 +12,7 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import Scope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tokens import Refusal, TokenRefused, create_token, is_still_valid, secret_in, verify
+from intake.models import User
 from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +43,15 @@ def test_a_good_token_stands_for_its_owner_with_its_scopes(alice):
     caller = verify(made.secret, now=timezone.now())
     assert (caller.user, caller.scopes) == (alice, {Scope.SEARCH})
     assert made.secret not in AccessToken.objects.values_list("digest", "token_key").get()
+
+
+def test_the_owner_of_a_token_is_known_by_every_field(alice):
+    owner = verify(create_token(user=alice).secret, now=timezone.now()).user
+    stored = User.objects.get(pk=alice.pk)
+    fields = [field.attname for field in User._meta.concrete_fields]
+    assert {name: getattr(owner, name) for name in fields} == {name: getattr(stored, name) for name in fields}
+    assert not owner.get_deferred_fields()
+    assert not owner._state.adding
 
 
 @pytest.mark.parametrize("secret", [None, ""])

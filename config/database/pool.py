@@ -5,12 +5,16 @@ dead connection that it finds, so that four of them use up a request's five seco
 tries to connect, so that after ten seconds without a database three requests in a row waited those five in vain.
 """
 
+import select
 import time
 from typing import Any
 
 from psycopg import Connection, Error
 from psycopg_pool import ConnectionPool
 
+# For so long a connection that has answered is taken to be alive as long as its socket says nothing else. A server that
+# ends says so at once; only one that vanishes with its machine or the network does not, and is not back so soon.
+TRUSTED_SECONDS = 1.0
 # A try to connect that fails is repeated after this, for as long as it takes.
 RETRY_SECONDS = 1.0
 # Between one dead connection and the next try to be given a live one. What makes connections that are dead at once (a
@@ -19,22 +23,28 @@ FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
 
 
-class RecoveringPool(ConnectionPool[Connection[Any]]):
+class Checked(Connection[Any]):
+    """`answered_at`: when it was last known to be alive, by the monotonic clock."""
+
+    answered_at = float("-inf")
+
+
+class RecoveringPool(ConnectionPool[Checked]):
     """Gives nobody a dead connection, and drops all dead ones as soon as it has come upon one."""
 
     def __init__(self, **options: Any) -> None:
         # The pool gives up on connecting, and then `check` has it begin anew: without that it would wait for a client.
         recovering = {"reconnect_timeout": RETRY_SECONDS, "reconnect_failed": ConnectionPool.check}
-        super().__init__(**{**recovering, **options})
+        super().__init__(**{"connection_class": Checked, **recovering, **options})
 
-    def getconn(self, timeout: float | None = None) -> Connection[Any]:
+    def getconn(self, timeout: float | None = None) -> Checked:
         """Raises `PoolTimeout` after `timeout` seconds, by default the pool's own."""
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         pause = FIRST_PAUSE_SECONDS
         while True:
             connection = super().getconn(deadline - time.monotonic())
             try:
-                self.check_connection(connection)
+                _make_sure_of(connection)
             except Error:
                 # Whatever cut this one off has probably cut off the others, too.
                 self.putconn(connection)
@@ -46,3 +56,19 @@ class RecoveringPool(ConnectionPool[Connection[Any]]):
                 return connection
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _make_sure_of(connection: Checked) -> None:
+    """Raises psycopg's `Error` for a dead one. To ask the server is a round trip, and so for now and then."""
+    now = time.monotonic()
+    if now - connection.answered_at < TRUSTED_SECONDS and _is_silent(connection):
+        return
+    ConnectionPool.check_connection(connection)
+    connection.answered_at = now
+
+
+def _is_silent(connection: Checked) -> bool:
+    """Whether nothing waits to be read: a server that ends a session says why, and hangs up."""
+    looking = select.poll()
+    looking.register(connection.pgconn.socket, select.POLLIN)
+    return not looking.poll(0)

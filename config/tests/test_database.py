@@ -6,8 +6,9 @@ import time
 import pytest
 from django.db import connection, connections
 from psycopg import OperationalError
+from psycopg_pool import ConnectionPool
 
-from config.database.pool import RecoveringPool
+from config.database.pool import TRUSTED_SECONDS, RecoveringPool, _is_silent
 from intake.testing.examiner import as_the_application
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -66,6 +67,58 @@ def test_a_pool_full_of_dead_connections_serves_the_first_who_asks(new_pool):
     assert cut_everybody_off() >= SIZE
     with pool.connection(timeout=3) as borrowed:
         assert borrowed.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The connections that were asked whether they are alive."""
+    connections_asked = []
+    ask = RecoveringPool.check_connection
+
+    def asking(one):
+        connections_asked.append(one)
+        ask(one)
+
+    monkeypatch.setattr(ConnectionPool, "check_connection", staticmethod(asking))
+    return connections_asked
+
+
+def test_a_connection_is_asked_whether_it_lives_once_a_second_at_most(new_pool, asked, monkeypatch):
+    pool = new_pool(the_database(), min_size=1, max_size=1, timeout=PATIENCE)
+    clock = time.monotonic()
+    monkeypatch.setattr("config.database.pool.time.monotonic", lambda: clock)
+    for _ in range(3):
+        pool.putconn(pool.getconn())
+    assert len(asked) == 1
+    clock += TRUSTED_SECONDS
+    pool.putconn(pool.getconn())
+    assert len(asked) == 2
+
+
+def test_a_connection_that_was_cut_off_a_moment_after_it_answered_is_given_to_nobody(new_pool, asked):
+    pool = new_pool(the_database(), min_size=1, max_size=1, timeout=PATIENCE)
+    first = pool.getconn()
+    pool.putconn(first)
+    cut_everybody_off()
+    second = pool.getconn()
+    assert second is not first
+    assert second.execute("SELECT 1").fetchone() == (1,)
+    pool.putconn(second)
+    assert asked.count(first) == 2
+
+
+def test_what_a_living_server_says_unasked_costs_no_connection(new_pool, asked):
+    pool = new_pool(the_database(), min_size=1, max_size=1, timeout=PATIENCE)
+    with pool.connection() as one:
+        one.execute("LISTEN news")
+        one.commit()
+    with as_the_application(), connection.cursor() as cursor:
+        cursor.execute("NOTIFY news")
+    assert not _is_silent(one)
+    with pool.connection() as again:
+        assert again is one
+    assert asked == [one, one]
+    assert _is_silent(one)
 
 
 def test_after_a_while_without_a_database_the_pool_is_back_within_a_second_or_two(new_pool):

@@ -65,8 +65,6 @@ class AccountView(APIView):
 
 async def _in_steps(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Each piece is made in a thread, when the reader has taken the one before."""
-    # The request's own connection goes back first, too.
-    await sync_to_async(connections.close_all)()
     while piece := await sync_to_async(_step, thread_sensitive=False)(user, pieces):
         yield piece
 

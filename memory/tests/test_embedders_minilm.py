@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_int8_stays_close_to_the_publishers_answers(embedder):
     # Vectors 0.99 alike may differ by up to 0.14 each; measured over short sentences, a cosine moves by 0.01 to 0.02.
     assert cat @ guitar == pytest.approx(0.036, abs=0.03)
     assert cat @ movie == pytest.approx(-0.025, abs=0.03)
+
+
+def test_no_core_is_kept_busy_after_a_query(embedder):
+    def busy():
+        embedder.embed_query(CAT)
+        before = time.process_time()
+        time.sleep(0.05)
+        return time.process_time() - before
+
+    # onnxruntime's own would be, for 30 ms.
+    assert min(busy() for _ in range(5)) < 0.005
 
 
 def test_int8_vectors_are_nearly_the_float_ones(embedder, exact):

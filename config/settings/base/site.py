@@ -31,13 +31,13 @@ INSTALLED_APPS = [
 # Django's own go to a thread for each of their hooks nevertheless; `config.handler` keeps other requests from that.
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "intake.middleware.PolicyMiddleware",
     "intake.middleware.PrivacyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "intake.middleware.LazyMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "intake.middleware.FailureMiddleware",
 ]
