@@ -9,7 +9,7 @@ from django.utils import timezone
 from intake.services import close_abandoned_turns as close_turns
 from memory import indexing, worker
 
-__all__ = ["close_abandoned_turns", "embed_pending", "sweep_pending", "worker"]
+__all__ = ["close_abandoned_turns", "embed_pending", "pack_loose", "sweep_pending", "worker"]
 
 # Well under the broker's visibility timeout: a task that ran longer would be handed to a second worker meanwhile.
 TASK_SECONDS = 10
@@ -28,6 +28,12 @@ def sweep_pending() -> None:
     """Find what no nudge reached: a broker was away, a worker died, a lease ran out."""
     indexing.quarantine_exhausted(now=timezone.now())
     embed_pending()
+
+
+@shared_task(name="memory.pack_loose")
+def pack_loose() -> None:
+    """Find vectors that were made before there were blocks, or while another worker held their neighbours."""
+    indexing.pack_everything(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
 
 @shared_task(name="memory.close_abandoned_turns")

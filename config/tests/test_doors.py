@@ -14,7 +14,9 @@ from config.tests.doors.registered import CALL, DOORS, MCP, TASKS, TOOLS
 from intake.models import Turn, User
 from intake.testing.examiner import as_a_worker, take_policies_away
 from intake.tests.factories import NOW, a_person, a_turn
-from memory.models import Embedding
+from memory.models import Embedding, VectorBlock
+from memory.models.blocks import SLOTS
+from memory.tests.vectors import directions, fill
 
 pytestmark = pytest.mark.django_db
 
@@ -123,18 +125,25 @@ def is_closed():
     return not Turn.objects.filter(status=Turn.Status.STREAMING).exists()
 
 
+def is_packed():
+    return VectorBlock.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("name", "is_done"),
     [
         ("memory.embed_pending", is_embedded),
         ("memory.sweep_pending", is_embedded),
         ("memory.close_abandoned_turns", is_closed),
+        ("memory.pack_loose", is_packed),
     ],
 )
 def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):
     assert name in TASKS
     house.drop_in("zebedee", visitor_key="key-of-a-visitor")
-    a_turn(a_person(), "rumpelstiltskin")
+    alice = a_person()
+    a_turn(alice, "rumpelstiltskin")
+    fill(alice, directions(SLOTS, seed=1))
     assert not is_done()
     with as_a_worker():
         done = app.tasks[name].apply()

@@ -4,9 +4,11 @@ What is left over, fewer than a block takes, is scanned row by row, and so is wh
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from django.db import connection, transaction
+from django.utils import timezone
 
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.blocks import SLOTS, slots_for
@@ -68,15 +70,15 @@ def pack(rows: Iterable[Embedding]) -> None:
     _pack({Shelf(row.user_id, Corpus(row.corpus), row.model_id) for row in rows})
 
 
-def pack_everything() -> int:
-    """Pack what has gathered anywhere; returns how many vectors that were."""
+def pack_everything(*, until: datetime | None = None) -> int:
+    """Pack what has gathered anywhere, or until the time is up; returns how many vectors that were."""
     with connection.cursor() as cursor:
         cursor.execute(_WHOSE)
         shelves = {Shelf(*row) for row in cursor.fetchall()}
-    return _pack(shelves)
+    return _pack(shelves, until=until)
 
 
-def _pack(shelves: Iterable[Shelf]) -> int:
+def _pack(shelves: Iterable[Shelf], *, until: datetime | None = None) -> int:
     # In one order, so that two workers wait for each other and not in a circle.
     shelves = sorted(shelves)
     slots = {
@@ -90,4 +92,6 @@ def _pack(shelves: Iterable[Shelf]) -> int:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_PACK, {**shelf._asdict(), "slots": slots[shelf.model_id]})
             packed += cursor.rowcount
+        if until is not None and timezone.now() >= until:
+            break
     return packed

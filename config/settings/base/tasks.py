@@ -27,6 +27,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": EMBEDDING_SWEEP_SECONDS,
         "options": {"expires": 10},
     },
+    "pack-loose-vectors": {"task": "memory.pack_loose", "schedule": 600, "options": {"expires": 600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
 }
 # Beat's own state: a file that may be lost at any time.
