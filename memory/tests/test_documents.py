@@ -1,10 +1,9 @@
 """MEMORY.md and the daily logs: nobody overwrites what they have not read, nothing appended is lost."""
 
-import threading
 from datetime import date, timedelta
+from functools import partial
 
 import pytest
-from django.db import connections
 
 from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
@@ -14,30 +13,10 @@ from memory.models import Corpus, MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.sources import SourceKey, load
 from memory.tests.indexed import words
+from memory.tests.threads import at_once
 from memory.tests.writing import DAY, LATER, append, create, replace
 
 pytestmark = pytest.mark.django_db
-
-
-def at_once(number, work):
-    """Run `work(index)` in so many threads that begin together; returns what each returned or raised."""
-    barrier, results = threading.Barrier(number), [None] * number
-
-    def run(index):
-        try:
-            barrier.wait(20)
-            results[index] = work(index)
-        except Exception as error:
-            results[index] = error
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return results
 
 
 @pytest.mark.parametrize("day", [None, DAY])
@@ -186,7 +165,7 @@ def test_logs_are_listed_latest_day_first_page_by_page():
 def test_of_two_writers_who_read_the_same_exactly_one_wins():
     alice = a_person()
     state = create(alice, "read by both").state
-    results = at_once(2, lambda index: replace(alice, f"writer {index}", {state}))
+    results = at_once(*(partial(replace, alice, f"writer {index}", {state}) for index in range(2)))
     (won,) = [result for result in results if isinstance(result, documents.Document)]
     (lost,) = [result for result in results if result is not won]
     assert isinstance(lost, Conflict)
@@ -200,7 +179,7 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
 @pytest.mark.django_db(transaction=True)
 def test_twenty_appends_at_once_all_survive_also_the_one_that_makes_the_log():
     alice = a_person()
-    results = at_once(20, lambda index: append(alice, f"entry{index}"))
+    results = at_once(*(partial(append, alice, f"entry{index}") for index in range(20)))
     assert not [result for result in results if isinstance(result, Exception)]
     log = documents.read(user=alice, day=DAY)
     assert sorted(log.content.split()) == sorted(f"entry{index}" for index in range(20))
@@ -211,6 +190,6 @@ def test_twenty_appends_at_once_all_survive_also_the_one_that_makes_the_log():
 @pytest.mark.django_db(transaction=True)
 def test_of_two_first_writes_one_is_told_of_the_other():
     alice = a_person()
-    results = at_once(2, lambda index: create(alice, f"writer {index}"))
+    results = at_once(*(partial(create, alice, f"writer {index}") for index in range(2)))
     assert sorted(type(result) for result in results if isinstance(result, Exception)) == [Conflict]
     assert MemoryDocument.objects.count() == 1

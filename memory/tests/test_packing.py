@@ -1,11 +1,8 @@
 """Vectors in blocks: packed as they are made, and out of their block in the moment in which their row is no more."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-
 import pytest
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import transaction
 
 from intake.acting import acting_as, acting_as_staff
 from intake.models import Turn
@@ -17,6 +14,7 @@ from memory.indexing import pack_everything
 from memory.models import Embedding, VectorBlock
 from memory.models.blocks import SLOTS, slots_for
 from memory.tests.rows import NOW
+from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest
 
 pytestmark = pytest.mark.django_db
@@ -143,21 +141,6 @@ def test_index_missing_packs_what_was_embedded_before_there_were_blocks(alice):
     assert_in_step()
 
 
-def at_once(*calls):
-    """Each in a thread with a connection of its own."""
-    barrier = Barrier(len(calls))
-
-    def run(call):
-        try:
-            barrier.wait()
-            return call()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return list(threads.map(run, calls))
-
-
 @pytest.mark.django_db(transaction=True)
 def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
     fill(alice, directions(200, seed=1))
@@ -166,7 +149,7 @@ def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
         with as_a_worker():
             return pack_everything()
 
-    at_once(*[pack] * 4)
+    assert all(isinstance(packed, int) for packed in at_once(*[pack] * 4))
     pack()
     assert VectorBlock.objects.count() == 20
     assert_in_step()
@@ -185,7 +168,7 @@ def test_people_who_delete_from_the_same_blocks_at_once_do_not_wait_in_a_circle(
 
         return delete
 
-    at_once(*[delete_every_fourth(start) for start in range(3)])
+    assert at_once(*[delete_every_fourth(start) for start in range(3)]) == [None] * 3
     assert_in_step()
     assert len(nearest(alice, QUERY, limit=100)) == 25
 

@@ -1,7 +1,7 @@
 """From the row that a text's words are saved in to the postings: nothing is lost, doubled or left of what is deleted."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
+from threading import Event
 
 import pytest
 from django.db import connection, transaction
@@ -17,6 +17,7 @@ from memory.models import Corpus, IndexedText, Posting, TextTotals, UnpostedWord
 from memory.search.lexical import best_by_words
 from memory.search.scope import Scope
 from memory.tests.indexed import words
+from memory.tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -139,20 +140,6 @@ def test_words_that_are_posted_are_found_as_before(alice):
     assert best_by_words(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100) == before != []
 
 
-def in_threads(*calls):
-    barrier = Barrier(len(calls))
-
-    def run(call):
-        try:
-            barrier.wait()
-            return call()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        return list(threads.map(run, calls))
-
-
 @pytest.mark.django_db(transaction=True)
 def test_of_workers_that_post_at_once_each_text_is_posted_by_one(alice):
     bob = a_person("bob@example.com")
@@ -163,7 +150,7 @@ def test_of_workers_that_post_at_once_each_text_is_posted_by_one(alice):
         with as_a_worker():
             return post_words()
 
-    in_threads(*[work] * 4)
+    assert all(isinstance(posted, int) for posted in at_once(*[work] * 4))
     work()
     assert not UnpostedWords.objects.exists()
     assert sorted(TextTotals.objects.values_list("texts", flat=True)) == [14, 26]
@@ -191,7 +178,7 @@ def test_a_turn_deleted_while_its_words_are_posted_leaves_none(alice):
         with acting_as(alice):
             Turn.objects.get(pk=turn.pk).delete()
 
-    in_threads(post_and_wait, delete)
+    assert at_once(post_and_wait, delete) == [None, None]
     assert set(words()) == {"keep", "note"}
     assert_counted()
 
