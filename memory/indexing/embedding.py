@@ -9,11 +9,10 @@ from datetime import datetime
 
 from django.db import connection, transaction
 from django.utils import timezone
-from pgvector import HalfVector
 
 from memory import sources
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
-from memory.embedders.base import Matrix
+from memory.embedders.base import Matrix, as_halves
 from memory.indexing.claims import claim, count_failure, hold, postpone
 from memory.indexing.packing import pack
 from memory.indexing.posting import post_words
@@ -144,7 +143,7 @@ def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None
              WHERE id = %s AND content_hash = %s
             """,
             [
-                (HalfVector(vector).to_text(), now, row.pk, bytes(row.content_hash))
+                (as_halves(vector), now, row.pk, bytes(row.content_hash))
                 for row, vector in zip(rows, vectors, strict=True)
             ],
         )

@@ -4,9 +4,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import numpy as np
-
-from memory.embedders.base import Vector
+from memory.embedders.base import Vector, as_halves
 from memory.models.blocks import SLOTS
 from memory.search.keys import PlainKey
 from memory.search.prepared import fetch
@@ -185,15 +183,9 @@ def _scanned(
     parameters = {
         **scope.parameters(),
         "model": model,
-        "vector": as_text(vector),
+        "vector": as_halves(vector),
         "nearest": nearest,
         "sample": SAMPLE,
         **more,
     }
     return fetch(_NEAR[scope.is_dated] + statement, parameters)
-
-
-def as_text(vector: Vector) -> str:
-    """As PostgreSQL reads it: five digits tell all numbers of half precision apart, and are written in one go."""
-    halves = vector.astype(np.float16).tolist()
-    return "[" + ",".join(["%.5g"] * len(halves)) % tuple(halves) + "]"

@@ -10,9 +10,10 @@ from django.db import connection
 from intake.acting import acting_as
 from intake.tests.factories import NOW, a_person
 from memory.embedders import get_embedder
+from memory.embedders.base import as_halves
 from memory.indexing import pack_everything
 from memory.models import Corpus, EmbeddingModel, VectorBlock
-from memory.search.dense import as_text, nearest_parts
+from memory.search.dense import nearest_parts
 from memory.search.scope import Scope
 from memory.tests.plans import plans
 from memory.tests.vectors import by_brute_force, directions, fill, nearest
@@ -83,7 +84,7 @@ def test_vectors_of_every_size_are_scanned_in_blocks_that_fit_a_page(alice, dime
 def test_a_vector_is_sent_as_it_is_in_half_precision():
     vector = directions(1, seed=5)[0]
     with connection.cursor() as cursor:
-        cursor.execute("SELECT %s::halfvec::real[]", [as_text(vector)])
+        cursor.execute("SELECT %s::halfvec::real[]", [as_halves(vector)])
         (kept,) = cursor.fetchone()
     assert np.array_equal(np.array(kept, np.float32), vector.astype(np.float16).astype(np.float32))
 
