@@ -108,7 +108,8 @@ class LazyMessageMiddleware(MessageMiddleware):
 class PrivacyMiddleware(_Middleware):
     """Nothing that Django answers is kept by a cache on the way, and no page reaches for the device.
 
-    Static files do not pass here: they are the same for everybody.
+    Static files do not pass here: they are the same for everybody. To an answer that is no document the second is
+    nothing, and a client reads a header almost as long as it waits for a statement.
     """
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
@@ -117,5 +118,6 @@ class PrivacyMiddleware(_Middleware):
             response.headers["Cache-Control"] = "private, no-store"
         elif "private" not in kept:
             response.headers["Cache-Control"] = f"{kept}, private"
-        response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response

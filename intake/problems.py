@@ -30,6 +30,8 @@ from intake.errors import (
 )
 
 CONTENT_TYPE = "application/problem+json"
+# As every tool for agents understands it; `Token`, by which knox goes, is taken as well.
+CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
 
 STATUSES: dict[str, HTTPStatus] = {
@@ -71,7 +73,7 @@ def problem_response(error: RecollectError) -> HttpResponse:
     body = problem(error)
     response = JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
-        response["WWW-Authenticate"] = "Token"
+        response["WWW-Authenticate"] = CHALLENGE
     if error.retryable:
         response["Retry-After"] = retry_after(error)
     return response
@@ -94,7 +96,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     body = problem(error, status=status)
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
-        response["WWW-Authenticate"] = "Token"
+        response["WWW-Authenticate"] = CHALLENGE
     if error.retryable:
         response["Retry-After"] = retry_after(error)
     return response

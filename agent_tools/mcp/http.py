@@ -32,10 +32,10 @@ from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
-from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, is_still_valid, secret_in, verify
+from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, admit, is_still_valid, secret_in
 from intake.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
-from intake.limits import client_address, take_for
-from intake.problems import CONTENT_TYPE, as_recollect_error, problem, retry_after
+from intake.limits import client_address
+from intake.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
 
 logger = logging.getLogger(__name__)
 
@@ -155,9 +155,8 @@ class McpEndpoint:
 
 def _admitted(request: ASGIRequest) -> TokenCaller:
     """Raises `TokenRefused`, and `RateLimited` by the same limits as REST."""
-    caller = verify(secret_in(request.headers.get("Authorization")), now=timezone.now())
-    take_for("api", user_id=caller.user.pk, address=client_address(request))
-    return caller
+    secret = secret_in(request.headers.get("Authorization"))
+    return admit(secret, address=client_address(request), now=timezone.now())
 
 
 def _exchange(ctx: Context) -> Exchange:
@@ -242,7 +241,7 @@ async def _refuse(
     if isinstance(error, AuthenticationRequired):
         missing = isinstance(error, TokenRefused) and error.reason is Refusal.MISSING
         # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
-        extra["WWW-Authenticate"] = 'Bearer realm="recollect"' + ("" if missing else ', error="invalid_token"')
+        extra["WWW-Authenticate"] = CHALLENGE + ("" if missing else ', error="invalid_token"')
     if error.retryable:
         extra["Retry-After"] = retry_after(error)
     await JSONResponse(body, status_code=body["status"], headers=extra, media_type=CONTENT_TYPE)(scope, receive, send)

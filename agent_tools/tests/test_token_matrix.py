@@ -154,7 +154,7 @@ def test_what_is_no_good_token_opens_no_door(server, alice, why):
             response = door.knock(server, headers)
             assert (response.status_code, code_of(response)) == (401, "authentication_required"), name
             assert response.headers["Content-Type"] == "application/problem+json", name
-            assert response.headers["WWW-Authenticate"], name
+            assert response.headers["WWW-Authenticate"].startswith("Bearer "), name
             if reason is not Refusal.MISSING:
                 assert response.json()["detail"] == reason, name
     assert not MemoryRecord.objects.exists()

@@ -129,7 +129,7 @@ def test_rest_refuses_without_a_good_token_and_says_why(header, detail):
     response = Client(headers={"authorization": header} if header else None).get("/api/v1/tools/")
     assert (response.status_code, response.json()["code"]) == (401, "authentication_required")
     assert response.json()["detail"] == detail
-    assert response.headers["WWW-Authenticate"]
+    assert response.headers["WWW-Authenticate"].startswith("Bearer ")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "Token", "bearer"])
