@@ -1,12 +1,14 @@
 """What a page shows of a person's conversations: always a bounded part, with the way to the rest."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
 from intake.errors import NotFound
 from intake.listing import Position
-from intake.models import Conversation, Turn
+from intake.models import Conversation, Turn, User
 from intake.models.conversations import Caller, TurnQuerySet
+from intake.prepared import fetch
 
 CONVERSATIONS_PER_PAGE = 30
 # Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
@@ -16,6 +18,13 @@ TURNS_PER_ANSWER = 50
 TURNS_BEFORE_ASKED = 10
 # No turn is numbered higher, and no integer of the database is larger.
 LARGEST_NUMBER = 2**31 - 1
+
+_BEGINNINGS = """
+SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s)
+  FROM unnest(%(conversations)s::uuid[], %(numbers)s::int[]) AS wanted(conversation_id, turn_number)
+  JOIN intake_conversation_turns AS turn USING (conversation_id, turn_number)
+ WHERE turn.user_id = %(user_id)s
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,19 @@ def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn
     if turn is None:
         raise NotFound
     return turn
+
+
+def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -> dict[tuple[UUID, int], str]:
+    """By (conversation, turn number), for those of the keys that are turns of the person's: what they said, cut off."""
+    if not keys:
+        return {}
+    parameters = {
+        "user_id": user.pk,
+        "conversations": [conversation_id for conversation_id, _ in keys],
+        "numbers": [number for _, number in keys],
+        "length": length,
+    }
+    return {(conversation_id, number): text for conversation_id, number, text in fetch(_BEGINNINGS, parameters)}
 
 
 def turns_to_show(

@@ -2,6 +2,7 @@ import pytest
 from django.core.management import call_command
 
 from evals import vec02
+from intake import reading
 from intake.testing.examiner import take_policies_away
 from memory.search import dense
 
@@ -25,7 +26,9 @@ def unbound(monkeypatch):
     everybodys = {dated: near.replace("user_id = %(user_id)s AND ", "") for dated, near in dense._NEAR.items()}
     assert "user_id" not in everybodys[False] + dense._NEAREST
     monkeypatch.setattr(dense, "_NEAR", everybodys)
-    monkeypatch.setattr("intake.models.conversations.TurnQuerySet.for_user", lambda self, user: self.all())
+    everybodys_words = reading._BEGINNINGS.replace("WHERE turn.user_id = %(user_id)s", "")
+    assert "user_id" not in everybodys_words
+    monkeypatch.setattr(reading, "_BEGINNINGS", everybodys_words)
 
 
 def test_it_passes_when_the_database_alone_refuses(unbound):
@@ -42,7 +45,7 @@ def test_it_fails_when_neither_the_application_nor_the_database_refuses(unbound)
 
 
 def test_it_fails_when_nothing_is_found(monkeypatch):
-    monkeypatch.setattr("intake.models.conversations.TurnQuerySet.beginnings", lambda self, length: {})
+    monkeypatch.setattr("memory.search.chat_history.beginnings", lambda **asked: {})
 
     assert "found nothing" in failures()["V2-01"]
 

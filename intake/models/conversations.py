@@ -9,7 +9,6 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Left
 from django.utils import timezone
 
 from intake.ids import uuid7
@@ -124,13 +123,6 @@ class TurnQuerySet(models.QuerySet["Turn"]):
             output_field=models.BooleanField(),
         )
         return self.filter(wanted)
-
-    def beginnings(self, length: int) -> dict[tuple[UUID, int], str]:
-        """By (conversation, turn number): so many characters of the person's message."""
-        told = self.annotate(beginning=Left("user_message", length))
-        return {
-            (key, number): text for key, number, text in told.values_list("conversation_id", "turn_number", "beginning")
-        }
 
 
 class Turn(models.Model):

@@ -5,7 +5,8 @@ from enum import StrEnum
 from functools import partial
 from uuid import UUID
 
-from intake.models import Turn, User
+from intake.models import User
+from intake.reading import beginnings
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
@@ -79,7 +80,7 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
 
 def _matches(user: User, ranked: Distances) -> list[ChatMatch]:
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
-    snippets = Turn.objects.for_user(user).with_keys(ranked).beginnings(SNIPPET_LENGTH)
+    snippets = beginnings(user=user, keys=ranked, length=SNIPPET_LENGTH)
     return [
         ChatMatch(*key, snippet=snippets[key], score=DISTANCE_UNKNOWN if distance is None else distance)
         for key, distance in ranked.items()

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from intake.prepared import fetch
 from memory.embedders.base import Vector, as_halves
 from memory.models.blocks import SLOTS
 from memory.search.keys import PlainKey
-from memory.search.prepared import fetch
 from memory.search.scope import Scope
 
 # Any so many parts of the person's show how far away the unrelated lie; the nearest, which are fetched, would not.

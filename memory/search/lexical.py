@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from django.conf import settings
 
+from intake.prepared import fetch
 from memory.search.keys import PlainKey
-from memory.search.prepared import fetch
 from memory.search.scope import Scope
 from memory.words import searchable
 

@@ -29,7 +29,7 @@ DATABASES["default"]["OPTIONS"] = {
         "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
     },
     "connect_timeout": 5,
-    # At once: what is sent to be prepared (memory.search.prepared) is sent again and again.
+    # At once: what is sent to be prepared (intake.prepared) is sent again and again.
     "prepare_threshold": 0 if env.bool("DATABASE_PREPARED_STATEMENTS", default=True) else None,
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,4 +1,4 @@
-"""Statements that every search makes: planned once on each connection, since planning takes a tenth of their time.
+"""Statements of every call: planned once on each connection, since planning one can take as long as its run.
 
 Django writes parameters into the text of a statement, which so is another one every time; here the server binds them.
 """
