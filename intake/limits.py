@@ -1,7 +1,6 @@
 """How often one person or one address may ask: counted in Redis, for all processes together, before work is done.
 
-A limit such as "10/minute" is a bucket that holds ten and refills evenly (the generic cell rate algorithm, ITU-T I.371:
-one number for each bucket, the moment at which it will be full again). When Redis is away nobody is refused.
+A limit such as "10/minute" is a bucket that holds ten and refills evenly. When Redis is away nobody is refused.
 """
 
 import hashlib
@@ -10,18 +9,18 @@ import logging
 import math
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import redis
 from django.conf import settings
 from django.http import HttpRequest
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from redis.exceptions import RedisError
 from rest_framework.throttling import BaseThrottle
 
+from intake.buckets import Asked, Bucket
 from intake.errors import RateLimited
 
 if TYPE_CHECKING:
@@ -30,29 +29,13 @@ if TYPE_CHECKING:
     AnyRequest = HttpRequest | Request
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-# The most that a request waits for Redis; after a failure nobody asks it for a while.
-TIMEOUT_SECONDS = 0.1
+# Of those in `settings.RATE_LIMITS`, what a view of the API that names none as its `throttle_scope` is under.
+DEFAULT_LIMIT = "api"
+# After a failure nobody asks Redis for so long.
 REST_SECONDS = 5.0
-
-# Takes from all the buckets or, if one is empty, from none; returns the milliseconds until there is something in all.
-TAKE = """
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local wait, full = 0, {}
-for i, key in ipairs(KEYS) do
-  local interval, room = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
-  local full_at = math.max(tonumber(redis.call('GET', key)) or now, now) + interval
-  wait = math.max(wait, full_at - room - now)
-  full[i] = full_at
-end
-if wait > 0 then return math.ceil(wait) end
-for i, key in ipairs(KEYS) do
-  redis.call('SET', key, full[i], 'PX', math.ceil(full[i] - now) + 1)
-end
-return 0
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +68,27 @@ class _Bypass:
 bypass = _Bypass()
 
 
-def take_all(*wanted: tuple[object, ...]) -> None:
+@contextmanager
+def counting(*wanted: tuple[object, ...]) -> Iterator[None]:
     """Count one use under several limits at once: for each its name in `settings.RATE_LIMITS`, and whom it is about.
 
-    Raises `RateLimited`, having counted under none of them, when one is reached.
+    Raises `RateLimited`, having counted under none of them, when one is reached. Redis works that out while the block
+    runs, which must be harmless: at its end it is waited for. A block that fails is counted as well.
     """
-    limited = [(_key(*each), rate) for each in wanted if (rate := _rate(str(each[0]))) is not None]
-    if not limited or bypass.is_open():
+    buckets = [_bucket(rate, *each) for each in wanted if (rate := _rate(str(each[0]))) is not None]
+    if not buckets or bypass.is_open():
+        yield
         return
-    try:
-        wait = _take([key for key, _ in limited], [rate for _, rate in limited])
-    except redis.RedisError as error:
-        bypass.open()
-        logger.warning("Nobody is limited for the moment: Redis is away (%s)", type(error).__name__)
-        return
-    if wait:
+    asked = _unless_away(lambda: Asked(settings.REDIS_URL, buckets))
+    yield
+    if asked is not None and (wait := _unless_away(asked.answer)):
         raise RateLimited(retry_after=math.ceil(wait / 1000))
+
+
+def take_all(*wanted: tuple[object, ...]) -> None:
+    """`counting`, with nothing to do meanwhile."""
+    with counting(*wanted):
+        pass
 
 
 def take_for_password(email: str, *, address: str) -> None:
@@ -123,16 +111,23 @@ def client_address(request: "AnyRequest") -> str:
     return _network(address) or _network(request.META.get("REMOTE_ADDR") or "") or "unknown"
 
 
+def counting_for(name: str, *, user_id: int | None, address: str) -> AbstractContextManager[None]:
+    """`counting` of a request against its person (for want of one, the address), and against its address in all."""
+    return counting((name, address if user_id is None else user_id), (f"{name}_address", address))
+
+
 def take_for(name: str, *, user_id: int | None, address: str) -> None:
-    """Count a request against its person (for want of one, the address), and against its address in all."""
-    take_all((name, address if user_id is None else user_id), (f"{name}_address", address))
+    """`counting_for`, with nothing to do meanwhile."""
+    with counting_for(name, user_id=user_id, address=address):
+        pass
 
 
 class RequestThrottle(BaseThrottle):
-    """DRF's default throttle: `RATE_LIMITS["api"]`, or what a view names as its `throttle_scope`."""
+    """Counts a request under its view's `throttle_scope`."""
 
     def allow_request(self, request: "Request", view: Any) -> bool:
-        take_for(getattr(view, "throttle_scope", "api"), user_id=request.user.pk, address=client_address(request))
+        limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
+        take_for(limit, user_id=request.user.pk, address=client_address(request))
         return True
 
 
@@ -141,27 +136,21 @@ def _rate(name: str) -> Rate | None:
     return Rate.parse(text) if text else None
 
 
-def _key(name: object, *subjects: object) -> str:
+def _bucket(rate: Rate, name: object, *subjects: object) -> Bucket:
     """An address or an email is not written into Redis, only a digest of it."""
     digest = hashlib.blake2b(repr(subjects).encode(), key=settings.SECRET_KEY.encode()[:64], digest_size=16)
-    return f"limit:{name}:{digest.hexdigest()}"
+    milliseconds = rate.seconds * 1000
+    return Bucket(f"limit:{name}:{digest.hexdigest()}", interval=milliseconds / rate.count, room=milliseconds)
 
 
-def _take(keys: list[str], rates: Iterable[Rate]) -> int:
-    arguments = [number for rate in rates for number in (rate.seconds * 1000 / rate.count, rate.seconds * 1000)]
-    return int(_script(settings.REDIS_URL)(keys=keys, args=arguments))
-
-
-@lru_cache(maxsize=4)
-def _script(url: str) -> Any:
-    # Without a second try: a request waits for it.
-    client = redis.Redis.from_url(
-        url,
-        socket_timeout=TIMEOUT_SECONDS,
-        socket_connect_timeout=TIMEOUT_SECONDS,
-        retry=Retry(NoBackoff(), 0),
-    )
-    return client.register_script(TAKE)
+def _unless_away(ask: Callable[[], T]) -> T | None:
+    """What Redis says; None, and nobody asks it for a while, when it says nothing."""
+    try:
+        return ask()
+    except RedisError as error:
+        bypass.open()
+        logger.warning("Nobody is limited for the moment: Redis is away (%s)", type(error).__name__)
+        return None
 
 
 @lru_cache(maxsize=1024)

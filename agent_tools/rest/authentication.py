@@ -9,8 +9,9 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from agent_tools.scopes import Scope
-from agent_tools.tokens import TokenCaller, secret_in, verify
+from agent_tools.tokens import TokenCaller, admit, secret_in, verify
 from intake.errors import InsufficientScope
+from intake.limits import DEFAULT_LIMIT, RequestThrottle, client_address
 from intake.models import User
 
 if TYPE_CHECKING:
@@ -23,11 +24,24 @@ class AccessTokenAuthentication(BaseAuthentication):
         secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
         if secret is None:
             return None
-        caller = verify(secret, now=timezone.now())
+        view = request.parser_context.get("view")
+        if view is None:
+            # The chat, which is no view of DRF's and counts its messages itself.
+            caller = verify(secret, now=timezone.now())
+        else:
+            limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
+            caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+class Throttle(RequestThrottle):
+    """DRF's default throttle: whoever brings a token was counted on their way in."""
+
+    def allow_request(self, request: Request, view: "APIView") -> bool:
+        return isinstance(request.auth, TokenCaller) or super().allow_request(request, view)
 
 
 class AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -12,6 +12,7 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import ALL_SCOPES, Scope
 from intake.errors import AuthenticationRequired
 from intake.models import User
+from intake.prepared import fetch
 
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
@@ -23,7 +24,7 @@ _OWNER = f"""
 SELECT {", ".join(f"users.{field.column}" for field in User._meta.concrete_fields)},
        token.expiry, token.scopes, token.last_used_at
   FROM access_tokens AS token JOIN users ON users.id = token.user_id
- WHERE token.digest = %s
+ WHERE token.digest = %(digest)s
 """  # noqa: S608 - the model's own columns
 
 
@@ -71,18 +72,26 @@ def secret_in(header: str | None) -> str | None:
 
 def verify(secret: str | None, *, now: datetime) -> TokenCaller:
     """The caller a secret stands for; raises `TokenRefused`."""
+    return holder_of(digest_of(secret), now=now)
+
+
+def digest_of(secret: str | None) -> str:
+    """A token's key in the database; raises `TokenRefused` for what cannot be a token's secret."""
     if not secret:
         raise TokenRefused(Refusal.MISSING)
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
     # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
-    digest = hash_token(secret)
-    with connection.cursor() as cursor:
-        cursor.execute(_OWNER, [digest])
-        row = cursor.fetchone()
-    if row is None:
+    digest: str = hash_token(secret)
+    return digest
+
+
+def holder_of(digest: str, *, now: datetime) -> TokenCaller:
+    """The caller of a token with this digest; raises `TokenRefused`."""
+    rows = fetch(_OWNER, {"digest": digest})
+    if not rows:
         raise TokenRefused(Refusal.UNKNOWN)
-    *of_owner, expiry, granted, last_used_at = row
+    *of_owner, expiry, granted, last_used_at = rows[0]
     if expiry is not None and expiry <= now:
         raise TokenRefused(Refusal.EXPIRED)
     owner = User.from_db(connection.alias, _OF_OWNER, of_owner)

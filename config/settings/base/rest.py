@@ -9,7 +9,7 @@ REST_FRAMEWORK = {
         "rest_framework.permissions.IsAuthenticated",
         "agent_tools.rest.authentication.HasScope",
     ],
-    "DEFAULT_THROTTLE_CLASSES": ["intake.limits.RequestThrottle"],
+    "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "intake.negotiation.Negotiation",
     "DEFAULT_PARSER_CLASSES": ["intake.parsers.StrictJSONParser"],
