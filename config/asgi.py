@@ -1,4 +1,4 @@
-"""The web process: a Starlette root that serves static files and MCP, and hands everything else to Django."""
+"""The web process: Django, and beside it, in Starlette, static files, MCP and what is done at its start and end."""
 
 import os
 
@@ -31,6 +31,9 @@ from memory.embedders import get_embedder  # noqa: E402
 # How many objects more than a while ago make Python look for cycles among the new ones. With its own 700 nearly every
 # search did, in vain: that many are in use at once while it reads what it found, and a request leaves a hundred.
 OBJECTS_BEFORE_COLLECTION = 10_000
+
+STATIC = "/static"
+MCP = "/mcp"
 
 mcp = McpEndpoint(registry)
 
@@ -66,13 +69,19 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await import_module("intake.agent.models").close_connections()
 
 
-application = BoundedBodies(
-    Starlette(
-        lifespan=lifespan,
-        routes=[
-            Mount("/static", ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
-            Route("/mcp", mcp),
-            Mount("/", django_application),
-        ],
-    )
+beside_django = Starlette(
+    lifespan=lifespan,
+    routes=[
+        Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
+        Route(MCP, mcp),
+    ],
 )
+
+
+async def root(scope: Any, receive: Any, send: Any) -> None:
+    """To Django straight: through Starlette's layers a request would take as long as through all of Django's."""
+    is_djangos = scope["type"] == "http" and scope["path"] != MCP and not scope["path"].startswith(f"{STATIC}/")
+    await (django_application if is_djangos else beside_django)(scope, receive, send)
+
+
+application = BoundedBodies(root)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
 from functools import lru_cache
+from io import BytesIO
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, iscoroutinefunction, sync_to_async
@@ -50,20 +51,37 @@ class Handler(ASGIHandler):
             await super().__call__(scope, receive, send)
             return
         try:
-            body = await self.read_body(receive)
+            body = await self._body(receive)
         except RequestAborted:
             return
         with closing(body):
             # What the request sets for its thread (a language, a path's prefix) is gone when the thread has done.
             run = copy_context().run
-            response = await asyncio.get_running_loop().run_in_executor(self._threads, run, self._respond, scope, body)
-            if response.streaming:
-                await self._stream(response, receive, send)
-            else:
-                await self.send_response(response, send)
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, run, self._answer, scope, body)
+            if isinstance(answer, HttpResponseBase):
+                await self._stream(answer, receive, send)
+                return
+            for message in answer:
+                await send(message)
+
+    async def _body(self, receive: Receive) -> Any:
+        """A file of it. Most arrive in one piece, for which it takes none that could be kept on disk."""
+        message = await receive()
+        if message["type"] != "http.disconnect" and not message.get("more_body", False):
+            return BytesIO(message.get("body", b""))
+        pieces = iter([message])
+
+        async def from_the_first() -> Message:
+            return next(pieces, None) or await receive()
+
+        return await self.read_body(from_the_first)
+
+    def _answer(self, scope: Scope, body: Any) -> HttpResponseBase | list[Message]:
+        """In a thread: the answer to a request as messages, ready to be sent, or the response itself if it streams."""
+        response = self._respond(scope, body)
+        return response if response.streaming else _messages(response)
 
     def _respond(self, scope: Scope, body: Any) -> Any:
-        """In a thread: the answer to a request, all of it unless it streams."""
         set_script_prefix(get_script_prefix(scope))
         try:
             signals.request_started.send(sender=self.__class__, scope=scope)
@@ -97,6 +115,16 @@ def get_application() -> Handler:
     """As `django.core.asgi.get_asgi_application`."""
     setup(set_prefix=False)
     return Handler()
+
+
+def _messages(response: Any) -> list[Message]:
+    """As `ASGIHandler.send_response` has them, but for the body: it is in one piece already."""
+    headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
+    cookies = [(b"Set-Cookie", morsel.OutputString().encode("ascii")) for morsel in response.cookies.values()]
+    return [
+        {"type": "http.response.start", "status": response.status_code, "headers": headers + cookies},
+        {"type": "http.response.body", "body": response.content},
+    ]
 
 
 # Most requests are for a few paths, and finding a path's view takes longer than the rest of this module.

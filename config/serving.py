@@ -25,6 +25,8 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> 
         log_config=None,
         # It would tell what people searched for.
         access_log=False,
+        # It is nobody's business.
+        server_header=False,
         # Whom to believe about where a request comes from is for `TRUSTED_PROXIES` to say.
         proxy_headers=False,
         timeout_graceful_shutdown=graceful_seconds,

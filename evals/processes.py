@@ -96,7 +96,7 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
     """The address of a web process that answers, and the process."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    command = ["uvicorn", "config.asgi:application", f"--port={port}", "--no-access-log", "--log-level=warning"]
+    command = ["config.serving", "127.0.0.1", str(port)]
     with _running(command, logging_in(given, "DATABASE_URL")) as process:
         _wait(process, "The web process", lambda: _answers(f"{address}/healthz"))
         yield address, process
