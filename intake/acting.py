@@ -17,13 +17,15 @@ from django.db import connection, transaction
 
 from intake.models import User
 from intake.models.conversations import Caller
+from intake.prepared import fetch
 
 # The role that logged in, whatever another has been taken on before.
 OWN_ROLE = "none"
 
-_BECOME = (
-    "SELECT set_config('app.user_id', %s, true), set_config('app.visitor_key', %s, true), set_config('role', %s, true)"
-)
+_BECOME = """
+SELECT set_config('app.user_id', %(user_id)s, true), set_config('app.visitor_key', %(visitor_key)s, true),
+       set_config('role', %(role)s, true)
+"""
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('app.visitor_key', true), current_setting('role')"
 
 
@@ -72,8 +74,8 @@ def _being(identity: _Identity) -> Iterator[None]:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = connection.in_atomic_block
     with transaction.atomic():
-        before = _ask(_WHO) if is_nested else None
-        _ask(_BECOME, identity.user_id, identity.visitor_key, identity.role)
+        before = _present() if is_nested else None
+        _become(identity)
         connection.acting = identity  # type: ignore[attr-defined]
         try:
             yield
@@ -82,11 +84,13 @@ def _being(identity: _Identity) -> Iterator[None]:
         # A transaction that ends takes the settings along, and so does a savepoint that is rolled back; one that is
         # released leaves them to the transaction around it.
         if before is not None and not connection.needs_rollback:
-            _ask(_BECOME, *(value or "" for value in before))
+            _become(before)
 
 
-def _ask(statement: str, *values: str) -> tuple[str | None, ...]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        row: tuple[str | None, ...] = cursor.fetchone()
-        return row
+def _become(identity: _Identity) -> None:
+    fetch(_BECOME, {"user_id": identity.user_id, "visitor_key": identity.visitor_key, "role": identity.role})
+
+
+def _present() -> _Identity:
+    ((user_id, visitor_key, role),) = fetch(_WHO, {})
+    return _Identity(user_id or "", visitor_key or "", role)

@@ -101,7 +101,7 @@ _MEASURED = f"""
       FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
      WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
-SELECT corpus, source_id::text, chunk_index, extract(epoch FROM said_at)::float8,
+SELECT source_id::text, chunk_index, corpus, extract(epoch FROM said_at)::float8,
        coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
        said_length + answered_length, (SELECT unrelated FROM sample)
   FROM candidate
@@ -133,18 +133,13 @@ class Measured(NamedTuple):
     person's parts are beyond, None if there are none.
     """
 
+    key: PlainKey
     corpus: str
-    source_id: str
-    chunk_index: int
     said_at: float
     distance: float | None
     said_distance: float | None
     words: int
     unrelated: float | None
-
-    @property
-    def key(self) -> PlainKey:
-        return (self.source_id, self.chunk_index)
 
 
 def nearest_parts(scope: Scope, *, model: str, vector: Vector, limit: int) -> list[tuple[UUID, int, float]]:
@@ -160,10 +155,11 @@ def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Co
         model=model,
         vector=vector,
         nearest=nearest,
-        sources=[source for source, _ in also],
+        # Written here: to have a hundred texts quoted, one by one, takes longer than to look them up.
+        sources=f"{{{','.join([source for source, _ in also])}}}",
         chunks=[place for _, place in also],
     )
-    return [Measured._make(row) for row in rows]
+    return [Measured((source, place), *rest) for source, place, *rest in rows]
 
 
 def nearest_rows(scope: Scope, *, model: str, row: int, limit: int) -> list[tuple[int, float]]:

@@ -14,7 +14,9 @@ from memory.search.scope import Scope
 
 # What each leg brings: several times what anybody asks for, so that a text which is only good in both is among them.
 TEXTS_BY_WORDS = 100
-PARTS_BY_MEANING = 200
+PARTS_BY_MEANING = 100
+
+NO_WORDS = LexicalHit(("", 0), score=0.0, said_score=0.0)
 
 
 class Found(NamedTuple):
@@ -29,7 +31,8 @@ class Found(NamedTuple):
 
     @property
     def key(self) -> Key:
-        return (UUID(self.text.source_id), self.text.chunk_index)
+        source, place = self.text.key
+        return (UUID(source), place)
 
     @property
     def corpus(self) -> Corpus:
@@ -59,16 +62,9 @@ def by_words_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str
     found = measured(scope, model=model, vector=vector, nearest=PARTS_BY_MEANING, also=hits)
     texts = {text.key: text for text in found}
     unrelated = next((text.unrelated for text in found if text.unrelated is not None), 0.0)
-    fused = fuse([_candidate(text, hits.get(key)) for key, text in texts.items()], unrelated=unrelated)
-    return [Found(texts[key], relevance, shares_words=key in hits) for key, relevance in fused.items()]
+    fused = fuse([_candidate(text, hits.get(text.key, NO_WORDS)) for text in found], unrelated=unrelated)
+    return [Found(texts[key], relevance, key in hits) for key, relevance in fused.items()]
 
 
-def _candidate(text: Measured, hit: LexicalHit | None) -> Candidate:
-    return Candidate(
-        text.key,
-        words=text.words,
-        lexical=hit.score if hit else 0.0,
-        said_lexical=hit.said_score if hit else 0.0,
-        distance=text.distance,
-        said_distance=text.said_distance,
-    )
+def _candidate(text: Measured, hit: LexicalHit) -> Candidate:
+    return Candidate(text.key, text.words, hit.score, hit.said_score, text.distance, text.said_distance)

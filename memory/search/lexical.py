@@ -102,14 +102,9 @@ _DATED = """
 class LexicalHit(NamedTuple):
     """A text that shares words with the query. `said_score` is what the person's own words alone would earn it."""
 
-    source_id: str
-    chunk_index: int
+    key: PlainKey
     score: float
     said_score: float
-
-    @property
-    def key(self) -> PlainKey:
-        return (self.source_id, self.chunk_index)
 
 
 def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
@@ -126,4 +121,4 @@ def best_by_words(scope: Scope, *, query: str, limit: int) -> list[LexicalHit]:
             "limit": limit,
         },
     )
-    return [LexicalHit._make(row) for row in rows]
+    return [LexicalHit((source, place), score, said_score) for source, place, score, said_score in rows]

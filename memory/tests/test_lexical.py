@@ -59,7 +59,7 @@ def test_scores_equal_the_reference_wherever_the_words_are(query, posted):
     saved += [a_turn(alice, said, answered) for said, answered in TURNS[posted:]]
     numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
     found = search(alice, query)
-    assert {numbers[hit.source_id]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
+    assert {numbers[hit.key[0]]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 

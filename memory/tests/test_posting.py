@@ -45,7 +45,7 @@ def assert_counted():
 
 
 def search(user, query):
-    return [hit.chunk_index for hit in best_by_words(Scope(user, (Corpus.CHAT,)), query=query, limit=100)]
+    return [hit.key[1] for hit in best_by_words(Scope(user, (Corpus.CHAT,)), query=query, limit=100)]
 
 
 def test_saving_a_turn_writes_its_words_in_one_row_and_no_posting(alice):
