@@ -130,16 +130,30 @@ def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_
     assert "Traceback" not in said
 
 
-def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
+@pytest.fixture
+def nudge_at(monkeypatch):
+    """Has this process nudge at another broker for the test: Celery keeps its connections to the one it knew first."""
     from celery import current_app
 
+    app = current_app._get_current_object()
+
+    def nudge_at(url):
+        monkeypatch.setattr(app.conf, "broker_url", url)
+        app._after_fork()
+
+    yield nudge_at
+    monkeypatch.undo()
+    app._after_fork()
+
+
+def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, nudge_at, person):
     from intake.tests.factories import a_turn
 
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         for broker in (f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "redis://127.0.0.1:1/0"):
-            monkeypatch.setattr(current_app.conf, "broker_url", broker)
+            nudge_at(broker)
             monkeypatch.setattr(nudging, "nudge", nudging.Nudger().nudge)
             started = time.monotonic()
             a_turn(person, "Kept")
@@ -147,13 +161,11 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, person):
     assert Embedding.objects.waiting().count() == 2
 
 
-def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(monkeypatch, person):
-    from celery import current_app
-
+def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(nudge_at, person):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        monkeypatch.setattr(current_app.conf, "broker_url", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        nudge_at(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
         nudge, threads = nudging.Nudger().nudge, threading.active_count()
         nudge()
         time.sleep(0.2)
