@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,14 @@ from memory.embedders.model_files import TOKENIZER_SHA256, WEIGHTS_SHA256, check
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
 # Longer than any of a query's steps that one thread does alone.
 AWAKE_MICROSECONDS = 100
+# A few megabytes of them: most words of a text are common ones, and the tokenizer takes ten times as long to cut one.
+WORDS_REMEMBERED = 16_384
+# As the model's tokenizer cuts a text before it looks for words that it knows: a word is letters and digits, which are
+# remembered, or a mark. What is next to a character beyond ASCII, or a control character, is cut by it up to a space.
+_WORD = re.compile(
+    r"(?P<word>[0-9A-Za-z]{1,24}+)(?![^\t\n\r !-/:-@\[-`{-~]) | (?P<mark>[!-/:-@\[-`{-~]) | (?P<other>[^\t\n\r\ ]+)",
+    re.VERBOSE,
+)
 # Half of a surrogate pair can reach a str through JSON; the tokenizer takes whole characters only.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -39,6 +48,7 @@ class MiniLMEmbedder(Embedder):
         self._loaded_tokenizer: Tokenizer | None = None
         self._sessions: dict[int, onnxruntime.InferenceSession] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
+        self._offsets_of_word = lru_cache(WORDS_REMEMBERED)(self._offsets_of)
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder; a text beyond `max_tokens` is read up to there."""
@@ -57,8 +67,15 @@ class MiniLMEmbedder(Embedder):
         return vectors
 
     def token_offsets(self, text: str) -> list[Span]:
-        """See Embedder."""
-        offsets: list[Span] = self._encode(text).offsets
+        """See Embedder. No word's tokens depend on its neighbours, so most are known from earlier ones."""
+        offsets: list[Span] = []
+        for found in _WORD.finditer(text):
+            start, end = found.span()
+            if found.lastgroup == "mark":
+                offsets.append((start, end))
+            else:
+                cut = self._offsets_of_word if found.lastgroup == "word" else self._offsets_of
+                offsets += [(start + begin, start + stop) for begin, stop in cut(found[0])]
         return offsets
 
     def check(self) -> None:
@@ -76,6 +93,9 @@ class MiniLMEmbedder(Embedder):
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._encode(text).ids
         return ids[: self.max_tokens]
+
+    def _offsets_of(self, text: str) -> Sequence[Span]:
+        return tuple(self._encode(text).offsets)
 
     def _encode(self, text: str) -> Encoding:
         return self._tokenizer().encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False)

@@ -1,3 +1,4 @@
+import random
 import resource
 import shutil
 import subprocess
@@ -118,6 +119,52 @@ def test_token_offsets_count_characters(embedder):
     tokens = [text[start:end] for start, end in embedder.token_offsets(text)]
 
     assert "".join(tokens) == "😀Straße,naïve漢字"
+
+
+WORDS = [
+    "the",
+    "Lisbon",
+    "naïve",
+    "don't",
+    "x_1",
+    "ORD-10422",
+    "漢字",
+    "é",
+    "(",
+    "…",
+    "😀",
+    "\x01",
+    "a\x7fb",
+    "x" * 30,
+    "9" * 9,
+]
+WORDS += [
+    "\u0301",
+    "\u00a0",
+    "\x0b",
+    "\ufffd",
+    "\ud83d",
+    "İstanbul",
+    "ß",
+    "antidisestablishmentarianism",
+    "##ing",
+    "`~$^<|>",
+]
+GAPS = [" ", "", "\n", "\t", "  \r\n", "\u2003", "\x85"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_words_cut_one_by_one_are_those_of_the_text_cut_whole(embedder, seed):
+    chosen = random.Random(seed)
+    text = "".join(chosen.choice(WORDS) + chosen.choice(GAPS) for _ in range(200))
+
+    assert embedder.token_offsets(text) == embedder._encode(text).offsets
+
+
+def test_every_character_is_cut_as_in_a_text_cut_whole(embedder):
+    for character in map(chr, (*range(0x3000), *range(0xFE00, 0x10400))):
+        text = f"ab{character}cd {character} 12{character},"
+        assert embedder.token_offsets(text) == embedder._encode(text).offsets, ascii(text)
 
 
 @pytest.mark.parametrize(
