@@ -88,8 +88,11 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
 
 
 def record_turn(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
-    """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere."""
-    with transaction.atomic():
+    """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere.
+
+    If it fails, so does the transaction around it.
+    """
+    with transaction.atomic(savepoint=False):
         number, user_id = Conversation.objects.take_turn_number(conversation.pk, said_at=said_at)
         turn = Turn.objects.create(
             conversation=conversation,

@@ -7,8 +7,8 @@ kept together at first, where a search looks as well, and a worker posts them (m
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
+from intake.prepared import fetch
 from memory.models import IndexedText
 from memory.signatures import signature
 from memory.sources import Entry, Place, Text, content_hash
@@ -22,10 +22,10 @@ _POST = """
 WITH word AS (
     SELECT lexeme, sum(said)::int AS said, sum(answered)::int AS answered
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
-              FROM unnest(to_tsvector(%(configuration)s::regconfig, %(said)s))
+              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
             UNION ALL
             SELECT lexeme, 0, cardinality(positions)
-              FROM unnest(to_tsvector(%(configuration)s::regconfig, %(answered)s))) AS side
+              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(answered)s))) AS side
      WHERE length(lexeme) <= %(max_lexeme)s
      GROUP BY lexeme
 ), indexed AS (
@@ -116,6 +116,4 @@ def _known_as(text: Text) -> bytes:
 
 
 def _insert(row: dict[str, Any]) -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(_POST, row)
-        return bool(cursor.fetchone() == (1,))
+    return fetch(_POST, row) == [(1,)]

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Self
 from uuid import UUID
 
-from django.db import connection, models
+from django.db import models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from intake.ids import uuid7
 from intake.models.users import User
+from intake.prepared import fetch
 
 TITLE_LENGTH = 80
 
@@ -56,12 +57,11 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
         Raises `Conversation.DoesNotExist`.
         """
-        with connection.cursor() as cursor:
-            cursor.execute(_TAKE_TURN_NUMBER, {"pk": pk, "said_at": said_at})
-            taken: tuple[int, int | None] | None = cursor.fetchone()
-        if taken is None:
+        taken = fetch(_TAKE_TURN_NUMBER, {"pk": pk, "said_at": said_at})
+        if not taken:
             raise Conversation.DoesNotExist
-        return taken
+        ((number, user_id),) = taken
+        return number, user_id
 
 
 class Conversation(models.Model):

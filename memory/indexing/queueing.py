@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
+from intake.prepared import fetch
 from memory import nudging, words
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
@@ -19,14 +20,19 @@ logger = logging.getLogger(__name__)
 
 # A text that has rows already, or the first one of a model, gets fewer rows by this than it has parts.
 _INSERT_NEW = """
-INSERT INTO embeddings
-       (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
-        created_at, next_attempt_at, attempts, last_error)
-SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, part.number, model.id, %(visibility)s, part.length,
-       part.content_hash, %(said_at)s, now(), %(now)s, 0, ''
-  FROM unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[]) AS part(number, length, content_hash)
-  JOIN embedding_models AS model ON model.name = %(model)s
-    ON CONFLICT DO NOTHING
+WITH made AS (
+    INSERT INTO embeddings
+           (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
+            created_at, next_attempt_at, attempts, last_error)
+    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, part.number, model.id, %(visibility)s, part.length,
+           part.content_hash, %(said_at)s, now(), %(now)s, 0, ''
+      FROM unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[])
+           AS part(number, length, content_hash)
+      JOIN embedding_models AS model ON model.name = %(model)s
+        ON CONFLICT DO NOTHING
+    RETURNING id
+)
+SELECT count(*) FROM made
 """
 
 # By content hash: what a vector that is made already leaves behind for the same text in another place.
@@ -135,24 +141,23 @@ def _queue(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime
 def _insert_new(source: Source, *, model: str, now: datetime) -> bool:
     """Nearly every text that is saved is new, and one statement does for it; returns whether it was and did."""
     hashes = [content_hash(part) for part in source.parts]
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _INSERT_NEW,
-            {
-                "user_id": source.user_id,
-                "corpus": source.key.corpus,
-                "source_id": source.key.source_id,
-                "chunk_index": source.key.chunk_index,
-                "visibility": Embedding.VISIBILITY,
-                "said_at": source.said_at,
-                "now": now,
-                "numbers": list(range(len(hashes))),
-                "lengths": [len(part) for part in source.parts],
-                "hashes": hashes,
-                "model": model,
-            },
-        )
-        return bool(hashes) and cursor.rowcount == len(hashes)
+    ((made,),) = fetch(
+        _INSERT_NEW,
+        {
+            "user_id": source.user_id,
+            "corpus": source.key.corpus,
+            "source_id": source.key.source_id,
+            "chunk_index": source.key.chunk_index,
+            "visibility": Embedding.VISIBILITY,
+            "said_at": source.said_at,
+            "now": now,
+            "numbers": list(range(len(hashes))),
+            "lengths": [len(part) for part in source.parts],
+            "hashes": hashes,
+            "model": model,
+        },
+    )
+    return bool(hashes) and made == len(hashes)
 
 
 def _bring_up_to_date(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
