@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from asgiref.sync import SyncToAsync
 from django.db import connection, connections
 from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
@@ -51,7 +52,10 @@ def cut_everybody_off():
              WHERE datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()
             """
         )
-        return cursor.fetchone()[0]
+        cut_off = cursor.fetchone()[0]
+    # The thread that tests of asynchronous code share keeps its connection from one test to the next.
+    SyncToAsync.single_thread_executor.submit(connections.close_all).result()
+    return cut_off
 
 
 def fill(pool):
