@@ -79,7 +79,7 @@ beside_django = Starlette(
 
 
 async def root(scope: Any, receive: Any, send: Any) -> None:
-    """To Django straight: through Starlette's layers a request would take as long as through all of Django's."""
+    """To Django straight: Starlette's layers would do nothing for a request but take time."""
     is_djangos = scope["type"] == "http" and scope["path"] != MCP and not scope["path"].startswith(f"{STATIC}/")
     await (django_application if is_djangos else beside_django)(scope, receive, send)
 

@@ -1,7 +1,7 @@
 """The buckets of `intake.limits`, in Redis: what is asked is sent at once, and the answer read when it is needed.
 
 A bucket is one number, the moment at which it will be full again (the generic cell rate algorithm, ITU-T I.371). Every
-request of an agent waits for it, and redis-py's client with its pool of connections takes longer to ask than Redis to
+request of an agent waits for it, and redis-py's client with its pool of connections takes as long to ask as Redis to
 answer. So each thread has a connection, redis-py's own, to itself.
 """
 

@@ -108,8 +108,8 @@ class LazyMessageMiddleware(MessageMiddleware):
 class PrivacyMiddleware(_Middleware):
     """Nothing that Django answers is kept by a cache on the way, and no page reaches for the device.
 
-    Static files do not pass here: they are the same for everybody. To an answer that is no document the second is
-    nothing, and a client reads a header almost as long as it waits for a statement.
+    Static files do not pass here: they are the same for everybody. The second is sent with documents only: to
+    anything else it says nothing.
     """
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:

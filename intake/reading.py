@@ -1,4 +1,4 @@
-"""What a page shows of a person's conversations: always a bounded part, with the way to the rest."""
+"""What is shown of a person's conversations, on a page or as a result: always a bounded part."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
