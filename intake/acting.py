@@ -9,9 +9,10 @@ commands. Asynchronous code calls it inside `sync_to_async`. It is not for strea
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 
+import psycopg
 from django.conf import settings
 from django.db import connection, transaction
 
@@ -73,9 +74,10 @@ def _being(identity: _Identity) -> Iterator[None]:
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = connection.in_atomic_block
-    with transaction.atomic():
+    with transaction.atomic() if is_nested else _begun_as(identity):
         before = _present() if is_nested else None
-        _become(identity)
+        if is_nested:
+            _become(identity)
         connection.acting = identity  # type: ignore[attr-defined]
         try:
             yield
@@ -87,8 +89,32 @@ def _being(identity: _Identity) -> Iterator[None]:
             _become(before)
 
 
+@contextmanager
+def _begun_as(identity: _Identity) -> Iterator[None]:
+    """A transaction that is told in its first statement: see `config.database`."""
+    connection.ensure_connection()
+    with ExitStack() as beginning:
+        connection.opening = _in_full(identity)  # type: ignore[attr-defined]
+        try:
+            beginning.enter_context(transaction.atomic())
+        finally:
+            # Never left to another one's.
+            connection.opening = ""  # type: ignore[attr-defined]
+        yield
+
+
 def _become(identity: _Identity) -> None:
-    fetch(_BECOME, {"user_id": identity.user_id, "visitor_key": identity.visitor_key, "role": identity.role})
+    fetch(_BECOME, asdict(identity))
+
+
+def _in_full(identity: _Identity) -> str:
+    """`_BECOME` with the values written into it."""
+    return _BECOME % {name: _quoted(value) for name, value in asdict(identity).items()}
+
+
+def _quoted(value: str) -> str:
+    escaped: bytes = psycopg.pq.Escaping(connection.connection.pgconn).escape_literal(value.encode())
+    return escaped.decode()
 
 
 def _present() -> _Identity:
