@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from django.apps import apps
 from django.conf import settings
-from django.db import DatabaseError, connection, connections, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from knox.models import get_token_model
 
@@ -334,6 +335,43 @@ def test_a_connection_that_goes_back_to_the_pool_carries_nothing(alice):
         assert threads.submit(work).result() == [1, 0, (settings.DATABASE_ROLES.web, "", ""), True]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_begins_with_who_it_is_in_one_round_trip(alice):
+    with CaptureQueriesContext(connection) as asked, acting_as(alice):
+        pass
+    (statement,) = [query["sql"] for query in asked if "set_config" in query["sql"]]
+    assert statement.startswith("BEGIN;")
+    assert connection.get_autocommit()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("key", ["it's", "a\\b", "100%", "%s", "'); DROP TABLE users; --", "é"])
+def test_a_visitors_key_is_only_ever_a_value(key):
+    with acting_as(Caller(user_id=None, visitor_key=key)):
+        assert who()[1:] == ("", key)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whom_a_transaction_that_could_not_begin_was_for_the_next_one_is_not(alice, monkeypatch):
+    def away():
+        raise OperationalError("The database is away.")
+
+    with monkeypatch.context() as patched, pytest.raises(OperationalError):
+        patched.setattr(connection, "close_if_health_check_failed", away)
+        with acting_as(alice):
+            pytest.fail("it went on")
+    with transaction.atomic():
+        assert who()[1:] == ("", "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_are_locked_piece_by_piece_within_a_transaction(alice):
+    turns = [a_turn(alice, f"Turn {number}").pk for number in range(3)]
+    with acting_as(alice):
+        locked = Turn.objects.select_for_update().order_by("pk").iterator(chunk_size=1)
+        assert [turn.pk for turn in locked] == turns
+
+
 @pytest.mark.parametrize("identity", ["", "abc", "1; DROP TABLE users", "99999999999999999999"])
 def test_an_identity_that_is_none_shows_nothing(alice, identity):
     a_turn(alice, "Mine")
@@ -352,7 +390,7 @@ def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     row_by_row = Embedding.objects.nearest_parts(vector, limit=50)
 
     def in_blocks():
-        return nearest_parts(Scope(bob, (Corpus.CHAT,)), model=get_embedder().name, vector=vector, limit=50)
+        return nearest_parts(Scope(bob, (Corpus.CHAT,)), model=get_embedder().name, vector=vector, limit=50).parts
 
     assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):

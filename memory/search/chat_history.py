@@ -1,18 +1,19 @@
 """`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from uuid import UUID
 
 from intake.models import User
 from intake.reading import beginnings
 from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
+from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
 from memory.search import hybrid
-from memory.search.dense import count_waiting, nearest_parts
+from memory.search.dense import nearest_parts
 from memory.search.keys import Key
 from memory.search.nearest import nearest_texts
 from memory.search.scope import Scope
@@ -21,7 +22,7 @@ SNIPPET_LENGTH = 200
 # What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
 DISTANCE_UNKNOWN = 1.0
 
-Distances = dict[Key, float | None]
+Distances = Mapping[Key, float | None]
 """By turn, the best first: the cosine distance of its nearest part, None while it has no vector."""
 
 
@@ -65,17 +66,26 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     except EmbedderError as error:
         raise EmbeddingModelAway from error
     scope = Scope(user, (Corpus.CHAT,))
-    # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
-    pending = count_waiting(scope, model=embedder.name)
-    ranked: Distances
     if mode is SearchMode.SEMANTIC:
-        find = partial(nearest_parts, scope, model=embedder.name, vector=vector)
-        ranked = dict(nearest_texts(find, limit=limit, most_parts=MAX_PARTS))
+        ranked, pending = _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
     else:
         rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
         found = rank(scope, query=query, vector=vector, model=embedder.name)
-        ranked = {one.key: one.distance for one in found[:limit]}
+        ranked, pending = {one.key: one.distance for one in found.texts[:limit]}, found.waiting
     return ChatHistory(matches=_matches(user, ranked), pending=pending)
+
+
+def _by_meaning(scope: Scope, *, model: str, vector: Vector, limit: int) -> tuple[Distances, int]:
+    """The nearest turns, and how many wait for their vectors."""
+    waiting = 0
+
+    def find(*, limit: int) -> Sequence[tuple[UUID, int, float]]:
+        nonlocal waiting
+        parts, waiting = nearest_parts(scope, model=model, vector=vector, limit=limit)
+        return parts
+
+    nearest = nearest_texts(find, limit=limit, most_parts=MAX_PARTS)
+    return nearest, waiting
 
 
 def _matches(user: User, ranked: Distances) -> list[ChatMatch]:

@@ -68,10 +68,21 @@ _NEAR = {dated: _near("%(vector)s::halfvec", dated=dated) for dated in (False, T
 # Everybody else's vectors stay in the database.
 _NEAR_ROW = _near("(SELECT vector FROM embeddings WHERE id = %(row)s)") + "SELECT id, distance FROM near"
 
-_NEAREST = """
-SELECT source_id, chunk_index, distance
-  FROM near
- CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM embeddings WHERE id = near.id OFFSET 0) AS part
+# How many texts have a part without a vector. The statement that scans counts them, too: what is embedded
+# meanwhile is either found or counted.
+_COUNT_WAITING = f"""
+SELECT count(DISTINCT (source_id, chunk_index)) AS waiting
+  FROM embeddings
+ WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL AND model_id = {_OF_MODEL}
+"""
+
+# A row at least, which says how many wait.
+_NEAREST = f"""
+SELECT waiting, source_id, chunk_index, distance
+  FROM ({_COUNT_WAITING}) AS counted
+  LEFT JOIN (near
+             CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM embeddings WHERE id = near.id OFFSET 0) AS part)
+    ON true
  ORDER BY distance, source_id, chunk_index
 """
 
@@ -101,36 +112,43 @@ _MEASURED = f"""
       FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
      WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
-SELECT source_id::text, chunk_index, corpus, extract(epoch FROM said_at)::float8,
-       coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
-       said_length + answered_length, (SELECT unrelated FROM sample)
-  FROM candidate
-  JOIN indexed_texts AS text USING (source_id, chunk_index)
- CROSS JOIN LATERAL (
-    SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
-      FROM (SELECT part, vector <=> q AS distance
-              FROM asked, embeddings AS e
-             WHERE candidate.said_distance IS NULL
-               AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
-               AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
-               AND model_id = {_OF_MODEL} AND (part = 0 OR candidate.distance IS NULL)
-            OFFSET 0) AS each  -- no distance is computed twice
-       ) AS measured
- WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)
+SELECT waiting, (SELECT unrelated FROM sample), text.*
+  FROM ({_COUNT_WAITING}) AS counted
+  LEFT JOIN (
+    SELECT source_id::text, chunk_index, corpus, extract(epoch FROM said_at)::float8,
+           coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
+           said_length + answered_length
+      FROM candidate
+      JOIN indexed_texts AS text USING (source_id, chunk_index)
+     CROSS JOIN LATERAL (
+        SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
+          FROM (SELECT part, vector <=> q AS distance
+                  FROM asked, embeddings AS e
+                 WHERE candidate.said_distance IS NULL
+                   AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
+                   AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
+                   AND model_id = {_OF_MODEL} AND (part = 0 OR candidate.distance IS NULL)
+                OFFSET 0) AS each  -- no distance is computed twice
+           ) AS measured
+     WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)) AS text
+    ON true
 """
 
-_WAITING = f"""
-SELECT count(DISTINCT (source_id, chunk_index))
-  FROM embeddings
- WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL AND model_id = {_OF_MODEL}
-"""
+
+class Nearest(NamedTuple):
+    """Parts as (source_id, chunk_index, cosine distance), the nearest first.
+
+    `waiting`: how many texts in the scope's corpora, of whatever date, have a part without a vector.
+    """
+
+    parts: list[tuple[UUID, int, float]]
+    waiting: int
 
 
 class Measured(NamedTuple):
     """A candidate's distances: of its nearest part and of its first one, where the person speaks; None without vector.
 
-    `said_at` is in seconds since 1970, `words` the text's length. `unrelated` is the distance that three in ten of the
-    person's parts are beyond, None if there are none.
+    `said_at` is in seconds since 1970, `words` the text's length.
     """
 
     key: PlainKey
@@ -139,16 +157,28 @@ class Measured(NamedTuple):
     distance: float | None
     said_distance: float | None
     words: int
+
+
+class Measurements(NamedTuple):
+    """Texts in no order.
+
+    `unrelated` is the distance that three in ten of the person's parts are beyond, None if there are none; `waiting` is
+    as in `Nearest`.
+    """
+
+    texts: list[Measured]
     unrelated: float | None
+    waiting: int
 
 
-def nearest_parts(scope: Scope, *, model: str, vector: Vector, limit: int) -> list[tuple[UUID, int, float]]:
-    """The `limit` nearest parts in `scope` as (source_id, chunk_index, cosine distance), the nearest first; exact."""
-    return _scanned(_NEAREST, scope, model=model, vector=vector, nearest=limit)
+def nearest_parts(scope: Scope, *, model: str, vector: Vector, limit: int) -> Nearest:
+    """The `limit` nearest parts in `scope`; exact."""
+    rows = _scanned(_NEAREST, scope, model=model, vector=vector, nearest=limit)
+    return Nearest([row[1:] for row in rows if row[1] is not None], waiting=rows[0][0])
 
 
-def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Collection[PlainKey]) -> list[Measured]:
-    """The texts of the `nearest` parts and the texts in `also`, in no order; all of them in `scope`."""
+def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Collection[PlainKey]) -> Measurements:
+    """The texts of the `nearest` parts and the texts in `also`; all of them in `scope`."""
     rows = _scanned(
         _MEASURED,
         scope,
@@ -159,7 +189,9 @@ def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Co
         sources=f"{{{','.join([source for source, _ in also])}}}",
         chunks=[place for _, place in also],
     )
-    return [Measured((source, place), *rest) for source, place, *rest in rows]
+    waiting, unrelated, *_ = rows[0]
+    texts = [Measured((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
+    return Measurements(texts, unrelated, waiting)
 
 
 def nearest_rows(scope: Scope, *, model: str, row: int, limit: int) -> list[tuple[int, float]]:
@@ -169,7 +201,7 @@ def nearest_rows(scope: Scope, *, model: str, row: int, limit: int) -> list[tupl
 
 def count_waiting(scope: Scope, *, model: str) -> int:
     """How many texts of the person's in the corpora, of whatever date, have a part without a vector."""
-    ((count,),) = fetch(_WAITING, {**scope.parameters(), "model": model})
+    ((count,),) = fetch(_COUNT_WAITING, {**scope.parameters(), "model": model})
     return int(count)
 
 

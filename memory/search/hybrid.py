@@ -48,22 +48,30 @@ class Found(NamedTuple):
         return datetime.fromtimestamp(self.text.said_at, UTC)
 
 
-def by_words(scope: Scope, *, query: str, vector: Vector, model: str) -> list[Found]:
+class Ranked(NamedTuple):
+    """Texts, the best first; and how many of the scope's corpora have a part without a vector."""
+
+    texts: list[Found]
+    waiting: int
+
+
+def by_words(scope: Scope, *, query: str, vector: Vector, model: str) -> Ranked:
     """The texts that share words with the query, the best first by BM25F alone."""
     hits = best_by_words(scope, query=query, limit=TEXTS_BY_WORDS)
-    keys = [hit.key for hit in hits]
-    texts = {text.key: text for text in measured(scope, model=model, vector=vector, nearest=0, also=keys)}
-    return [Found(texts[hit.key], hit.score, shares_words=True) for hit in hits if hit.key in texts]
+    found = measured(scope, model=model, vector=vector, nearest=0, also=[hit.key for hit in hits])
+    texts = {text.key: text for text in found.texts}
+    ranked = [Found(texts[hit.key], hit.score, shares_words=True) for hit in hits if hit.key in texts]
+    return Ranked(ranked, found.waiting)
 
 
-def by_words_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str) -> list[Found]:
+def by_words_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str) -> Ranked:
     """The texts that either leg found, the most relevant first."""
     hits = {hit.key: hit for hit in best_by_words(scope, query=query, limit=TEXTS_BY_WORDS)}
     found = measured(scope, model=model, vector=vector, nearest=PARTS_BY_MEANING, also=hits)
-    texts = {text.key: text for text in found}
-    unrelated = next((text.unrelated for text in found if text.unrelated is not None), 0.0)
-    fused = fuse([_candidate(text, hits.get(text.key, NO_WORDS)) for text in found], unrelated=unrelated)
-    return [Found(texts[key], relevance, key in hits) for key, relevance in fused.items()]
+    texts = {text.key: text for text in found.texts}
+    candidates = [_candidate(text, hits.get(text.key, NO_WORDS)) for text in found.texts]
+    fused = fuse(candidates, unrelated=0.0 if found.unrelated is None else found.unrelated)
+    return Ranked([Found(texts[key], relevance, key in hits) for key, relevance in fused.items()], found.waiting)
 
 
 def _candidate(text: Measured, hit: LexicalHit) -> Candidate:

@@ -90,7 +90,7 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
     condition = build_filter(query)
     find: FindParts
     if condition is None:
-        find = partial(nearest_parts, Scope(user, (Corpus.RECORD,)), model=embedder.name, vector=vector)
+        find = partial(_nearest_of_all, Scope(user, (Corpus.RECORD,)), model=embedder.name, vector=vector)
     else:
         find = partial(_nearest_fitting, condition, user=user, embedder=embedder, vector=vector)
     nearest = nearest_texts(find, limit=top_k, most_parts=TEXT_STRETCHES)
@@ -99,6 +99,10 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
     # One deleted meanwhile is no longer a result.
     records = MemoryRecord.objects.for_user(user).in_bulk(good)
     return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
+
+
+def _nearest_of_all(scope: Scope, *, model: str, vector: Vector, limit: int) -> list[tuple[UUID, int, float]]:
+    return nearest_parts(scope, model=model, vector=vector, limit=limit).parts
 
 
 def _nearest_fitting(

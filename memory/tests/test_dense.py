@@ -40,7 +40,7 @@ def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(a
     places = {
         row.source_id: start for row, start in [*((row, 0) for row in source[:1]), *((row, packed) for row in rest[:1])]
     }
-    found = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=QUERY, limit=limit)
+    found = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=QUERY, limit=limit).parts
     assert [places[source_id] + chunk_index - 1 for source_id, chunk_index, _ in found] == by_brute_force(
         vectors, QUERY
     )[:limit]

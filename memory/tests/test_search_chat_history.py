@@ -152,7 +152,7 @@ def test_hybrid_asks_the_database_once_a_leg(django_assert_num_queries):
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     indexing.embed_pending()
-    with django_assert_num_queries(4):  # words, vectors, snippets, how many wait
+    with django_assert_num_queries(3):  # words; vectors, and how many wait; snippets
         by_both(alice, "cat")
 
 

@@ -41,7 +41,7 @@ def fill(user, vectors, *, model=None):
 def nearest(user, query, *, limit, model=None, **period):
     """The places in `vectors` of the nearest, as the search gives them."""
     scope = Scope(user, (Corpus.CHAT,), **period)
-    parts = nearest_parts(scope, model=model or get_embedder().name, vector=query, limit=limit)
+    parts = nearest_parts(scope, model=model or get_embedder().name, vector=query, limit=limit).parts
     return [chunk_index - 1 for _, chunk_index, _ in parts]
 
 

@@ -18,7 +18,7 @@ def related(scope: Scope, asked: Asked) -> list[Found]:
     shares no word with the query and is farther than `settings.HISTORY_UNRELATED_DISTANCE` is left out.
     """
     found = by_words_and_meaning(scope, query=asked.query[:ENGINE_LENGTH], vector=asked.vector, model=asked.model)
-    return [each._replace(relevance=each.relevance or _faint(each)) for each in found if _is_related(each)]
+    return [each._replace(relevance=each.relevance or _faint(each)) for each in found.texts if _is_related(each)]
 
 
 def _is_related(found: Found) -> bool:
