@@ -18,8 +18,9 @@ MAX_CHARACTERS = 250_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
 
-_POST = """
-WITH word AS (
+# Three of a statement's WITH queries; `indexed` has a row if the text was not there.
+KEEP = """
+word AS (
     SELECT lexeme, sum(said)::int AS said, sum(answered)::int AS answered
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
               FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
@@ -32,7 +33,7 @@ WITH word AS (
     INSERT INTO indexed_texts
            (user_id, corpus, source_id, chunk_index, said_at, configuration, content_hash, signature,
             said_length, answered_length)
-    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(content_hash)s,
+    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(text_hash)s,
            %(signature)s::varbit, coalesce(sum(said), 0), coalesce(sum(answered), 0)
       FROM word
         ON CONFLICT DO NOTHING
@@ -45,8 +46,8 @@ WITH word AS (
                         coalesce(array_agg(answered), '{}') AS answered
                    FROM word) AS words
 )
-SELECT count(*) FROM indexed
 """
+_POST = f"WITH {KEEP} SELECT count(*) FROM indexed"  # noqa: S608 - written here
 
 
 def post(entry: Entry) -> set[int]:
@@ -66,7 +67,7 @@ def _post_one(text: Text, place: Place) -> bool:
     if _insert(row):
         return True
     known = IndexedText.objects.at(place)
-    stale, _ = known.other_than(content_hash=row["content_hash"], configuration=row["configuration"]).delete()
+    stale, _ = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"]).delete()
     return stale > 0 and _insert(row)
 
 
@@ -94,7 +95,7 @@ def searchable(text: str) -> str:
 
 
 def row_of(text: Text) -> dict[str, Any]:
-    """What a text gives its `IndexedText`, by column, and both sides for the parser to count the words of."""
+    """The parameters of `KEEP`: what a text gives its `IndexedText`, and both sides, whose words are to be counted."""
     return {
         "user_id": text.user_id,
         "corpus": text.key.corpus,
@@ -102,7 +103,7 @@ def row_of(text: Text) -> dict[str, Any]:
         "chunk_index": text.key.chunk_index,
         "said_at": text.said_at,
         "configuration": settings.TEXT_SEARCH_CONFIG,
-        "content_hash": _known_as(text),
+        "text_hash": _known_as(text),
         "signature": signature(text.said, text.answered),
         "said": searchable(text.said),
         "answered": searchable(text.answered),

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,22 +19,24 @@ from memory.sources import READERS, Entry, Place, Reader, Source, SourceKey, con
 
 logger = logging.getLogger(__name__)
 
-# A text that has rows already, or the first one of a model, gets fewer rows by this than it has parts.
-_INSERT_NEW = """
-WITH made AS (
+# Nearly every text that is saved is new, and one statement does for it: its words, and its rows if there were no words.
+# Of those it makes fewer than there are parts for the first text of a model.
+_INDEX_NEW = f"""
+WITH {words.KEEP}, made AS (
     INSERT INTO embeddings
            (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
             created_at, next_attempt_at, attempts, last_error)
-    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, part.number, model.id, %(visibility)s, part.length,
-           part.content_hash, %(said_at)s, now(), %(now)s, 0, ''
-      FROM unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[])
+    SELECT indexed.user_id, indexed.corpus, indexed.source_id, indexed.chunk_index, part.number, model.id,
+           %(visibility)s, part.length, part.content_hash, indexed.said_at, now(), %(now)s, 0, ''
+      FROM indexed
+     CROSS JOIN unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[])
            AS part(number, length, content_hash)
       JOIN embedding_models AS model ON model.name = %(model)s
         ON CONFLICT DO NOTHING
     RETURNING id
 )
-SELECT count(*) FROM made
-"""
+SELECT (SELECT count(*) FROM indexed), (SELECT count(*) FROM made)
+"""  # noqa: S608 - written here
 
 # By content hash: what a vector that is made already leaves behind for the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
@@ -71,9 +74,12 @@ def index(entry: Entry, *, now: datetime) -> None:
 
     Must run in the transaction that saves them: then there is no moment at which one is kept without the other.
     """
+    with suppress(EmbedderError):  # said below
+        if entry.place.chunk_index is not None and _index_new(entry, embedder=get_embedder(), now=now):
+            return
     changed = words.post(entry)
     try:
-        _queue(entry, changed, embedder=get_embedder(), now=now)
+        _bring_up_to_date(entry, changed, embedder=get_embedder(), now=now)
     except EmbedderError:
         # What was said is kept and found by its words; `index_missing` queues it once the model is mended.
         logger.exception("A text was saved without being queued for indexing")
@@ -84,7 +90,7 @@ def index(entry: Entry, *, now: datetime) -> None:
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
     """Make the words and the rows at a place match its texts; returns whether any were missing."""
     changed = words.post(entry)
-    return _queue(entry, changed, embedder=embedder, now=now) or bool(changed)
+    return _bring_up_to_date(entry, changed, embedder=embedder, now=now) or bool(changed)
 
 
 def forget(place: Place) -> None:
@@ -127,41 +133,32 @@ def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.select_for_update(no_key=True, of=("self",))
 
 
-def _queue(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
-    """Make the rows at a place match its texts; returns whether any were missing."""
-    if changed and entry.place.chunk_index is not None:
-        (text,) = entry.texts
-        source = cut(text, embedder)
-        if _insert_new(source, model=embedder.name, now=now):
-            transaction.on_commit(nudging.nudge, robust=True)
-            return True
-    return _bring_up_to_date(entry, changed, embedder=embedder, now=now)
-
-
-def _insert_new(source: Source, *, model: str, now: datetime) -> bool:
-    """Nearly every text that is saved is new, and one statement does for it; returns whether it was and did."""
+def _index_new(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
+    """Returns whether the text was new, and so is indexed."""
+    (text,) = entry.texts
+    source = cut(text, embedder)
     hashes = [content_hash(part) for part in source.parts]
-    ((made,),) = fetch(
-        _INSERT_NEW,
+    ((indexed, made),) = fetch(
+        _INDEX_NEW,
         {
-            "user_id": source.user_id,
-            "corpus": source.key.corpus,
-            "source_id": source.key.source_id,
-            "chunk_index": source.key.chunk_index,
+            **words.row_of(text),
             "visibility": Embedding.VISIBILITY,
-            "said_at": source.said_at,
             "now": now,
             "numbers": list(range(len(hashes))),
             "lengths": [len(part) for part in source.parts],
             "hashes": hashes,
-            "model": model,
+            "model": embedder.name,
         },
     )
-    return bool(hashes) and made == len(hashes)
+    if made:
+        transaction.on_commit(nudging.nudge, robust=True)
+    if indexed and made < len(hashes):
+        _bring_up_to_date(entry, {text.key.chunk_index}, embedder=embedder, now=now)
+    return bool(indexed)
 
 
 def _bring_up_to_date(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
-    """As `_queue`, whatever is there already.
+    """Make the rows at a place match its texts; returns whether any were missing.
 
     A chunk that has rows and whose words are as they were is not cut into parts again, so that what is appended to a
     long log costs what it costs at the end of a short one.

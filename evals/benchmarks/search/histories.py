@@ -52,7 +52,7 @@ class Pool:
         self.words = count_words(self.turns)
         texts = [_text(turn) for turn in self.turns]
         rows = [words.row_of(text) for text in texts]
-        self.text_hashes = _digests([row["content_hash"] for row in rows])
+        self.text_hashes = _digests([row["text_hash"] for row in rows])
         self.signatures = [row["signature"] for row in rows]
         parts = [cut(text, embedder).parts for text in texts]
         self.part_starts = np.cumsum([0, *map(len, parts)])
