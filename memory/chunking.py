@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 Span = tuple[int, int]
-TokenOffsets = Callable[[str], list[Span]]
+TokenOffsets = Callable[[str, int | None], list[Span]]
+"""As `Embedder.token_offsets`."""
 
 USER_LABEL = "User: "
 ASSISTANT_LABEL = "Assistant: "
@@ -67,8 +68,8 @@ def turn_text(user_message: str, assistant_message: str) -> str:
 def turn_parts(user_message: str, assistant_message: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
     """Return the texts to embed for a turn, each of at most `max_tokens` tokens; none for a blank turn."""
     labels = _label_tokens(token_offsets)
-    message = _Tokens(user_message, token_offsets(user_message))
-    answer = _Tokens(assistant_message, token_offsets(assistant_message))
+    message = _beginning(user_message, MESSAGE_STRETCHES, token_offsets, max_tokens)
+    answer = _beginning(assistant_message, ANSWER_STRETCHES, token_offsets, max_tokens)
     whole = turn_text(user_message, assistant_message)
     if len(message) + len(answer) + labels <= max_tokens:
         return [whole] if whole else []
@@ -83,12 +84,17 @@ def turn_parts(user_message: str, assistant_message: str, *, token_offsets: Toke
 @lru_cache(maxsize=8)
 def _label_tokens(token_offsets: TokenOffsets) -> int:
     """How much of a window the labels take, asked of each model once."""
-    return len(token_offsets(turn_text("x", "x"))) - 2 * len(token_offsets("x"))
+    return len(token_offsets(turn_text("x", "x"), None)) - 2 * len(token_offsets("x", None))
 
 
 def text_parts(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
     """Return the texts to embed for a text with one author: the whole, or stretches of it; none for a blank one."""
-    return _stretches(_Tokens(text, token_offsets(text)), max_tokens, TEXT_STRETCHES)
+    return _stretches(_beginning(text, TEXT_STRETCHES, token_offsets, max_tokens), max_tokens, TEXT_STRETCHES)
+
+
+def _beginning(text: str, stretches: int, token_offsets: TokenOffsets, max_tokens: int) -> _Tokens:
+    """As much of a text as is looked at; the one token more tells that there is more."""
+    return _Tokens(text, token_offsets(text, stretches * max_tokens + 1))
 
 
 def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:

@@ -51,8 +51,11 @@ class Embedder(ABC):
         """Return the normalised vectors to be found, in the order of `texts`. Raise an EmbedderError."""
 
     @abstractmethod
-    def token_offsets(self, text: str) -> list[Span]:
-        """Return where the text's tokens lie, in order; needs no model, for a request waits for it."""
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
+        """Return where the text's tokens lie, in order; needs no model, for a request waits for it.
+
+        Of more than `at_most` it may leave out the rest: of a long text most is never looked at.
+        """
 
     def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
         """Make sure, loading nothing, that what the model needs is there. Raise EmbedderMisconfigured."""

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -29,9 +30,9 @@ class FakeEmbedder(Embedder):
         """See Embedder."""
         return np.array([self.embed_query(text) for text in texts], np.float32).reshape(-1, self.dimensions)
 
-    def token_offsets(self, text: str) -> list[Span]:
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder: a token is a word or a punctuation mark."""
-        return [match.span() for match in _WORD.finditer(text)]
+        return [match.span() for match in islice(_WORD.finditer(text), at_most)]
 
     def _direction(self, word: str) -> np.ndarray:
         seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")

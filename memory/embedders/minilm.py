@@ -48,7 +48,7 @@ class MiniLMEmbedder(Embedder):
         self._loaded_tokenizer: Tokenizer | None = None
         self._sessions: dict[int, onnxruntime.InferenceSession] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
-        self._offsets_of_word = lru_cache(WORDS_REMEMBERED)(self._offsets_of)
+        self._offsets_within = lru_cache(WORDS_REMEMBERED)(self._cut_word)
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder; a text beyond `max_tokens` is read up to there."""
@@ -66,16 +66,24 @@ class MiniLMEmbedder(Embedder):
         vectors[order] = list(self._pool.map(lambda index: _embed(session, token_ids[index]), order))
         return vectors
 
-    def token_offsets(self, text: str) -> list[Span]:
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder. No word's tokens depend on its neighbours, so most are known from earlier ones."""
+        enough = len(text) if at_most is None else at_most
         offsets: list[Span] = []
         for found in _WORD.finditer(text):
-            start, end = found.span()
-            if found.lastgroup == "mark":
-                offsets.append((start, end))
+            kind = found.lastgroup
+            within = None
+            if kind == "word":
+                within = self._offsets_within(found[0])
+            elif kind == "other":
+                within = self._offsets_of(found[0])
+            if within is None:
+                offsets.append(found.span())
             else:
-                cut = self._offsets_of_word if found.lastgroup == "word" else self._offsets_of
-                offsets += [(start + begin, start + stop) for begin, stop in cut(found[0])]
+                start = found.start()
+                offsets += [(start + begin, start + end) for begin, end in within]
+            if len(offsets) >= enough:
+                break
         return offsets
 
     def check(self) -> None:
@@ -93,6 +101,11 @@ class MiniLMEmbedder(Embedder):
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._encode(text).ids
         return ids[: self.max_tokens]
+
+    def _cut_word(self, word: str) -> Sequence[Span] | None:
+        """None for a word that is one token, as most are."""
+        offsets = self._offsets_of(word)
+        return None if len(offsets) == 1 else offsets
 
     def _offsets_of(self, text: str) -> Sequence[Span]:
         return tuple(self._encode(text).offsets)

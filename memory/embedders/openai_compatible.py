@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import openai
@@ -74,9 +75,9 @@ class OpenAICompatibleEmbedder(Embedder):
         empty = np.empty((0, self.dimensions), np.float32)
         return np.concatenate([empty, *(self._embed(batch, self._document_timeout) for batch in batches)])
 
-    def token_offsets(self, text: str) -> list[Span]:
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder; an estimate, since the endpoint keeps its tokenizer to itself."""
-        return [match.span() for match in _TOKEN.finditer(text)]
+        return [match.span() for match in islice(_TOKEN.finditer(text), at_most)]
 
     def _embed(self, texts: list[str], timeout: float) -> Matrix:
         try:

@@ -8,8 +8,8 @@ from memory.chunking import MAX_PARTS, turn_parts, turn_text
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-def offsets(text):
-    return [match.span() for match in TOKEN.finditer(text)]
+def offsets(text, at_most=None):
+    return [match.span() for match in TOKEN.finditer(text)][:at_most]
 
 
 def parts(user_message, assistant_message="", max_tokens=40):
@@ -95,7 +95,10 @@ def test_parts_prefer_the_end_of_a_line_to_that_of_a_sentence():
 def test_chinese_breaks_after_its_own_full_stop():
     sentence = "\u6211\u4eec\u660e\u5929\u53bb\u5317\u4eac\u3002"
     *found, _ = turn_parts(
-        sentence * 30, "?", token_offsets=lambda text: [(i, i + 1) for i in range(len(text))], max_tokens=80
+        sentence * 30,
+        "?",
+        token_offsets=lambda text, at_most=None: [(i, i + 1) for i in range(len(text))],
+        max_tokens=80,
     )
 
     assert all(part.endswith("\u3002") for part in found)
@@ -108,6 +111,16 @@ def test_longest_message_makes_a_bounded_number_of_parts(text):
     found = parts(text, text)
 
     assert 1 <= len(found) <= MAX_PARTS
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tokens_that_are_left_out_change_no_part(seed):
+    pick = random.Random(seed)
+    sides = prose(pick.randint(1, 90), seed), prose(pick.randint(0, 60), seed + 1)
+    window = pick.randint(16, 80)
+    whole = turn_parts(*sides, token_offsets=lambda text, at_most: offsets(text), max_tokens=window)
+
+    assert parts(*sides, max_tokens=window) == whole
 
 
 def test_parts_are_the_same_every_time():

@@ -167,6 +167,16 @@ def test_every_character_is_cut_as_in_a_text_cut_whole(embedder):
         assert embedder.token_offsets(text) == embedder._encode(text).offsets, ascii(text)
 
 
+@pytest.mark.parametrize("at_most", [0, 1, 7, 100, 10_000])
+def test_no_more_is_cut_than_was_asked_for_and_a_word(embedder, at_most):
+    text = "Plain words, and antidisestablishmentarianism; 漢字. " * 20
+    whole = embedder.token_offsets(text)
+    offsets = embedder.token_offsets(text, at_most)
+
+    assert offsets == whole[: len(offsets)]
+    assert min(at_most, len(whole)) <= len(offsets) < at_most + 20
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -43,9 +43,9 @@ class SyntheticEmbedder(Embedder):
         """See Embedder."""
         return meanings(texts, dimensions=self.dimensions)
 
-    def token_offsets(self, text: str) -> list[Span]:
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder."""
-        return self._like.token_offsets(text)
+        return self._like.token_offsets(text, at_most)
 
     def _embed_query(self, text: str) -> Vector:
         vector: Vector = meanings([text], dimensions=self.dimensions)[0]
