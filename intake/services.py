@@ -93,15 +93,11 @@ def record_turn(*, conversation: Conversation, user_message: str, assistant_mess
     If it fails, so does the transaction around it.
     """
     with transaction.atomic(savepoint=False):
-        number, user_id = Conversation.objects.take_turn_number(conversation.pk, said_at=said_at)
-        turn = Turn.objects.create(
+        turn = Turn.objects.record(
             conversation=conversation,
-            user_id=user_id,
-            turn_number=number,
-            said_at=said_at,
             user_message=without_nul(user_message),
             assistant_message=without_nul(assistant_message),
-            status=Turn.Status.COMPLETE,
+            said_at=said_at,
         )
     conversation.turn_count = turn.turn_number
     return turn
