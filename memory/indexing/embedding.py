@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection, transaction
 from django.utils import timezone
 
 from memory import sources
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
-from memory.embedders.base import Matrix, as_halves
+from memory.embedders.base import Matrix
 from memory.indexing.claims import claim, count_failure, hold, postpone
-from memory.indexing.packing import pack
+from memory.indexing.packing import store
 from memory.indexing.posting import post_words
 from memory.indexing.queueing import refresh
 from memory.models import Corpus, Embedding
@@ -103,7 +102,7 @@ def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
             logger.error("Embedding failed for rows %s", [row.pk for row in rows], exc_info=made)
             count_failure(rows, made, now=timezone.now())
         case _:
-            _store(rows, made, now=timezone.now())
+            store(rows, made, now=timezone.now())
             return Filled(embedded=len(rows))
     return Filled(failed=len(rows))
 
@@ -132,19 +131,3 @@ def _is_current(row: Embedding, source: Source) -> bool:
         and row.part < len(source.parts)
         and bytes(row.content_hash) == content_hash(source.parts[row.part])
     )
-
-
-def _store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
-    """One round trip for the batch; a row whose text changed while its vector was made keeps waiting."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.executemany(
-            """
-            UPDATE embeddings SET vector = %s::halfvec, embedded_at = %s, last_error = ''
-             WHERE id = %s AND content_hash = %s
-            """,
-            [
-                (as_halves(vector), now, row.pk, bytes(row.content_hash))
-                for row, vector in zip(rows, vectors, strict=True)
-            ],
-        )
-        pack(rows)

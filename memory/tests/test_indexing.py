@@ -15,6 +15,7 @@ from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
+from memory.indexing.claims import hold
 from memory.models import Embedding
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +130,17 @@ def test_rows_of_a_deleted_turn_disappear(embedder):
     Turn.objects.filter(pk=turn.pk).delete()
     indexing.fill(claimed, embedder=embedder)
     assert not Embedding.objects.exists()
+
+
+def test_what_was_claimed_ahead_is_held_anew_once_a_good_part_of_its_lease_is_over(embedder, settings):
+    a_turn(a_person(), "Mine")
+    now = timezone.now()
+    claimed = indexing.claim(embedder=embedder, now=now)
+    lease = timedelta(seconds=settings.EMBEDDING_LEASE_SECONDS)
+    hold(claimed, now=now + lease / 10)
+    assert Embedding.objects.get().next_attempt_at == now + lease
+    hold(claimed, now=now + lease / 2)
+    assert Embedding.objects.get().next_attempt_at == now + lease / 2 + lease
 
 
 def test_a_claimed_row_is_nobody_elses_until_the_lease_runs_out(embedder, settings):

@@ -3,6 +3,7 @@
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from django.utils import timezone
 
 from intake.acting import acting_as, acting_as_staff
 from intake.models import Turn
@@ -10,6 +11,7 @@ from intake.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.admin.requeue import requeue
+from memory.embedders import get_embedder
 from memory.indexing import pack_everything
 from memory.models import Embedding, VectorBlock
 from memory.models.blocks import SLOTS, slots_for
@@ -66,6 +68,33 @@ def test_a_block_holds_one_persons_vectors_of_one_corpus(alice):
         a_turn(bob, f"Turn {number}")
     indexing.embed_pending()
     assert not VectorBlock.objects.exists()
+
+
+def test_a_batch_of_several_people_goes_into_blocks_with_what_lay_loose_beside_it(alice):
+    bob = a_person("bob@example.com")
+    for person, turns in ((alice, SLOTS - 3), (bob, 2)):
+        for number in range(turns):
+            a_turn(person, f"Turn {number}")
+    indexing.embed_pending()
+    for person, turns in ((alice, 5), (bob, SLOTS)):
+        for number in range(turns):
+            a_turn(person, f"Later turn {number}")
+    with as_a_worker():
+        indexing.embed_pending()
+    assert_in_step()
+    assert [Embedding.objects.filter(user=person, block=None).count() for person in (alice, bob)] == [2, 2]
+    assert not Embedding.objects.filter(vector=None).exists()
+
+
+def test_a_vector_that_two_workers_made_is_stored_once(alice):
+    for number in range(SLOTS):
+        a_turn(alice, f"Turn {number}")
+    embedder = get_embedder()
+    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    for _ in range(2):
+        indexing.fill(claimed, embedder=embedder)
+        assert_in_step()
+    assert VectorBlock.objects.count() == 1
 
 
 def test_a_worker_packs_with_its_own_rights(alice):
