@@ -147,7 +147,7 @@ class EmbeddedPostgres:
     def _command(self) -> list[str | Path]:
         memory = psutil.virtual_memory().total // 2**20
         settings = SETTINGS | (DURABLE if self.durable else THROWN_AWAY)
-        settings["shared_buffers"] = f"{min(1024, max(32, memory // 8))}MB"
+        settings["shared_buffers"] = f"{min(4096, max(32, memory // 8))}MB"
         settings["effective_cache_size"] = f"{memory // 2}MB"
         settings["unix_socket_directories"] = f'"{self.socket}"'
         options = [f"--{name}={value}" for name, value in settings.items()]
