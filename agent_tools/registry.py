@@ -90,6 +90,11 @@ def as_data(output: BaseModel) -> dict[str, Any]:
     return output.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+def as_json(output: BaseModel) -> str:
+    """`as_data`, written down."""
+    return output.model_dump_json(by_alias=True, exclude_none=True)
+
+
 class Registry:
     """The tools in the order they were registered. It takes any; `agent_tools.checks` says what is wrong."""
 

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from agent_tools.registry import Tool, as_data
+from agent_tools.registry import Tool, as_data, as_json
 from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
@@ -114,15 +115,18 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
         responses={200: tool.output_model, **problems(*UNUSABLE_INPUT, 401, 403, 404, *conflicts, 429, 500, 503)},
         examples=examples_of(tool.name),
     )
-    def call(self: ViewSet, request: Request) -> Response:
+    def call(self: ViewSet, request: Request) -> HttpResponse:
         key = request.headers.get(idempotency.HEADER)
         if tool.is_read_only or key is None:
-            return Response(as_data(tool.call(request.data, user=person(request))))
+            # Written by pydantic at once, rather than by DRF from what pydantic has made of it.
+            answer = as_json(tool.call(request.data, user=person(request)))
+            return HttpResponse(answer, content_type="application/json")
         return _call_once(tool, request, idempotency.clean_key(key))
 
     attributes = {
         "call": call,
         "required_scope": tool.scope,
+        "needs_no_session": True,
         "__doc__": tool.description,
     }
     return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)
