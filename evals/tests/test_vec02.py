@@ -23,9 +23,12 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """No query is bound to the caller, neither the vectors' nor that of the turns behind them."""
-    everybodys = {dated: near.replace("user_id = %(user_id)s AND ", "") for dated, near in dense._NEAR.items()}
-    assert "user_id" not in everybodys[False] + dense._NEAREST
+    bound = "user_id = %(user_id)s AND "
+    everybodys = {dated: near.replace(bound, "") for dated, near in dense._NEAR.items()}
+    everybodys_nearest = dense._NEAREST.replace(bound, "")
+    assert "user_id" not in everybodys[False] + everybodys_nearest
     monkeypatch.setattr(dense, "_NEAR", everybodys)
+    monkeypatch.setattr(dense, "_NEAREST", everybodys_nearest)
     everybodys_words = reading._BEGINNINGS.replace("WHERE turn.user_id = %(user_id)s", "")
     assert "user_id" not in everybodys_words
     monkeypatch.setattr(reading, "_BEGINNINGS", everybodys_words)
