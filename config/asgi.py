@@ -12,9 +12,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import django
+from config.handler import get_application
 
-django.setup(set_prefix=False)
+django_application: Any = get_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
@@ -24,7 +24,6 @@ from starlette.routing import Mount, Route  # noqa: E402
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
-from config.handler import Handler  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
@@ -36,7 +35,6 @@ OBJECTS_BEFORE_COLLECTION = 10_000
 STATIC = "/static"
 MCP = "/mcp"
 
-django_application: Any = Handler()
 mcp = McpEndpoint(registry)
 
 

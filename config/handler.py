@@ -6,8 +6,7 @@ request. That costs more than all that is done there. Here only an asynchronous 
 served so; any other is called as under WSGI, by a thread that has served others before:
 
 1. The loop reads the body.
-2. A thread does everything else, from the signal that a request has begun to the one that it has ended. A tool that is
-   called with a token passes through less on its way than a browser's request.
+2. A thread does everything else, from the signal that a request has begun to the one that it has ended.
 3. The loop sends what the thread brought back. An answer that streams is sent for as long as its reader is there.
 """
 
@@ -16,25 +15,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from contextvars import copy_context
-from enum import Enum
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, iscoroutinefunction, sync_to_async
-from django.conf import settings
+from django import setup
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.base import BaseHandler
-from django.core.handlers.exception import convert_exception_to_response
 from django.db import connections
-from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve, set_script_prefix
-from django.utils.module_loading import import_string
-
-from agent_tools.tokens import has_token
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -45,45 +38,16 @@ Send = Callable[[Message], Awaitable[None]]
 THREADS = 64
 
 
-class Kind(Enum):
-    """What a path leads to: if nothing else, a page."""
-
-    PAGE = "page"
-    TOOL = "tool"
-    ASYNCHRONOUS = "asynchronous"
-
-
-class TokenHandler(BaseHandler):
-    """Has the middleware of a program that brings a token and calls a tool: `settings.TOKEN_MIDDLEWARE`.
-
-    It has no session, no cookies and no form, and shows nothing to anybody who could be led astray.
-    """
-
-    def load_middleware(self, is_async: bool = False) -> None:
-        self._view_middleware: list[Any] = []
-        self._template_response_middleware: list[Any] = []
-        self._exception_middleware: list[Any] = []
-        chain = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
-        for path in reversed(settings.TOKEN_MIDDLEWARE):
-            layer = import_string(path)(chain)
-            if hasattr(layer, "process_exception"):
-                self._exception_middleware.append(layer.process_exception)
-            chain = convert_exception_to_response(layer)
-        self._middleware_chain = chain
-
-
 class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
         self._in_thread = BaseHandler()
         self._in_thread.load_middleware()
-        self._for_tokens = TokenHandler()
-        self._for_tokens.load_middleware()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever leaves meanwhile cancels an asynchronous view and an answer that streams, and lets any other end."""
-        if scope["type"] != "http" or _kind_of(_path(scope)) is Kind.ASYNCHRONOUS:
+        if scope["type"] != "http" or _is_asynchronous(scope["path"].removeprefix(get_script_prefix(scope))):
             await super().__call__(scope, receive, send)
             return
         try:
@@ -122,7 +86,7 @@ class Handler(ASGIHandler):
         try:
             signals.request_started.send(sender=self.__class__, scope=scope)
             request, refusal = self.create_request(scope, body)
-            response: Any = refusal if request is None else self._handler(request).get_response(request)
+            response: Any = refusal if request is None else self._in_thread.get_response(request)
             # Whom the signal is from that `close` sends.
             response._handler_class = self.__class__
             if not response.streaming:
@@ -131,10 +95,6 @@ class Handler(ASGIHandler):
         finally:
             # Even if something went wrong: this thread serves others, and a stream outlives any pool.
             connections.close_all()
-
-    def _handler(self, request: HttpRequest) -> BaseHandler:
-        is_tokens = _kind_of(request.path_info) is Kind.TOOL and has_token(request.META.get("HTTP_AUTHORIZATION"))
-        return self._for_tokens if is_tokens else self._in_thread
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
         async with ThreadSensitiveContext():
@@ -151,6 +111,12 @@ class Handler(ASGIHandler):
                 raise failure
 
 
+def get_application() -> Handler:
+    """As `django.core.asgi.get_asgi_application`."""
+    setup(set_prefix=False)
+    return Handler()
+
+
 def _messages(response: Any) -> list[Message]:
     """As `ASGIHandler.send_response` has them, but for the body: it is in one piece already."""
     headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
@@ -161,19 +127,10 @@ def _messages(response: Any) -> list[Message]:
     ]
 
 
-def _path(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(get_script_prefix(scope))
-
-
 # Most requests are for a few paths, and finding a path's view takes longer than the rest of this module.
 @lru_cache(maxsize=256)
-def _kind_of(path: str) -> Kind:
+def _is_asynchronous(path: str) -> bool:
     try:
-        view = resolve(path).func
+        return bool(iscoroutinefunction(resolve(path).func))
     except Resolver404:
-        return Kind.PAGE
-    if iscoroutinefunction(view):
-        return Kind.ASYNCHRONOUS
-    # What Django REST framework's views are of.
-    return Kind.TOOL if getattr(getattr(view, "cls", None), "needs_no_session", False) else Kind.PAGE
+        return False

@@ -126,7 +126,6 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
     attributes = {
         "call": call,
         "required_scope": tool.scope,
-        "needs_no_session": True,
         "__doc__": tool.description,
     }
     return type(f"{to_camel(tool.name)}ViewSet", (ViewSet,), attributes)

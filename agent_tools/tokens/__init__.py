@@ -2,15 +2,7 @@
 
 from agent_tools.tokens.admitting import admit
 from agent_tools.tokens.issuing import NewToken, TokenInfo, create_token, list_tokens, revoke_token
-from agent_tools.tokens.verifying import (
-    Refusal,
-    TokenCaller,
-    TokenRefused,
-    has_token,
-    is_still_valid,
-    secret_in,
-    verify,
-)
+from agent_tools.tokens.verifying import Refusal, TokenCaller, TokenRefused, is_still_valid, secret_in, verify
 
 __all__ = [
     "NewToken",
@@ -20,7 +12,6 @@ __all__ = [
     "TokenRefused",
     "admit",
     "create_token",
-    "has_token",
     "is_still_valid",
     "list_tokens",
     "revoke_token",

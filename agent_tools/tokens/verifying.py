@@ -57,19 +57,15 @@ class TokenCaller:
         return is_still_valid(self.digest, now=now)
 
 
-def has_token(header: str | None) -> bool:
-    """Whether an `Authorization` header is one with a token, good or not."""
-    return (header or "").strip().partition(" ")[0].lower() in SCHEMES
-
-
 def secret_in(header: str | None) -> str | None:
     """The secret in an `Authorization` header; None when there is none, or another scheme's.
 
     Nothing else is looked at: an address ends up in logs and histories, so a token in one is no token.
     """
-    if header is None or not has_token(header):
+    scheme, _, rest = (header or "").strip().partition(" ")
+    if scheme.lower() not in SCHEMES:
         return None
-    secret = header.strip().partition(" ")[2].strip()
+    secret = rest.strip()
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
     return secret

@@ -12,10 +12,8 @@ from django.test import override_settings
 from django.urls import path
 from django.utils.translation import activate, get_language
 
-from agent_tools.tokens import create_token
 from config.handler import Handler
 from config.urls import urlpatterns as all_urls
-from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -148,21 +146,6 @@ async def status_of(handler, method, path):
     return (await answer_of(handler, method, path))[0]
 
 
-async def call(handler, tool, **headers):
-    """The start of the answer to a call of a tool, with the body."""
-    line = line_to(handler, "POST", f"/api/v1/tools/{tool}/")
-    headers = {"host": "localhost", "content-type": "application/json", "content-length": "15", **headers}
-    line.scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await line.send_input({"type": "http.request", "body": b'{"query":"cat"}'})
-    start = await line.receive_output(30)
-    return {**start, "body": (await line.receive_output(30))["body"]}
-
-
-@pytest.fixture
-def token():
-    return create_token(user=a_person(), name="test").secret
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -178,26 +161,6 @@ async def test_an_ordinary_request_is_worked_on_in_one_thread_in_one_go(handler,
     assert [(is_async, thread == threading.get_ident()) for is_async, thread in seen] == [(False, False)]
     # From the signal that it begins to the one that it has ended.
     assert not hops
-
-
-@pytest.mark.parametrize(("credentials", "status"), [("", 401), ("Basic YTpi", 401)])
-async def test_a_tool_called_without_a_token_passes_through_everything(handler, credentials, status):
-    assert (await call(handler, "search_chat_history", authorization=credentials))["status"] == status
-    assert seen
-
-
-async def test_a_tool_called_with_a_token_passes_through_less(handler, token):
-    for changed, status in (({}, 200), ({"authorization": "Bearer no"}, 401), ({"host": "elsewhere"}, 400)):
-        answer = await call(handler, "search_chat_history", **{"authorization": f"Bearer {token}", **changed})
-        headers = {name.decode().lower(): value.decode() for name, value in answer["headers"]}
-        assert (answer["status"], seen) == (status, [])
-        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "private, no-store")
-        assert status == 400 or int(headers["content-length"]) == len(answer["body"])
-
-
-async def test_whatever_else_is_asked_with_a_token_passes_through_everything(handler, token):
-    assert (await call(handler, "nothing", authorization=f"Bearer {token}"))["status"] == 404
-    assert seen
 
 
 async def test_no_request_has_a_thread_of_its_own(handler):

@@ -42,14 +42,6 @@ MIDDLEWARE = [
     "intake.middleware.FailureMiddleware",
 ]
 
-# What the call of a tool passes through that comes with a token (`config.handler`): those of the above that it needs.
-TOKEN_MIDDLEWARE = [
-    "django.middleware.security.SecurityMiddleware",
-    "intake.middleware.PrivacyMiddleware",
-    "django.middleware.common.CommonMiddleware",
-    "intake.middleware.FailureMiddleware",
-]
-
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 
