@@ -10,11 +10,11 @@ commands. Asynchronous code calls it inside `sync_to_async`. It is not for strea
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import psycopg
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from intake.models import User
 from intake.models.conversations import Caller
@@ -34,8 +34,7 @@ class ActingAsAnother(RuntimeError):
     """One person's work led to another's: a fault of the program, stopped before it shows anybody anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(NamedTuple):
     user_id: str = ""
     visitor_key: str = ""
     role: str = OWN_ROLE
@@ -67,54 +66,59 @@ def acting_as_staff() -> Iterator[None]:
 
 @contextmanager
 def _being(identity: _Identity) -> Iterator[None]:
-    present: _Identity | None = getattr(connection, "acting", None)
+    database = _database()
+    present: _Identity | None = getattr(database, "acting", None)
     if present == identity:
         yield
         return
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
-    is_nested = connection.in_atomic_block
+    is_nested = database.in_atomic_block
     with transaction.atomic() if is_nested else _begun_as(identity):
         before = _present() if is_nested else None
         if is_nested:
             _become(identity)
-        connection.acting = identity  # type: ignore[attr-defined]
+        database.acting = identity
         try:
             yield
         finally:
-            connection.acting = None  # type: ignore[attr-defined]
+            database.acting = None
         # A transaction that ends takes the settings along, and so does a savepoint that is rolled back; one that is
         # released leaves them to the transaction around it.
-        if before is not None and not connection.needs_rollback:
+        if before is not None and not database.needs_rollback:
             _become(before)
 
 
 @contextmanager
 def _begun_as(identity: _Identity) -> Iterator[None]:
     """A transaction that is told in its first statement: see `config.database`."""
-    connection.ensure_connection()
+    database = _database()
+    database.ensure_connection()
     with ExitStack() as beginning:
-        connection.opening = _in_full(identity)  # type: ignore[attr-defined]
+        database.opening = _in_full(identity, database.connection)
         try:
             beginning.enter_context(transaction.atomic())
         finally:
             # Never left to another one's.
-            connection.opening = ""  # type: ignore[attr-defined]
+            database.opening = ""
         yield
 
 
+def _database() -> Any:
+    """This thread's; what `django.db.connection` is, is worked out whenever it is asked for anything."""
+    return connections[DEFAULT_DB_ALIAS]
+
+
 def _become(identity: _Identity) -> None:
-    fetch(_BECOME, asdict(identity))
+    fetch(_BECOME, identity._asdict())
 
 
-def _in_full(identity: _Identity) -> str:
+def _in_full(identity: _Identity, connection: psycopg.Connection[Any]) -> str:
     """`_BECOME` with the values written into it."""
-    return _BECOME % {name: _quoted(value) for name, value in asdict(identity).items()}
-
-
-def _quoted(value: str) -> str:
-    escaped: bytes = psycopg.pq.Escaping(connection.connection.pgconn).escape_literal(value.encode())
-    return escaped.decode()
+    escaping = psycopg.pq.Escaping(connection.pgconn)
+    return _BECOME % {
+        name: bytes(escaping.escape_literal(value.encode())).decode() for name, value in identity._asdict().items()
+    }
 
 
 def _present() -> _Identity:

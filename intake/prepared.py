@@ -3,25 +3,39 @@
 Django writes parameters into the text of a statement, which so is another one every time; here the server binds them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import psycopg
-from django.db import connection
-from django.db.backends.utils import CursorWrapper
+from django.db import DEFAULT_DB_ALIAS, connections
+
+Rows = list[tuple[Any, ...]]
 
 
-def fetch(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """All rows of a statement, which is one of a few; `parameters` by name."""
-    with _cursor() as cursor:
-        cursor.execute(statement, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
+    """All rows of a statement, which is one of a few; `parameters` by name.
 
-
-def _cursor() -> CursorWrapper:
-    connection.ensure_connection()
-    if connection.queries_logged:
+    Does what Django's own cursors do, for whoever watches (`execute_wrapper`), counts or handles the errors of what is
+    asked, but for their layers, which take twice as long as psycopg does.
+    """
+    # Looked up once: what `django.db.connection` is, is worked out whenever it is asked for anything.
+    database: Any = connections[DEFAULT_DB_ALIAS]
+    if database.queries_logged:
         # A statement that the server binds has no text to be logged by.
-        return connection.cursor()
-    return CursorWrapper(psycopg.Cursor(connection.connection), connection)
+        with database.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            logged: Rows = cursor.fetchall()
+            return logged
+    execute: Callable[..., Rows] = _fetch
+    for wrapper in reversed(database.execute_wrappers):
+        execute = partial(wrapper, execute)
+    database.ensure_connection()
+    return execute(statement, parameters, False, {"connection": database, "cursor": None})
+
+
+def _fetch(statement: str, parameters: Mapping[str, Any], _: bool, context: Mapping[str, Any]) -> Rows:
+    database = context["connection"]
+    database.validate_no_broken_transaction()
+    with database.wrap_database_errors:
+        return psycopg.Cursor(database.connection).execute(statement, parameters).fetchall()

@@ -26,12 +26,17 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _start_transaction_under_autocommit(self) -> None:
         opening, self.opening = self.opening, ""
-        if opening:
+        if opening and (self.queries_logged or self.execute_wrappers):
             with self.cursor() as cursor:
                 cursor.execute(f"BEGIN; {opening}")
         else:
             with self.wrap_database_errors:
-                self.connection.execute("BEGIN", prepare=False)
+                self.connection.execute(f"BEGIN; {opening}", prepare=False)
+
+    def _set_autocommit(self, autocommit: bool) -> None:
+        # It nearly always is, and to set it again is not free.
+        if self.connection.autocommit != autocommit:
+            super()._set_autocommit(autocommit)  # type: ignore[misc]
 
     def create_cursor(self, name: str | None = None) -> Any:
         cursor = super().create_cursor(name)
