@@ -64,12 +64,6 @@ class Embedder(ABC):
         """Load what the first query, or the first document, would otherwise wait for. Raise EmbedderMisconfigured."""
 
 
-def as_halves(vector: Vector) -> str:
-    """In half precision, as PostgreSQL reads it: five digits tell all such numbers apart, and are written in one go."""
-    halves = vector.astype(np.float16).tolist()
-    return "[" + ",".join(["%.5g"] * len(halves)) % tuple(halves) + "]"
-
-
 def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """Scale along the last axis to length 1; a zero vector stays zero, which is unlike everything."""
     array = np.asarray(vectors, dtype=np.float64)

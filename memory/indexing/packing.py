@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 from django.utils import timezone
 
-from memory.embedders.base import Matrix, as_halves
+from memory.embedders.base import Matrix
+from memory.halves import Halves
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.blocks import SLOTS, slots_for
 
@@ -106,7 +107,7 @@ def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
     parameters: dict[str, Any] = {
         "ids": [row.pk for row in rows],
         "hashes": [bytes(row.content_hash) for row in rows],
-        "vectors": [as_halves(vector) for vector in vectors],
+        "vectors": [str(Halves(vector)) for vector in vectors],
         "now": now,
         "slots": slots_for(vectors.shape[1]),
     }

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from intake.prepared import fetch
-from memory.embedders.base import Vector, as_halves
+from memory.embedders.base import Vector
+from memory.halves import Halves
 from memory.models.blocks import SLOTS
 from memory.search.keys import PlainKey
 from memory.search.scope import Scope
@@ -211,7 +212,7 @@ def _scanned(
     parameters = {
         **scope.parameters(),
         "model": model,
-        "vector": as_halves(vector),
+        "vector": Halves(vector),
         "nearest": nearest,
         "sample": SAMPLE,
         **more,

@@ -4,13 +4,14 @@ import re
 from datetime import timedelta
 
 import numpy as np
+import psycopg
 import pytest
 from django.db import connection
 
 from intake.acting import acting_as
 from intake.tests.factories import NOW, a_person
 from memory.embedders import get_embedder
-from memory.embedders.base import as_halves
+from memory.halves import Halves
 from memory.indexing import pack_everything
 from memory.models import Corpus, EmbeddingModel, VectorBlock
 from memory.search.dense import nearest_parts
@@ -81,11 +82,12 @@ def test_vectors_of_every_size_are_scanned_in_blocks_that_fit_a_page(alice, dime
     assert nearest(alice, query, limit=31, model="other") == by_brute_force(vectors, query)
 
 
-def test_a_vector_is_sent_as_it_is_in_half_precision():
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_vector_reaches_the_database_as_it_is_in_half_precision(bound):
     vector = directions(1, seed=5)[0]
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT %s::halfvec::real[]", [as_halves(vector)])
-        (kept,) = cursor.fetchone()
+    connection.ensure_connection()
+    cursor = psycopg.Cursor(connection.connection) if bound else connection.cursor()
+    (kept,) = cursor.execute("SELECT %s::halfvec::real[]", [Halves(vector)]).fetchone()
     assert np.array_equal(np.array(kept, np.float32), vector.astype(np.float16).astype(np.float32))
 
 
