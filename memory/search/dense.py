@@ -18,7 +18,6 @@ UNRELATED = 0.7
 
 _SLOTS = range(SLOTS)
 _KEYS = ", ".join(f"p{slot}" for slot in _SLOTS)
-_DISTANCES = ", ".join(f"d{slot}" for slot in _SLOTS)
 _OF_MODEL = "(SELECT id FROM embedding_models WHERE name = %(model)s)"
 _MINE = f"user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND model_id = {_OF_MODEL}"
 _LOOSE = f"{_MINE} AND vector IS NOT NULL AND block_id IS NULL"
@@ -28,31 +27,31 @@ _IN_TIME = "CASE WHEN t{slot} >= %(since)s AND t{slot} < %(until)s THEN v{slot} 
 
 
 def _distances(*, dated: bool) -> str:
-    """The columns `d0` to `d9` of a block: how far the vector in each slot is from `q`."""
+    """How far the vector in each slot of a block is from `q`."""
     vectors = [_IN_TIME.format(slot=slot) if dated else f"v{slot}" for slot in _SLOTS]
-    return ", ".join(f"{vector} <=> q AS d{slot}" for slot, vector in zip(_SLOTS, vectors, strict=True))
+    return ", ".join(f"{vector} <=> q" for vector in vectors)
 
 
 def _near(vector: str, *, dated: bool = False) -> str:
     """CTEs `asked`, where `q` is the vector to be near to, and `near`: the keys and distances of the nearest parts.
 
-    The nearest parts are in the blocks whose own nearest are, so as many blocks as parts are wanted will do: the others
-    leave the scan as a whole.
+    The nearest parts are in the blocks whose own nearest are, so as many blocks as parts are wanted will do. Nothing but
+    their keys leaves the scan: to hand on a block's ten keys and distances would take longer than to measure these few
+    again.
     """
     return f"""
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT {vector} AS q
 ), near_block AS MATERIALIZED (
-    SELECT {_KEYS}, {_DISTANCES}
-      FROM (SELECT {_KEYS}, {_distances(dated=dated)}
-              FROM asked, embedding_blocks
-             WHERE {_MINE}
-            OFFSET 0) AS block  -- no distance is computed twice
-     ORDER BY least({_DISTANCES})
+    SELECT id
+      FROM asked, embedding_blocks
+     WHERE {_MINE}
+     ORDER BY least({_distances(dated=dated)})
      LIMIT %(nearest)s
 ), near AS MATERIALIZED (
     SELECT id, distance
-      FROM (SELECT unnest(ARRAY[{_KEYS}]) AS id, unnest(ARRAY[{_DISTANCES}]) AS distance FROM near_block) AS part
+      FROM (SELECT unnest(ARRAY[{_KEYS}]) AS id, unnest(ARRAY[{_distances(dated=dated)}]) AS distance
+              FROM asked, near_block JOIN embedding_blocks USING (id)) AS part
      WHERE distance IS NOT NULL
      UNION ALL
     SELECT id, vector <=> q
@@ -92,11 +91,8 @@ SELECT waiting, source_id, chunk_index, distance
 _MEASURED = f"""
 , sample AS MATERIALIZED (
     SELECT percentile_cont({UNRELATED}) WITHIN GROUP (ORDER BY distance) AS unrelated
-      FROM (SELECT unnest(ARRAY[{_DISTANCES}]) AS distance
-              FROM (SELECT {_distances(dated=False)}
-                      FROM asked, embedding_blocks
-                     WHERE {_MINE}
-                     LIMIT %(sample)s / {SLOTS}) AS block
+      FROM (SELECT unnest(ARRAY[{_distances(dated=False)}]) AS distance
+              FROM asked, (SELECT * FROM embedding_blocks WHERE {_MINE} LIMIT %(sample)s / {SLOTS}) AS block
              UNION ALL
             SELECT vector <=> q FROM asked, embeddings WHERE {_LOOSE}
              LIMIT %(sample)s) AS any_parts
