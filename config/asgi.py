@@ -5,7 +5,6 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -25,12 +24,9 @@ from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
+from intake.cycles import look_for_cycles_rarely  # noqa: E402
 from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
-
-# How many objects more than a while ago make Python look for cycles among the new ones. With its own 700 nearly every
-# search did, in vain: that many are in use at once while it reads what it found, and a request leaves a hundred.
-OBJECTS_BEFORE_COLLECTION = 10_000
 
 STATIC = "/static"
 MCP = "/mcp"
@@ -48,10 +44,7 @@ def _make_sure_of_the_database() -> None:
 
 def _load_the_rest() -> ModuleType:
     chat = import_module("intake.chat")
-    # What is loaded by now stays until the process ends, and need not be looked through again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
+    look_for_cycles_rarely()
     return chat
 
 

@@ -21,6 +21,7 @@ BITS_A_STRETCH = 3.5
 FIRST_BEYOND_ASCII = 128
 # Odd numbers of 64 bits: multiplied by them, characters spread over the high bits.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+_SHIFT = np.uint64(64 - LONGEST_BITS)
 
 
 def fold(text: str) -> str:
@@ -31,39 +32,34 @@ def fold(text: str) -> str:
 def signature(*texts: str) -> str:
     """The signature of all the texts together, in hexadecimal after an x; its length goes by how much is in them."""
     # One text with a mark between both sides: for two, all that follows would be done twice.
-    positions = _distinct(_positions("\0".join(map(fold, texts))))
-    return _as_bits(positions, _length(len(positions)))
+    occurs = _occurring("\0".join(map(fold, texts)))
+    return _as_bits(occurs, _length(int(np.count_nonzero(occurs))))
 
 
 def masks(piece: str) -> dict[int, str]:
     """By a signature's length, the bits it has if its text contains the piece; none for a piece too short to tell."""
-    positions = _distinct(_positions(fold(piece)))
-    return {length: _as_bits(positions, length) for length in LENGTHS} if len(positions) else {}
+    occurs = _occurring(fold(piece))
+    return {length: _as_bits(occurs, length) for length in LENGTHS} if occurs.any() else {}
 
 
 def _length(stretches: int) -> int:
     return next((length for length in LENGTHS if length >= BITS_A_STRETCH * stretches), LENGTHS[-1])
 
 
-def _positions(folded: str) -> NDArray[np.uint64]:
-    """Where in the longest signature each stretch has its bit."""
-    codes = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    products = codes[:, None] * _FACTORS
-    threes = products[:-2, 0] ^ products[1:-1, 1] ^ products[2:, 2]
+def _occurring(folded: str) -> NDArray[np.bool_]:
+    """The longest signature, where each stretch has its bit."""
+    codes = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
+    first, second, third = (codes * factor for factor in _FACTORS)
+    threes = first[:-2] ^ second[1:-1] ^ third[2:]
     is_telling = (codes >= FIRST_BEYOND_ASCII) | ((codes >= ord("0")) & (codes <= ord("9")))
-    twos = (products[:-1, 0] ^ products[1:, 2])[is_telling[:-1] | is_telling[1:]]
-    return np.concatenate([threes, twos]) >> np.uint64(64 - LONGEST_BITS)
-
-
-def _distinct(positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Ascending. There are few places, so to mark those that occur is several times quicker than to sort them."""
+    twos = (first[:-1] ^ third[1:])[is_telling[:-1] | is_telling[1:]]
     occurs = np.zeros(1 << LONGEST_BITS, np.bool_)
-    occurs[positions] = True
-    return np.flatnonzero(occurs).astype(np.uint64)
+    occurs[threes >> _SHIFT] = True
+    occurs[twos >> _SHIFT] = True
+    return occurs
 
 
-def _as_bits(positions: NDArray[np.uint64], length: int) -> str:
+def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
     """A shorter signature is the longest one folded, so that a stretch has one place whatever the length."""
-    bits = np.zeros(length, np.uint8)
-    bits[positions * np.uint64(length) >> np.uint64(LONGEST_BITS)] = 1
+    bits = occurs.reshape(length, -1).any(axis=1)
     return "x" + np.packbits(bits).tobytes().hex()

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from config.asgi import OBJECTS_BEFORE_COLLECTION, _load_the_rest
+from config.asgi import _load_the_rest
+from intake.cycles import OBJECTS_BEFORE_COLLECTION
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ django.setup()
 from agent_tools.registry import as_data  # noqa: E402
 from agent_tools.tools.chat_history import SearchChatHistoryInput, run  # noqa: E402
 from intake.acting import acting_as  # noqa: E402
+from intake.cycles import look_for_cycles_rarely  # noqa: E402
 from intake.models import User  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
@@ -41,6 +42,7 @@ def main() -> None:
     given = json.load(sys.stdin)
     # Or the first search would, for so long that the server may have hung up on the other ways.
     get_embedder().warm_up()
+    look_for_cycles_rarely()  # as the web process does
     ways = _ways(given)
     taken: dict[str, list[float]] = {name: [] for name in ways}
     # What comes after the search, which this process does itself, meets a web process that has been idle for longest:

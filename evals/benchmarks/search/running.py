@@ -19,6 +19,7 @@ from evals.benchmarks.search.questions import Asked, ask
 from evals.benchmarks.search.timing import Timing, timed
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import as_worker, scratch_database
+from intake.cycles import look_for_cycles_rarely
 from intake.models import User
 from memory.models import Embedding
 
@@ -100,6 +101,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
 def _measure(options: dict[str, Any], given: Environment, report: Report) -> Figures:
     filled = Run(options, given, timezone.now(), report)
     filled.load()
+    look_for_cycles_rarely()  # as the web process does
     rows = _rows()
     measured = Measured(filled.groups())
     measured.ours(report)
