@@ -16,6 +16,7 @@ SAMPLE = 200
 # The distance that three in ten of them are beyond.
 UNRELATED = 0.7
 
+_SPARE_BLOCKS = 8
 _SLOTS = range(SLOTS)
 _KEYS = ", ".join(f"p{slot}" for slot in _SLOTS)
 _OF_MODEL = "(SELECT id FROM embedding_models WHERE name = %(model)s)"
@@ -26,18 +27,19 @@ _DATED = "AND said_at >= %(since)s AND said_at < %(until)s"
 _IN_TIME = "CASE WHEN t{slot} >= %(since)s AND t{slot} < %(until)s THEN v{slot} END"
 
 
-def _distances(*, dated: bool) -> str:
-    """How far the vector in each slot of a block is from `q`."""
+def _each(operator: str, *, dated: bool = False) -> str:
+    """The vector in each slot of a block, beside `q`."""
     vectors = [_IN_TIME.format(slot=slot) if dated else f"v{slot}" for slot in _SLOTS]
-    return ", ".join(f"{vector} <=> q" for vector in vectors)
+    return ", ".join(f"{vector} {operator} q" for vector in vectors)
 
 
 def _near(vector: str, *, dated: bool = False) -> str:
     """CTEs `asked`, where `q` is the vector to be near to, and `near`: the keys and distances of the nearest parts.
 
-    The nearest parts are in the blocks whose own nearest are, so as many blocks as parts are wanted will do. Nothing but
+    The nearest parts are in the blocks whose own nearest are, so as many blocks as parts are wanted do. Nothing but
     their keys leaves the scan: to hand on a block's ten keys and distances would take longer than to measure these few
-    again.
+    again. And as vectors have length 1, but for what halves round off, their inner product says which blocks those are
+    (some more than needed, for what it rounds differently); it takes less than the cosine, by which parts are ranked.
     """
     return f"""
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
@@ -46,11 +48,11 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT id
       FROM asked, embedding_blocks
      WHERE {_MINE}
-     ORDER BY least({_distances(dated=dated)})
-     LIMIT %(nearest)s
+     ORDER BY least({_each("<#>", dated=dated)})
+     LIMIT %(nearest)s + {_SPARE_BLOCKS}
 ), near AS MATERIALIZED (
     SELECT id, distance
-      FROM (SELECT unnest(ARRAY[{_KEYS}]) AS id, unnest(ARRAY[{_distances(dated=dated)}]) AS distance
+      FROM (SELECT unnest(ARRAY[{_KEYS}]) AS id, unnest(ARRAY[{_each("<=>", dated=dated)}]) AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)) AS part
      WHERE distance IS NOT NULL
      UNION ALL
@@ -91,7 +93,7 @@ SELECT waiting, source_id, chunk_index, distance
 _MEASURED = f"""
 , sample AS MATERIALIZED (
     SELECT percentile_cont({UNRELATED}) WITHIN GROUP (ORDER BY distance) AS unrelated
-      FROM (SELECT unnest(ARRAY[{_distances(dated=False)}]) AS distance
+      FROM (SELECT unnest(ARRAY[{_each("<=>")}]) AS distance
               FROM asked, (SELECT * FROM embedding_blocks WHERE {_MINE} LIMIT %(sample)s / {SLOTS}) AS block
              UNION ALL
             SELECT vector <=> q FROM asked, embeddings WHERE {_LOOSE}
