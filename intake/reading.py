@@ -94,8 +94,9 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
         return {}
     parameters = {
         "user_id": user.pk,
-        "conversations": [conversation_id for conversation_id, _ in keys],
-        "numbers": [number for _, number in keys],
+        # Written here: to have each of them quoted takes three times as long.
+        "conversations": f"{{{','.join([str(conversation_id) for conversation_id, _ in keys])}}}",
+        "numbers": f"{{{','.join([str(number) for _, number in keys])}}}",
         "length": length,
     }
     return {(conversation_id, number): text for conversation_id, number, text in fetch(_BEGINNINGS, parameters)}

@@ -5,6 +5,10 @@ from typing import Protocol
 from uuid import UUID
 
 
+# Of a text's parts among the nearest, at the most of most texts.
+USUAL_PARTS = 3
+
+
 class FindParts(Protocol):
     """The nearest `limit` parts as (source_id, chunk_index, distance), the nearest first."""
 
@@ -17,7 +21,7 @@ def nearest_texts(find: FindParts, *, limit: int, most_parts: int) -> dict[tuple
     A few parts a text are fetched, since few texts crowd a ranking with theirs. Where they do, `most_parts` a text are
     enough whatever they are.
     """
-    for parts_a_text in (4, most_parts):
+    for parts_a_text in (USUAL_PARTS, most_parts):
         parts = find(limit=limit * parts_a_text)
         texts = fold(parts, limit=limit)
         if len(texts) == limit or len(parts) < limit * parts_a_text:
