@@ -3,7 +3,7 @@
 Django writes parameters into the text of a statement, which so is another one every time; here the server binds them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,11 @@ def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
         execute = partial(wrapper, execute)
     database.ensure_connection()
     return execute(statement, parameters, False, {"connection": database, "cursor": None})
+
+
+def plain_array(values: Iterable[object]) -> str:
+    """An array as PostgreSQL reads it, of what needs no quotes: psycopg takes several times as long to see that."""
+    return f"{{{','.join(map(str, values))}}}"
 
 
 def _fetch(statement: str, parameters: Mapping[str, Any], _: bool, context: Mapping[str, Any]) -> Rows:

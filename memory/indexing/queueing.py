@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from intake.prepared import fetch
+from intake.prepared import fetch, plain_array
 from memory import nudging, words
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
@@ -26,11 +26,11 @@ WITH {words.KEEP}, made AS (
     INSERT INTO embeddings
            (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
             created_at, next_attempt_at, attempts, last_error)
-    SELECT indexed.user_id, indexed.corpus, indexed.source_id, indexed.chunk_index, part.number, model.id,
-           %(visibility)s, part.length, part.content_hash, indexed.said_at, now(), %(now)s, 0, ''
+    SELECT indexed.user_id, indexed.corpus, indexed.source_id, indexed.chunk_index, part.place - 1, model.id,
+           %(visibility)s, part.length, decode(part.content_hash, 'hex'), indexed.said_at, now(), %(now)s, 0, ''
       FROM indexed
-     CROSS JOIN unnest(%(numbers)s::smallint[], %(lengths)s::int[], %(hashes)s::bytea[])
-           AS part(number, length, content_hash)
+     CROSS JOIN unnest(%(lengths)s::int[], %(hashes)s::text[]) WITH ORDINALITY
+           AS part(length, content_hash, place)
       JOIN embedding_models AS model ON model.name = %(model)s
         ON CONFLICT DO NOTHING
     RETURNING id
@@ -144,9 +144,8 @@ def _index_new(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
             **words.row_of(text),
             "visibility": Embedding.VISIBILITY,
             "now": now,
-            "numbers": list(range(len(hashes))),
-            "lengths": [len(part) for part in source.parts],
-            "hashes": hashes,
+            "lengths": plain_array(len(part) for part in source.parts),
+            "hashes": plain_array(each.hex() for each in hashes),
             "model": embedder.name,
         },
     )

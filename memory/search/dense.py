@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from intake.prepared import fetch
+from intake.prepared import fetch, plain_array
 from memory.embedders.base import Vector
 from memory.halves import Halves
 from memory.models.blocks import SLOTS
@@ -184,9 +184,8 @@ def measured(scope: Scope, *, model: str, vector: Vector, nearest: int, also: Co
         model=model,
         vector=vector,
         nearest=nearest,
-        # Written here: to have a hundred texts quoted, one by one, takes longer than to look them up.
-        sources=f"{{{','.join([source for source, _ in also])}}}",
-        chunks=[place for _, place in also],
+        sources=plain_array(source for source, _ in also),
+        chunks=plain_array(place for _, place in also),
     )
     waiting, unrelated, *_ = rows[0]
     texts = [Measured((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
