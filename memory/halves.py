@@ -1,4 +1,4 @@
-"""Vectors in half precision, on their way into PostgreSQL: a `Halves` is a parameter that a statement casts to halfvec."""
+"""Vectors in half precision, on their way into PostgreSQL: a `Halves` is a parameter, to be cast to halfvec."""
 
 import struct
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-
 # Of a text's parts among the nearest, at the most of most texts.
 USUAL_PARTS = 3
 
