@@ -27,7 +27,8 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-PATIENCE_MS = 10_000
+# A page takes a tenth of a second; a machine that does something else as well, fifty times that.
+PATIENCE_MS = 30_000
 
 
 @dataclass
