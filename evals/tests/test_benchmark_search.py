@@ -71,6 +71,8 @@ def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys,
         assert timing["n"] >= 6
     assert figures["http_rps"] > 0
     assert figures["recall"]["semantic_db"] > 0.95
+    assert set(figures["beside"]) == set(installed)
+    assert all(0 < ours["p50_ms"] <= ours["p95_ms"] for ours in figures["beside"].values())
     assert len(figures["scales"]) == 2
     assert [one["turns"] for one in figures["sizes"]] == ([1, 4, 13, 40] if HAS_PLOTS else [40])
     assert "save_turn" in capsys.readouterr().out

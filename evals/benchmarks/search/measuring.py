@@ -12,7 +12,7 @@ from evals.benchmarks.search.over_http import Web
 from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing
 from evals.benchmarks.search.questions import Asked
 from evals.benchmarks.search.stored import Key, Stored, read
-from evals.benchmarks.search.timing import Timing, timed
+from evals.benchmarks.search.timing import Timing, timed, timed_beside
 from evals.processes import Environment, web
 from intake.models import User
 from memory.chunking import MAX_PARTS
@@ -25,12 +25,16 @@ Results = dict[int, dict[str, Timing]]
 
 
 class Measured:
-    """Timings by the size of a history and the search; `recall` by search: the share of the exact answer it found."""
+    """Timings by the size of a history and the search; `recall` by search: the share of the exact answer it found.
+
+    `beside` is by peer how long the semantic search took where the two were asked in turns, the largest histories.
+    """
 
     def __init__(self, groups: Groups) -> None:
         self.groups = groups
         self.results: Results = {size: {} for size in groups}
         self.recall: dict[str, float] = {}
+        self.beside: dict[str, Timing] = {}
         self.missing: list[str] = []
         self._exact: list[set[Key]] = []
 
@@ -88,7 +92,11 @@ class Measured:
         answers: list[list[Key]] = []
         for size, asked in self.groups.items():
             report(f"Asking {peer.name}, {size:,} turns a person.")
-            done = timed(asked, lambda user, question: peer.search(user, question.vector, limit=LIMIT))
+            done, beside = timed_beside(
+                asked, lambda user, question: peer.search(user, question.vector, limit=LIMIT), ours.semantic
+            )
+            if size == max(self.groups):
+                self.beside[peer.name] = beside.figures
             self.results[size][peer.name] = done.figures
             answers += done.answers
         if is_exact:

@@ -124,6 +124,7 @@ def _figures(
         "results": measured.results[filled.turns],
         "http_rps": requests_per_second,
         "recall": measured.recall,
+        "beside": measured.beside,
         "missing": measured.missing,
         "scales": [{"rows": scale.rows, "results": scale.results} for scale in filled.scales],
         "sizes": [{"turns": size, "results": results} for size, results in measured.results.items()],

@@ -26,18 +26,34 @@ class Timed:
         return figures(self.milliseconds)
 
 
-def timed(asked: Sequence[Asked], search: Callable[[User, Question], Any]) -> Timed:
+Search = Callable[[User, Question], Any]
+
+
+def timed(asked: Sequence[Asked], search: Search) -> Timed:
     """Person by person: first the questions that warm up, then those that count."""
     result = Timed([], [])
     for one in asked:
-        for question in one.warm_up:
-            search(one.user, question)
-        for question in one.questions:
-            begun = time.perf_counter()
-            answer = search(one.user, question)
-            result.milliseconds.append(1000 * (time.perf_counter() - begun))
-            result.answers.append(answer)
+        _ask(one, search, result)
     return result
+
+
+def timed_beside(asked: Sequence[Asked], search: Search, other: Search) -> tuple[Timed, Timed]:
+    """Both as `timed`, in turns for each person: what the machine does meanwhile troubles both alike."""
+    first, second = Timed([], []), Timed([], [])
+    for one in asked:
+        _ask(one, search, first)
+        _ask(one, other, second)
+    return first, second
+
+
+def _ask(one: Asked, search: Search, result: Timed) -> None:
+    for question in one.warm_up:
+        search(one.user, question)
+    for question in one.questions:
+        begun = time.perf_counter()
+        answer = search(one.user, question)
+        result.milliseconds.append(1000 * (time.perf_counter() - begun))
+        result.answers.append(answer)
 
 
 def figures(milliseconds: Sequence[float]) -> Timing:
