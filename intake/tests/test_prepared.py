@@ -46,7 +46,7 @@ def test_its_errors_are_djangos():
     with pytest.raises(DatabaseError), transaction.atomic():
         fetch("SELECT 1 / %(number)s::int", {"number": 0})
     with pytest.raises(IntegrityError), transaction.atomic():
-        fetch(f"INSERT INTO {User._meta.db_table} (id) VALUES (%(id)s) RETURNING id", {"id": 1})  # noqa: S608
+        fetch(f"INSERT INTO {User._meta.db_table} (id) VALUES (%(id)s) RETURNING id", {"id": 1})
 
 
 def test_a_broken_transaction_is_told_of_before_the_server_is_asked():
