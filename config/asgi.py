@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -44,6 +45,7 @@ def _make_sure_of_the_database() -> None:
 
 def _load_the_rest() -> ModuleType:
     chat = import_module("intake.chat")
+    gc.collect()
     look_for_cycles_rarely()
     return chat
 

@@ -131,6 +131,13 @@ def line_to(handler, method, path):
     return ApplicationCommunicator(handler, scope)
 
 
+async def ended_of(handler, method, path):
+    """How it ends, whatever it has answered by then; an answer that never comes is waited for in vain."""
+    line = line_to(handler, method, path)
+    await line.send_input({"type": "http.request", "body": b""})
+    await line.wait(30)
+
+
 async def answer_of(handler, method, path):
     line = line_to(handler, method, path)
     await line.send_input({"type": "http.request", "body": b""})
@@ -177,7 +184,7 @@ async def test_what_a_request_sets_for_its_thread_is_gone_for_the_next(own_views
 
 async def test_a_request_that_fails_utterly_leaves_no_connection_to_the_next(own_views):
     with pytest.raises(Leaving):
-        await answer_of(own_views, "GET", "/hold")
+        await ended_of(own_views, "GET", "/hold")
     assert await answer_of(own_views, "GET", "/has-connection") == (200, b"False")
 
 
@@ -202,7 +209,7 @@ async def test_a_stream_that_is_read_to_its_end_is_closed(own_views):
 
 async def test_a_stream_that_breaks_is_closed_and_told_to_the_server(own_views):
     with pytest.raises(Broken):
-        await answer_of(own_views, "GET", "/stream/breaks")
+        await ended_of(own_views, "GET", "/stream/breaks")
     assert ended == ["pieces", "response"]
 
 

@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from intake import limits
+from intake import buckets, limits
 from intake.errors import RateLimited
 from intake.models import User
 from intake.tests.factories import a_person
@@ -23,10 +23,14 @@ API = "/api/v1/conversations/"
 
 
 @pytest.fixture(autouse=True)
-def fresh(settings):
-    """Buckets of its own for each test, and a Redis that is asked again."""
+def fresh(settings, request, monkeypatch):
+    """Buckets of its own for each test, and a Redis that is asked again, and waited for: the machine may be busy."""
     settings.SECRET_KEY = f"for this test {time.monotonic_ns()}"
     limits.bypass.until = 0.0
+    if "silent_server" not in request.fixturenames:
+        monkeypatch.setattr(buckets, "TIMEOUT_SECONDS", 5)
+        while buckets._mine.by_url:
+            buckets._mine.by_url.popitem()[1].disconnect()
 
 
 def times_allowed(name: str, *subjects: object, tries: int = 20) -> int:

@@ -19,7 +19,7 @@ from evals.benchmarks.search.questions import Asked, ask
 from evals.benchmarks.search.timing import Timing, timed
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import as_worker, scratch_database
-from intake.cycles import look_for_cycles_rarely
+from intake.cycles import cycles_looked_for_rarely
 from intake.models import User
 from memory.models import Embedding
 
@@ -101,13 +101,13 @@ def run(options: dict[str, Any], report: Report) -> Figures:
 def _measure(options: dict[str, Any], given: Environment, report: Report) -> Figures:
     filled = Run(options, given, timezone.now(), report)
     filled.load()
-    look_for_cycles_rarely()  # as the web process does
     rows = _rows()
     measured = Measured(filled.groups())
-    measured.ours(report)
-    measured.peers(filled.everybody, report)
-    requests_per_second, held = measured.over_http(given, report)
-    measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
+    with cycles_looked_for_rarely():  # as in the web process
+        measured.ours(report)
+        measured.peers(filled.everybody, report)
+        requests_per_second, held = measured.over_http(given, report)
+        measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
     figures = _figures(filled, measured, rows=rows, requests_per_second=requests_per_second, held=held)
     if options["plots"]:
         plots.draw(figures, options["plots"])
