@@ -15,7 +15,9 @@ def main() -> None:
     except OperationalError as error:
         if connection.connection is not None:
             raise
-        sys.exit(f"The database does not answer ({error}): start it with `make up`, or name one in DATABASE_URL.")
+        # In one line, however many the driver takes.
+        why = " ".join(str(error).split())
+        sys.exit(f"The database does not answer ({why}): start it with `make up`, or name one in DATABASE_URL.")
 
 
 if __name__ == "__main__":
