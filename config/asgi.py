@@ -45,6 +45,7 @@ def _make_sure_of_the_database() -> None:
 
 def _load_the_rest() -> ModuleType:
     chat = import_module("intake.chat")
+    # Or what is garbage by now would be kept for good.
     gc.collect()
     look_for_cycles_rarely()
     return chat
