@@ -1,3 +1,5 @@
+"""Where Django learns of the tools: the registry is checked at every start."""
+
 from django.apps import AppConfig
 from django.core.checks import register
 

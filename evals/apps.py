@@ -1,3 +1,5 @@
+"""Where Django learns of the evals: they have commands and tests, and no tables."""
+
 from django.apps import AppConfig
 
 

@@ -1,3 +1,5 @@
+"""Where Django learns of people, conversations and turns, and what is checked before they are served."""
+
 from django.apps import AppConfig
 
 

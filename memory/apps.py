@@ -1,3 +1,5 @@
+"""Where Django learns of the memory: what listens for saved turns is loaded with it."""
+
 from django.apps import AppConfig
 
 
