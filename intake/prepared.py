@@ -3,14 +3,17 @@
 Django writes parameters into the text of a statement, which so is another one every time; here the server binds them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 
 Rows = list[tuple[Any, ...]]
+
+_PLACE = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
 def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -43,4 +46,19 @@ def _fetch(statement: str, parameters: Mapping[str, Any], _: bool, context: Mapp
     database = context["connection"]
     database.validate_no_broken_transaction()
     with database.wrap_database_errors:
-        return psycopg.Cursor(database.connection).execute(statement, parameters).fetchall()
+        numbered, names = _as_the_server_reads_it(statement)
+        values = [parameters[name] for name in names]
+        return psycopg.RawCursor(database.connection).execute(numbered, values).fetchall()
+
+
+# psycopg remembers it as well, but not of what has over 4,096 characters, which it then reads anew each time.
+@lru_cache(maxsize=256)
+def _as_the_server_reads_it(statement: str) -> tuple[str, list[str]]:
+    """The statement with its parameters numbered, and their names in that order."""
+    numbers: dict[str, int] = {}
+
+    def number(place: re.Match[str]) -> str:
+        name = place[1]
+        return "%" if name is None else f"${numbers.setdefault(name, len(numbers) + 1)}"
+
+    return _PLACE.sub(number, statement), list(numbers)

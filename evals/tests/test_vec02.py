@@ -2,9 +2,8 @@ import pytest
 from django.core.management import call_command
 
 from evals import vec02
-from intake import reading
 from intake.testing.examiner import take_policies_away
-from memory.search import dense
+from memory.search import near_turns, scan
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
@@ -22,16 +21,13 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 
 @pytest.fixture
 def unbound(monkeypatch):
-    """No query is bound to the caller, neither the vectors' nor that of the turns behind them."""
+    """The query for the nearest turns is bound to the caller nowhere, neither for vectors nor for what is shown."""
     bound = "user_id = %(user_id)s AND "
-    everybodys = {dated: near.replace(bound, "") for dated, near in dense._NEAR.items()}
-    everybodys_nearest = dense._NEAREST.replace(bound, "")
+    everybodys = {dated: near.replace(bound, "") for dated, near in scan._NEAR.items()}
+    everybodys_nearest = near_turns._TURNS.replace(bound, "")
     assert "user_id" not in everybodys[False] + everybodys_nearest
-    monkeypatch.setattr(dense, "_NEAR", everybodys)
-    monkeypatch.setattr(dense, "_NEAREST", everybodys_nearest)
-    everybodys_words = reading._BEGINNINGS.replace("WHERE turn.user_id = %(user_id)s", "")
-    assert "user_id" not in everybodys_words
-    monkeypatch.setattr(reading, "_BEGINNINGS", everybodys_words)
+    monkeypatch.setattr(scan, "_NEAR", everybodys)
+    monkeypatch.setattr(near_turns, "_TURNS", everybodys_nearest)
 
 
 def test_it_passes_when_the_database_alone_refuses(unbound):
@@ -48,7 +44,7 @@ def test_it_fails_when_neither_the_application_nor_the_database_refuses(unbound)
 
 
 def test_it_fails_when_nothing_is_found(monkeypatch):
-    monkeypatch.setattr("memory.search.chat_history.beginnings", lambda **asked: {})
+    monkeypatch.setattr("memory.search.chat_history.nearest_turns", lambda *_, **asked: near_turns.NearTurns([], 0))
 
     assert "found nothing" in failures()["V2-01"]
 

@@ -17,6 +17,21 @@ def test_the_server_binds_the_parameters():
     assert fetch("SELECT %(text)s::text, %(text)s::text", {"text": "'; --"}) == [("'; --", "'; --")]
 
 
+def test_a_parameter_may_occur_again_and_a_percent_sign_is_written_twice():
+    assert fetch("SELECT %(a)s::int %% %(b)s::int, %(a)s::int", {"b": 5, "a": 7, "unused": 0}) == [(2, 7)]
+
+
+def test_a_statement_is_planned_once_whatever_its_parameters():
+    by_name = f"SELECT id FROM {User._meta.db_table} WHERE id > %(id)s ORDER BY id LIMIT %(limit)s"
+    for limit in range(1, 10):
+        fetch(by_name, {"id": 0, "limit": limit})
+    ((own_plans, plans_for_all),) = fetch(
+        "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE %(beginning)s",
+        {"beginning": by_name[:20] + "%"},
+    )
+    assert (own_plans, plans_for_all) == (0, 9)
+
+
 def test_whoever_watches_statements_sees_it_and_may_refuse_it():
     seen = []
 

@@ -1,29 +1,24 @@
 """`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 from intake.models import User
 from intake.reading import beginnings
-from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
 from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
 from memory.search import hybrid
-from memory.search.dense import nearest_parts
-from memory.search.keys import Key
-from memory.search.nearest import nearest_texts
+from memory.search.hybrid import Found
+from memory.search.near_turns import nearest_turns
 from memory.search.scope import Scope
 
 SNIPPET_LENGTH = 200
 # What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
 DISTANCE_UNKNOWN = 1.0
-
-Distances = Mapping[Key, float | None]
-"""By turn, the best first: the cosine distance of its nearest part, None while it has no vector."""
 
 
 class SearchMode(StrEnum):
@@ -67,32 +62,26 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
         raise EmbeddingModelAway from error
     scope = Scope(user, (Corpus.CHAT,))
     if mode is SearchMode.SEMANTIC:
-        ranked, pending = _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
-    else:
-        rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
-        found = rank(scope, query=query, vector=vector, model=embedder.name)
-        ranked, pending = {one.key: one.distance for one in found.texts[:limit]}, found.waiting
-    return ChatHistory(matches=_matches(user, ranked), pending=pending)
+        return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
+    rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
+    found = rank(scope, query=query, vector=vector, model=embedder.name)
+    return ChatHistory(_matches(user, found.texts[:limit]), pending=found.waiting)
 
 
-def _by_meaning(scope: Scope, *, model: str, vector: Vector, limit: int) -> tuple[Distances, int]:
-    """The nearest turns, and how many wait for their vectors."""
-    waiting = 0
-
-    def find(*, limit: int) -> Sequence[tuple[UUID, int, float]]:
-        nonlocal waiting
-        parts, waiting = nearest_parts(scope, model=model, vector=vector, limit=limit)
-        return parts
-
-    nearest = nearest_texts(find, limit=limit, most_parts=MAX_PARTS)
-    return nearest, waiting
+def _by_meaning(scope: Scope, *, model: str, vector: Vector, limit: int) -> ChatHistory:
+    near = nearest_turns(scope, model=model, vector=vector, limit=limit, length=SNIPPET_LENGTH)
+    matches = [
+        ChatMatch(turn.conversation_id, turn.turn_number, snippet=turn.beginning, score=turn.distance)
+        for turn in near.turns
+    ]
+    return ChatHistory(matches, pending=near.waiting)
 
 
-def _matches(user: User, ranked: Distances) -> list[ChatMatch]:
+def _matches(user: User, ranked: Sequence[Found]) -> list[ChatMatch]:
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
-    snippets = beginnings(user=user, keys=ranked, length=SNIPPET_LENGTH)
+    snippets = beginnings(user=user, keys=[one.key for one in ranked], length=SNIPPET_LENGTH)
     return [
-        ChatMatch(*key, snippet=snippets[key], score=DISTANCE_UNKNOWN if distance is None else distance)
-        for key, distance in ranked.items()
-        if key in snippets
+        ChatMatch(*one.key, snippet=snippets[one.key], score=DISTANCE_UNKNOWN if one.distance is None else one.distance)
+        for one in ranked
+        if one.key in snippets
     ]

@@ -1,6 +1,6 @@
 """The nearest texts in meaning: parts are what has vectors, and each text is as near as its nearest part."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -15,17 +15,23 @@ class FindParts(Protocol):
 
 
 def nearest_texts(find: FindParts, *, limit: int, most_parts: int) -> dict[tuple[UUID, int], float]:
-    """The first `limit` texts, each with the cosine distance of its nearest part, the nearest first.
-
-    A few parts a text are fetched, since few texts crowd a ranking with theirs. Where they do, `most_parts` a text are
-    enough whatever they are.
-    """
-    for parts_a_text in (USUAL_PARTS, most_parts):
-        parts = find(limit=limit * parts_a_text)
+    """The first `limit` texts, each with the cosine distance of its nearest part, the nearest first."""
+    for wanted in widening(limit, most_parts=most_parts):
+        parts = find(limit=wanted)
         texts = fold(parts, limit=limit)
-        if len(texts) == limit or len(parts) < limit * parts_a_text:
+        if len(texts) == limit or len(parts) < wanted:
             break
     return texts
+
+
+def widening(limit: int, *, most_parts: int) -> Iterator[int]:
+    """How many parts to fetch for `limit` texts, and how many if those were of too few.
+
+    A few parts a text will do, since few texts crowd a ranking with theirs. Where they do, `most_parts` a text are
+    enough whatever they are.
+    """
+    yield limit * USUAL_PARTS
+    yield limit * most_parts
 
 
 def fold(parts: Iterable[tuple[UUID, int, float]], *, limit: int) -> dict[tuple[UUID, int], float]:

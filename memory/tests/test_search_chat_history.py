@@ -148,6 +148,14 @@ def test_hybrid_shows_no_turn_that_was_deleted_past_every_signal():
     assert by_both(alice, "cat").matches == []
 
 
+def test_semantic_asks_the_database_once(django_assert_num_queries):
+    alice = a_person()
+    a_turn(alice, "I adopted a cat")
+    indexing.embed_pending()
+    with django_assert_num_queries(1):
+        search(alice, "cat")
+
+
 def test_hybrid_asks_the_database_once_a_leg(django_assert_num_queries):
     alice = a_person()
     a_turn(alice, "I adopted a cat")
