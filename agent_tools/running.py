@@ -5,13 +5,18 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import anyio
-import anyio.to_thread
 import psycopg
 from django.db import connection, connections
+
+from intake.threads import Threads
 
 T = TypeVar("T")
 # How long the database may take to be told that a statement is to end.
 CANCEL_SECONDS = 2
+
+_working = Threads(40, name="tool")
+# Not those that may all be waiting for what is to be stopped.
+_stopping = Threads(4, name="stop")
 
 
 class Abandoned(BaseException):
@@ -31,10 +36,10 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     """
     stoppable = _Stoppable(work)
     try:
-        return await anyio.to_thread.run_sync(stoppable.run, abandon_on_cancel=True)
+        return await _working.run(stoppable.run)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(stoppable.stop)
+            await _stopping.run(stoppable.stop)
         raise
 
 

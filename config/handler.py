@@ -12,22 +12,24 @@ served so; any other is called as under WSGI, by a thread that has served others
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from contextvars import copy_context
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext, iscoroutinefunction, sync_to_async
 from django import setup
+from django.conf import settings
 from django.core import signals
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.base import BaseHandler
 from django.db import connections
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.urls import Resolver404, resolve, set_script_prefix
+from django.urls import Resolver404, ResolverMatch, resolve, set_script_prefix
+
+from intake.threads import Threads
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]
@@ -41,9 +43,9 @@ THREADS = 64
 class Handler(ASGIHandler):
     def __init__(self) -> None:
         super().__init__()
-        self._in_thread = BaseHandler()
+        self._in_thread = _InThread()
         self._in_thread.load_middleware()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._threads = Threads(THREADS, name="request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever leaves meanwhile cancels an asynchronous view and an answer that streams, and lets any other end."""
@@ -56,8 +58,7 @@ class Handler(ASGIHandler):
             return
         with closing(body):
             # What the request sets for its thread (a language, a path's prefix) is gone when the thread has done.
-            run = copy_context().run
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, run, self._answer, scope, body)
+            answer = await self._threads.run(partial(self._answer, scope, body))
             if isinstance(answer, HttpResponseBase):
                 await self._stream(answer, receive, send)
                 return
@@ -111,6 +112,14 @@ class Handler(ASGIHandler):
                 raise failure
 
 
+class _InThread(BaseHandler):
+    def resolve_request(self, request: HttpRequest) -> ResolverMatch:
+        if hasattr(request, "urlconf"):
+            return super().resolve_request(request)
+        request.resolver_match = _match(settings.ROOT_URLCONF, request.path_info)
+        return request.resolver_match
+
+
 def get_application() -> Handler:
     """As `django.core.asgi.get_asgi_application`."""
     setup(set_prefix=False)
@@ -127,10 +136,15 @@ def _messages(response: Any) -> list[Message]:
     ]
 
 
-# Most requests are for a few paths, and finding a path's view takes longer than the rest of this module.
-@lru_cache(maxsize=256)
 def _is_asynchronous(path: str) -> bool:
     try:
-        return bool(iscoroutinefunction(resolve(path).func))
+        return bool(iscoroutinefunction(_match(settings.ROOT_URLCONF, path).func))
     except Resolver404:
         return False
+
+
+# Most requests are for a few paths, and it takes a while to find a path's view.
+@lru_cache(maxsize=256)
+def _match(urlconf: str, path: str) -> ResolverMatch:
+    """Raises `Resolver404`, which is not remembered."""
+    return resolve(path, urlconf)

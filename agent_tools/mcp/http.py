@@ -155,7 +155,7 @@ class McpEndpoint:
 
 def _admitted(request: ASGIRequest) -> TokenCaller:
     """Raises `TokenRefused`, and `RateLimited` by the same limits as REST."""
-    secret = secret_in(request.headers.get("Authorization"))
+    secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
     return admit(secret, address=client_address(request), now=timezone.now())
 
 

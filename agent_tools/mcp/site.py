@@ -20,7 +20,7 @@ def refusal(request: ASGIRequest) -> tuple[int, str] | None:
         host = request.get_host()
     except DisallowedHost:
         return MISDIRECTED, "This Host is not one of this server's: see ALLOWED_HOSTS."
-    origin = request.headers.get("Origin")
+    origin = request.META.get("HTTP_ORIGIN")
     own = f"{request.scheme}://{host}"
     if origin is not None and origin != own and not _is_trusted(origin):
         return FORBIDDEN, "This Origin is not trusted: see CSRF_TRUSTED_ORIGINS."

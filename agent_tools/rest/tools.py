@@ -23,6 +23,8 @@ from intake.models.conversations import Caller
 from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)
+# As the request has it: `request.headers` makes a mapping of all of them, for each request anew.
+_KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
 
 FORMAT = OpenApiParameter(
     "format",
@@ -116,7 +118,7 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
         examples=examples_of(tool.name),
     )
     def call(self: ViewSet, request: Request) -> HttpResponse:
-        key = request.headers.get(idempotency.HEADER)
+        key = request.META.get(_KEY)
         if tool.is_read_only or key is None:
             # Written by pydantic at once, rather than by DRF from what pydantic has made of it.
             answer = as_json(tool.call(request.data, user=person(request)))

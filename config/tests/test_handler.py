@@ -14,6 +14,7 @@ from django.utils.translation import activate, get_language
 
 from config.handler import Handler
 from config.urls import urlpatterns as all_urls
+from intake.threads import Threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,7 +114,7 @@ def hops(monkeypatch):
 def own_views(handler):
     """The views of this module; one thread, so that each request gets the one that had the request before."""
     ended.clear()
-    handler._threads._max_workers = 1
+    handler._threads = Threads(1, name="request")
     with override_settings(ROOT_URLCONF=__name__):
         yield handler
 
