@@ -55,7 +55,7 @@ _MEASURED = f"""
 SELECT waiting, (SELECT unrelated FROM sample), text.*
   FROM ({COUNT_WAITING}) AS counted
   LEFT JOIN (
-    SELECT source_id::text, chunk_index, corpus, extract(epoch FROM said_at)::float8,
+    SELECT source_id::text, chunk_index, corpus, date_part('epoch', said_at),
            coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
            said_length + answered_length
       FROM candidate
