@@ -27,7 +27,7 @@ class Abandoned(BaseException):
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """The result of `work`, which runs in a thread and gives its database connection back at its end.
+    """The result of `work`, which runs in a thread that gives its database connection back when it is done.
 
     When the caller is cancelled,
     1. the statement that is running is cancelled, and its transaction rolled back;
@@ -36,7 +36,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     """
     stoppable = _Stoppable(work)
     try:
-        return await _working.run(stoppable.run)
+        return await _working.run(stoppable.run, afterwards=connections.close_all)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await _stopping.run(stoppable.stop)
@@ -58,7 +58,6 @@ class _Stoppable(Generic[T]):
         finally:
             with self._lock:
                 self._using = None
-            connections.close_all()
 
     def stop(self) -> None:
         with self._lock:

@@ -7,7 +7,8 @@ served so; any other is called as under WSGI, by a thread that has served others
 
 1. The loop reads the body.
 2. A thread does everything else, from the signal that a request has begun to the one that it has ended.
-3. The loop sends what the thread brought back. An answer that streams is sent for as long as its reader is there.
+3. The loop sends what the thread brought back, while that tidies up. An answer that streams is sent for as long as its
+   reader is there.
 """
 
 import asyncio
@@ -58,7 +59,10 @@ class Handler(ASGIHandler):
             return
         with closing(body):
             # What the request sets for its thread (a language, a path's prefix) is gone when the thread has done.
-            answer = await self._threads.run(partial(self._answer, scope, body))
+            answered: list[HttpResponseBase] = []
+            answer = await self._threads.run(
+                partial(self._answer, scope, body, answered), afterwards=partial(_tidy_up, answered)
+            )
             if isinstance(answer, HttpResponseBase):
                 await self._stream(answer, receive, send)
                 return
@@ -77,25 +81,24 @@ class Handler(ASGIHandler):
 
         return await self.read_body(from_the_first)
 
-    def _answer(self, scope: Scope, body: Any) -> HttpResponseBase | list[Message]:
-        """In a thread: the answer to a request as messages, ready to be sent, or the response itself if it streams."""
-        response = self._respond(scope, body)
-        return response if response.streaming else _messages(response)
+    def _answer(self, scope: Scope, body: Any, answered: list[HttpResponseBase]) -> HttpResponseBase | list[Message]:
+        """In a thread: the answer to a request as messages, ready to be sent, or the response itself if it streams.
 
-    def _respond(self, scope: Scope, body: Any) -> Any:
+        What is not to be streamed is added to `answered`, to be closed.
+        """
         set_script_prefix(get_script_prefix(scope))
-        try:
-            signals.request_started.send(sender=self.__class__, scope=scope)
-            request, refusal = self.create_request(scope, body)
-            response: Any = refusal if request is None else self._in_thread.get_response(request)
-            # Whom the signal is from that `close` sends.
-            response._handler_class = self.__class__
-            if not response.streaming:
-                response.close()
-            return response
-        finally:
-            # Even if something went wrong: this thread serves others, and a stream outlives any pool.
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refusal = self.create_request(scope, body)
+        response: Any = refusal if request is None else self._in_thread.get_response(request)
+        # Whom the signal is from that `close` sends.
+        response._handler_class = self.__class__
+        if response.streaming:
+            # A stream outlives any pool.
             connections.close_all()
+            streaming: HttpResponseBase = response
+            return streaming
+        answered.append(response)
+        return _messages(response)
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send) -> None:
         async with ThreadSensitiveContext():
@@ -124,6 +127,15 @@ def get_application() -> Handler:
     """As `django.core.asgi.get_asgi_application`."""
     setup(set_prefix=False)
     return Handler()
+
+
+def _tidy_up(answered: list[HttpResponseBase]) -> None:
+    """Even if something went wrong: this thread serves others."""
+    try:
+        for response in answered:
+            response.close()
+    finally:
+        connections.close_all()
 
 
 def _messages(response: Any) -> list[Message]:
