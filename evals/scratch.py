@@ -12,7 +12,7 @@ import secrets
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -42,6 +42,36 @@ def scratch_database() -> Iterator[str]:
     with ending_by_exception(), _made() as name, _standing_in(name), _without_nudges():
         call_command("migrate", verbosity=0, interactive=False)
         yield name
+
+
+class Copy:
+    """A scratch database as it was at a moment, while the one that it was copied from goes on."""
+
+    def __init__(self, name: str) -> None:
+        settings_of_it = {**connections.settings[DEFAULT_DB_ALIAS], "NAME": name}
+        self._connection = type(connections[DEFAULT_DB_ALIAS])(settings_of_it, DEFAULT_DB_ALIAS)
+
+    @contextmanager
+    def standing_in(self) -> Iterator[None]:
+        """Within the block everything that asks for the scratch database, in this thread, gets the copy."""
+        kept = connections[DEFAULT_DB_ALIAS]
+        connections[DEFAULT_DB_ALIAS] = self._connection
+        try:
+            yield
+        finally:
+            connections[DEFAULT_DB_ALIAS] = kept
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def copied(name: str) -> Iterator[Copy]:
+    """A copy of the scratch database `name`, in which nobody else may be at work meanwhile; gone after the block."""
+    # PostgreSQL copies no database that somebody is connected to.
+    connection.close()
+    with _made(template=name) as copy_name, closing(Copy(copy_name)) as copy:
+        yield copy
 
 
 @contextmanager
@@ -83,13 +113,13 @@ def database_url(name: str, *, login: str = "") -> str:
 
 
 @contextmanager
-def _made() -> Iterator[str]:
+def _made(*, template: str = "template1") -> Iterator[str]:
     with _server() as server:
         prefix = _prefix(server)
         _drop_abandoned(server, prefix)
         name = prefix + secrets.token_hex(6)
         _lock(server, name)
-        _create(server, name)
+        _create(server, name, template)
         try:
             yield name
         finally:
@@ -140,9 +170,11 @@ def _drop_abandoned(server: Server, prefix: str) -> None:
             _drop(server, name)
 
 
-def _create(server: Server, name: str) -> None:
+def _create(server: Server, name: str, template: str) -> None:
+    # By files: a large one would otherwise go through the log, page by page.
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     try:
-        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        server.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
     except psycopg.errors.InsufficientPrivilege as error:
         role = server.info.user
         raise CommandError(

@@ -10,7 +10,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections
 
 from evals import scratch
-from evals.scratch import database_url, scratch_database
+from evals.scratch import copied, database_url, scratch_database
 from intake.models import User
 from memory import nudging
 
@@ -47,6 +47,20 @@ def test_what_is_done_in_the_scratch_database_stays_there():
     assert current_database() == before
     assert [user.email for user in User.objects.all()] == ["resident@example.com"]
     assert name not in database_names()
+
+
+def test_a_copy_stays_as_it_was_while_the_scratch_database_goes_on():
+    with scratch_database() as name:
+        User.objects.create_user("first@example.com")
+        with copied(name) as copy:
+            User.objects.create_user("second@example.com")
+            with copy.standing_in():
+                assert [user.email for user in User.objects.all()] == ["first@example.com"]
+                copy_name = current_database()
+            assert User.objects.count() == 2
+            assert copy_name in database_names()
+        assert current_database() == name
+        assert copy_name not in database_names()
 
 
 def test_an_open_transaction_outlives_the_scratch_database(empty):
@@ -125,7 +139,7 @@ def test_a_role_that_may_not_create_databases_is_told_what_to_do(monkeypatch):
             raise psycopg.errors.InsufficientPrivilege
 
     with pytest.raises(scratch.CommandError, match="ALTER ROLE guest CREATEDB"):
-        scratch._create(Server(), "anything")
+        scratch._create(Server(), "anything", "template1")
 
 
 def test_another_process_reaches_it_by_its_address(empty):

@@ -37,13 +37,13 @@ def timed(asked: Sequence[Asked], search: Search) -> Timed:
     return result
 
 
-def timed_beside(asked: Sequence[Asked], search: Search, other: Search) -> tuple[Timed, Timed]:
-    """Both as `timed`, in turns for each person: what the machine does meanwhile troubles both alike."""
-    first, second = Timed([], []), Timed([], [])
+def timed_beside(asked: Sequence[Asked], *searches: Search) -> list[Timed]:
+    """Each as `timed`, in turns for each person: what the machine does meanwhile troubles all alike."""
+    results = [Timed([], []) for _ in searches]
     for one in asked:
-        _ask(one, search, first)
-        _ask(one, other, second)
-    return first, second
+        for search, result in zip(searches, results, strict=True):
+            _ask(one, search, result)
+    return results
 
 
 def _ask(one: Asked, search: Search, result: Timed) -> None:
