@@ -113,7 +113,7 @@ def database_url(name: str, *, login: str = "") -> str:
 
 
 @contextmanager
-def _made(*, template: str = "template1") -> Iterator[str]:
+def _made(*, template: str | None = None) -> Iterator[str]:
     with _server() as server:
         prefix = _prefix(server)
         _drop_abandoned(server, prefix)
@@ -170,11 +170,13 @@ def _drop_abandoned(server: Server, prefix: str) -> None:
             _drop(server, name)
 
 
-def _create(server: Server, name: str, template: str) -> None:
-    # By files: a large one would otherwise go through the log, page by page.
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
+def _create(server: Server, name: str, template: str | None) -> None:
+    statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+    if template is not None:
+        # By files: a large one would otherwise go through the log, page by page.
+        statement += sql.SQL(" TEMPLATE {} STRATEGY file_copy").format(sql.Identifier(template))
     try:
-        server.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        server.execute(statement)
     except psycopg.errors.InsufficientPrivilege as error:
         role = server.info.user
         raise CommandError(

@@ -139,7 +139,7 @@ def test_a_role_that_may_not_create_databases_is_told_what_to_do(monkeypatch):
             raise psycopg.errors.InsufficientPrivilege
 
     with pytest.raises(scratch.CommandError, match="ALTER ROLE guest CREATEDB"):
-        scratch._create(Server(), "anything", "template1")
+        scratch._create(Server(), "anything", None)
 
 
 def test_another_process_reaches_it_by_its_address(empty):

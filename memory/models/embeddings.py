@@ -77,7 +77,7 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
     def nearest_parts(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
         """The nearest rows as (source_id, chunk_index, distance), the nearest first.
 
-        Row by row, for some that were picked out; all of a person's are scanned in blocks (memory.search.dense).
+        Row by row, for some that were picked out; all of a person's are scanned in blocks (memory.search.scan).
         """
         ranked = self.exclude(vector=None).annotate(distance=CosineDistance("vector", vector))
         nearest = ranked.order_by("distance", "source_id", "chunk_index")[:limit]
