@@ -46,7 +46,7 @@ async def test_one_thread_does_for_one_after_another_and_no_more_than_allowed_fo
     for _ in range(50):
         await threads.run(int)
         # What comes before a thread is back from what it did last may get another.
-        while not threads._idle:
+        while not threads._idle:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
     assert len(alive()) - before == 1
     first, rest = threading.Barrier(3), threading.Event()
