@@ -70,7 +70,8 @@ class MiniLMEmbedder(Embedder):
         """See Embedder. No word's tokens depend on its neighbours, so most are known from earlier ones."""
         enough = len(text) if at_most is None else at_most
         offsets: list[Span] = []
-        for found in _WORD.finditer(text):
+        # The model knows no capitals. Beyond ASCII a letter may have another length without its own.
+        for found in _WORD.finditer(text.lower() if text.isascii() else text):
             kind = found.lastgroup
             within = None
             if kind == "word":

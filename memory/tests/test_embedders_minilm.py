@@ -167,6 +167,16 @@ def test_every_character_is_cut_as_in_a_text_cut_whole(embedder):
         assert embedder.token_offsets(text) == embedder._encode(text).offsets, ascii(text)
 
 
+def test_a_word_with_and_without_capitals_is_cut_once(embedder):
+    embedder.token_offsets("unforgettably")
+    cut = embedder._offsets_within.cache_info().misses
+
+    assert embedder.token_offsets("Unforgettably UNFORGETTABLY") == [
+        (start + place, end + place) for place in (0, 14) for start, end in embedder.token_offsets("unforgettably")
+    ]
+    assert embedder._offsets_within.cache_info().misses == cut
+
+
 @pytest.mark.parametrize("at_most", [0, 1, 7, 100, 10_000])
 def test_no_more_is_cut_than_was_asked_for_and_a_word(embedder, at_most):
     text = "Plain words, and antidisestablishmentarianism; 漢字. " * 20
