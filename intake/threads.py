@@ -6,6 +6,7 @@ each piece, one of them with a lock and a condition, and chains them.
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+# So long nothing is done afterwards: it would hold the interpreter's lock, which the loop needs to pass the result on.
+PASSING_ON_SECONDS = 0.0005
 
 
 class Threads:
@@ -86,6 +90,7 @@ def _do(work: _Work) -> None:
     with suppress(RuntimeError):  # the loop is closed, and nobody is left to be told
         work.loop.call_soon_threadsafe(_settle, work.future, result, error)
     if work.afterwards is not None:
+        time.sleep(PASSING_ON_SECONDS)
         try:
             work.afterwards()
         except Exception:
