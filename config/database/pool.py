@@ -30,7 +30,10 @@ class Checked(Connection[Any]):
 
 
 class RecoveringPool(ConnectionPool[Checked]):
-    """Gives nobody a dead connection, and drops all dead ones as soon as it has come upon one."""
+    """Gives nobody a dead connection, and drops all dead ones as soon as it has come upon one.
+
+    Of the living it gives the one that was used last, where psycopg's own gives each in turn.
+    """
 
     def __init__(self, **options: Any) -> None:
         # The pool gives up on connecting, and then `check` has it begin anew: without that it would wait for a client.
@@ -56,6 +59,12 @@ class RecoveringPool(ConnectionPool[Checked]):
                 return connection
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _get_ready_connection(self, timeout: float | None) -> Checked | None:
+        """The one that was given back last: the caches hold most of what its server process needs."""
+        # psycopg, which holds the pool's lock here, gives the first, and when the pool shrinks gives up the first.
+        self._pool.rotate()
+        return super()._get_ready_connection(timeout)
 
 
 def _make_sure_of(connection: Checked) -> None:

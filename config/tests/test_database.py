@@ -112,6 +112,19 @@ def test_a_connection_that_was_cut_off_a_moment_after_it_answered_is_given_to_no
     assert asked.count(first) == 2
 
 
+def test_the_connection_that_was_given_back_last_is_given_first(new_pool):
+    pool = new_pool(the_database(), min_size=3, max_size=3)
+    pool.wait(PATIENCE)
+    taken = [pool.getconn() for _ in range(3)]
+    for one in taken:
+        pool.putconn(one)
+
+    again = [pool.getconn() for _ in range(3)]
+    assert again == taken[::-1]
+    for one in again:
+        pool.putconn(one)
+
+
 def test_what_a_living_server_says_unasked_costs_no_connection(new_pool, asked):
     pool = new_pool(the_database(), min_size=1, max_size=1, timeout=PATIENCE)
     with pool.connection() as one:
