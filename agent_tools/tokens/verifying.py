@@ -19,11 +19,13 @@ LONGEST_SECRET = 256
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 # Every call of an agent begins here, and to have this written and its row read by the ORM takes longer than to ask it.
-# No call asks for some of its owner's fields, and each takes time; their password is best left where it is, too.
+# No call asks for some of its owner's fields, and each takes time; their password is best left where it is, too. A time
+# comes in seconds since 1970: psycopg reads a date and a time of day in Python.
 _NOT_ASKED_FOR = {"password", "last_login", "joined_at"}
 _OF_OWNER = [field.attname for field in User._meta.concrete_fields if field.attname not in _NOT_ASKED_FOR]
 _OWNER = f"""
-SELECT {", ".join(f"users.{column}" for column in _OF_OWNER)}, token.expiry, token.scopes, token.last_used_at
+SELECT {", ".join(f"users.{column}" for column in _OF_OWNER)}, token.scopes,
+       date_part('epoch', token.expiry), date_part('epoch', token.last_used_at)
   FROM access_tokens AS token JOIN users ON users.id = token.user_id
  WHERE token.digest = %(digest)s
 """  # noqa: S608
@@ -92,13 +94,13 @@ def holder_of(digest: str, *, now: datetime) -> TokenCaller:
     rows = fetch(_OWNER, {"digest": digest})
     if not rows:
         raise TokenRefused(Refusal.UNKNOWN)
-    *of_owner, expiry, granted, last_used_at = rows[0]
-    if expiry is not None and expiry <= now:
+    *of_owner, granted, expiry, last_used_at = rows[0]
+    if expiry is not None and expiry <= now.timestamp():
         raise TokenRefused(Refusal.EXPIRED)
     owner = User.from_db(connection.alias, _OF_OWNER, of_owner)
     if not owner.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
-    if last_used_at is None or last_used_at < now - USE_NOTED_EVERY:
+    if last_used_at is None or last_used_at < (now - USE_NOTED_EVERY).timestamp():
         AccessToken.objects.filter(digest=digest).update(last_used_at=now)
     scopes = frozenset(scope for scope in ALL_SCOPES if scope in granted)
     return TokenCaller(user=owner, scopes=scopes, digest=digest)
