@@ -9,7 +9,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection
+from http import HTTPStatus
 from typing import Any
 
 import django
@@ -18,6 +18,7 @@ django.setup()
 
 from agent_tools.registry import as_data  # noqa: E402
 from agent_tools.tools.chat_history import SearchChatHistoryInput, run  # noqa: E402
+from evals.children.kept_line import KeptLine  # noqa: E402
 from intake.acting import acting_as  # noqa: E402
 from intake.cycles import look_for_cycles_rarely  # noqa: E402
 from intake.models import User  # noqa: E402
@@ -101,16 +102,14 @@ def _over_mcp(given: dict[str, Any], headers: dict[str, str]) -> Way:
 
 def _asking(given: dict[str, Any], path: str, extra: dict[str, str]) -> Callable[[Any], Any]:
     """One connection, which is kept."""
-    connection = HTTPConnection(given["host"], given["port"], timeout=60)
-    headers = {"Authorization": f"Bearer {given['token']}", "Content-Type": "application/json", **extra}
+    line = KeptLine(given["host"], given["port"])
+    headers = {"Authorization": f"Bearer {given['token']}", **extra}
 
     def ask(body: Any) -> Any:
-        connection.request("POST", path, json.dumps(body), headers)
-        response = connection.getresponse()
-        answer = response.read()
-        if response.status != 200:  # noqa: PLR2004
-            raise SystemExit(f"{path} answered {response.status}.")
-        return json.loads(answer)
+        status, answer = line.post(path, body, headers)
+        if status != HTTPStatus.OK:
+            raise SystemExit(f"{path} answered {status}.")
+        return answer
 
     return ask
 
