@@ -136,7 +136,6 @@ def _rate(name: str) -> Rate | None:
     return Rate.parse(text) if text else None
 
 
-@lru_cache(maxsize=4096)
 def _bucket(rate: Rate, name: object, *subjects: object) -> Bucket:
     """An address or an email is not written into Redis, only a digest of it."""
     digest = hashlib.blake2b(repr(subjects).encode(), key=settings.SECRET_KEY.encode()[:64], digest_size=16)

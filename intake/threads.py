@@ -38,7 +38,7 @@ class Threads:
     async def run(self, work: Callable[[], T], *, afterwards: Callable[[], None] | None = None) -> T:
         """What `work` returns or raises, in a copy of this context. Whoever is cancelled meanwhile lets it go on.
 
-        `afterwards` is done by the same thread when the result is already on its way, and before any other work.
+        `afterwards` is done by the same thread when the result is on its way, a moment later, before any other work.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()

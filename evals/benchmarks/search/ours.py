@@ -18,6 +18,8 @@ from memory.search import SearchMode, search_chat_history
 from memory.search.history import History, HistoryRequest, search_history
 
 LIMIT = 10
+# Saved before the clock runs: a process that serves has cut most words before, and remembers how.
+WARM_UP_SAVES = 500
 
 Search = Callable[[User, Question], object]
 
@@ -37,9 +39,6 @@ def history(user: User, question: Question) -> History:
     with acting_as(user):
         return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
 
-
-# Saved before the clock runs: a process that serves has cut most words before, and remembers how.
-WARM_UP_SAVES = 500
 
 SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid, "search_history_db": history}
 
