@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-import psycopg
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
@@ -91,16 +90,16 @@ def _being(identity: _Identity) -> Iterator[None]:
 
 @contextmanager
 def _begun_as(identity: _Identity) -> Iterator[None]:
-    """A transaction that is told in its first statement: see `config.database`."""
+    """A transaction that is told as it begins: see `config.database`."""
     database = _database()
     database.ensure_connection()
     with ExitStack() as beginning:
-        database.opening = _in_full(identity, database.connection)
+        database.opening = _BECOME, identity._asdict()
         try:
             beginning.enter_context(transaction.atomic())
         finally:
             # Never left to another one's.
-            database.opening = ""
+            database.opening = None
         yield
 
 
@@ -111,14 +110,6 @@ def _database() -> Any:
 
 def _become(identity: _Identity) -> None:
     fetch(_BECOME, identity._asdict())
-
-
-def _in_full(identity: _Identity, connection: psycopg.Connection[Any]) -> str:
-    """`_BECOME` with the values written into it."""
-    escaping = psycopg.pq.Escaping(connection.pgconn)
-    return _BECOME % {
-        name: bytes(escaping.escape_literal(value.encode())).decode() for name, value in identity._asdict().items()
-    }
 
 
 def _present() -> _Identity:

@@ -3,17 +3,15 @@
 Django writes parameters into the text of a statement, which so is another one every time; here the server binds them.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-import psycopg
 from django.db import DEFAULT_DB_ALIAS, connections
 
 Rows = list[tuple[Any, ...]]
-
-_PLACE = re.compile(r"%(?:\((\w+)\)s|%)")
+Answer = Callable[[], Rows]
+"""Gives a statement's rows; waits for them if they are not there."""
 
 
 def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -37,6 +35,37 @@ def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
     return execute(statement, parameters, False, {"connection": database, "cursor": None})
 
 
+def ask(statement: str, parameters: Mapping[str, Any]) -> Answer:
+    """As `fetch`, but without waiting: PostgreSQL is at work while its caller goes on."""
+    return _without_waiting(statement, parameters, "send")
+
+
+def put_off(statement: str, parameters: Mapping[str, Any]) -> Answer:
+    """As `ask`, within a transaction: the statement is sent along with what is next, which may be the COMMIT.
+
+    If it fails, so does that.
+    """
+    return _without_waiting(statement, parameters, "put_off")
+
+
+def _without_waiting(statement: str, parameters: Mapping[str, Any], how: str) -> Answer:
+    database: Any = connections[DEFAULT_DB_ALIAS]
+    if database.queries_logged or database.execute_wrappers or not database.in_atomic_block:
+        # Who watches is told how it went.
+        rows = fetch(statement, parameters)
+        return lambda: rows
+    database.validate_no_broken_transaction()
+    with database.wrap_database_errors:
+        sent = getattr(database.connection, how)(statement, parameters)
+
+    def answer() -> Rows:
+        with database.wrap_database_errors:
+            rows: Rows = sent.rows()
+            return rows
+
+    return answer
+
+
 def plain_array(values: Iterable[object]) -> str:
     """An array as PostgreSQL reads it, of what needs no quotes: psycopg takes several times as long to see that."""
     return f"{{{','.join(map(str, values))}}}"
@@ -46,19 +75,5 @@ def _fetch(statement: str, parameters: Mapping[str, Any], _: bool, context: Mapp
     database = context["connection"]
     database.validate_no_broken_transaction()
     with database.wrap_database_errors:
-        numbered, names = _as_the_server_reads_it(statement)
-        values = [parameters[name] for name in names]
-        return psycopg.RawCursor(database.connection).execute(numbered, values).fetchall()
-
-
-# psycopg remembers it as well, but not of what has over 4,096 characters, which it then reads anew each time.
-@lru_cache(maxsize=256)
-def _as_the_server_reads_it(statement: str) -> tuple[str, list[str]]:
-    """The statement with its parameters numbered, and their names in that order."""
-    numbers: dict[str, int] = {}
-
-    def number(place: re.Match[str]) -> str:
-        name = place[1]
-        return "%" if name is None else f"${numbers.setdefault(name, len(numbers) + 1)}"
-
-    return _PLACE.sub(number, statement), list(numbers)
+        rows: Rows = database.connection.send(statement, parameters).rows()
+        return rows

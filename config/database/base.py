@@ -1,36 +1,42 @@
 """Where Django looks for an engine."""
 
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.postgresql import base
+from django.db.backends.utils import debug_transaction
 
+from config.database.pipelined import Parameters, PipelinedConnection
 from config.database.pool import RecoveringPool
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Makes the pool of another class, begins transactions itself, and has plans kept; everything else is Django's.
 
-    psycopg would send BEGIN alone before a transaction's first statement. Here what a transaction is to begin with
-    (`opening`, set by whoever begins it) goes along, which spares every one of a person's a round trip. A connection
-    therefore stays in what psycopg calls autocommit, as Django has it with SQLite.
+    A transaction is begun along with its first statement, and with what it is to begin with (`opening`, set by whoever
+    begins it), which spares each one two round trips. A connection therefore stays in what psycopg calls autocommit, as
+    Django has it with SQLite.
     """
 
     # Django's own, which the stubs do not know.
     _connection_pools: dict[str, Any]
     connection: Any
+    # Django asks it for a connection where there is no pool.
+    Database = SimpleNamespace(**{**vars(psycopg), "connect": PipelinedConnection.connect})  # type: ignore[assignment]
 
-    opening = ""
-    """A statement without parameters for the next transaction that is begun; it is forgotten by then."""
+    opening: tuple[str, Parameters] | None = None
+    """A statement for the next transaction that is begun, with its parameters; it is forgotten by then."""
 
     def _start_transaction_under_autocommit(self) -> None:
-        opening, self.opening = self.opening, ""
-        if opening and (self.queries_logged or self.execute_wrappers):
-            with self.cursor() as cursor:
-                cursor.execute(f"BEGIN; {opening}")
-        else:
-            with self.wrap_database_errors:
-                self.connection.execute(f"BEGIN; {opening}", prepare=False)
+        (statement, parameters), self.opening = self.opening or ("", {}), None
+        with self.wrap_database_errors:
+            self.connection.begin(statement, parameters)
+        if self.queries_logged:
+            # Whoever reads the log wants to see where a transaction begins.
+            with debug_transaction(self, f"BEGIN; {statement.strip()}"), self.wrap_database_errors:
+                self.connection.settle()
 
     def _set_autocommit(self, autocommit: bool) -> None:
         # It nearly always is, and to set it again is not free.
@@ -41,9 +47,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         needs_commit: bool = super()._configure_connection(connection)  # type: ignore[misc]
         if connection.prepare_threshold is None:
             return needs_commit
-        # What is prepared (intake.prepared) has one plan, whatever its parameters. PostgreSQL would make some anew for
-        # every call: it takes a parameter in a LIMIT for a tenth of all rows, and a plan for the call looks better.
-        connection.execute("SET plan_cache_mode = force_generic_plan", prepare=False)
+        connection.keep_plans()
         return True
 
     def create_cursor(self, name: str | None = None) -> Any:

@@ -9,8 +9,10 @@ import select
 import time
 from typing import Any
 
-from psycopg import Connection, Error
+from psycopg import Error
 from psycopg_pool import ConnectionPool
+
+from config.database.pipelined import PipelinedConnection
 
 # For so long a connection that has answered is taken to be alive as long as its socket says nothing else. A server that
 # ends says so at once; only one that vanishes with its machine or the network does not, and is not back so soon.
@@ -23,7 +25,7 @@ FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.5
 
 
-class Checked(Connection[Any]):
+class Checked(PipelinedConnection):
     """`answered_at`: when it was last known to be alive, by the monotonic clock."""
 
     answered_at = float("-inf")
@@ -59,6 +61,11 @@ class RecoveringPool(ConnectionPool[Checked]):
                 return connection
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def putconn(self, conn: Checked) -> None:
+        """As psycopg's. Not even the beginning of a transaction that was never sent is left to the next borrower."""
+        conn.drop()
+        super().putconn(conn)
 
     def _get_ready_connection(self, timeout: float | None) -> Checked | None:
         """The one that was given back last: the caches hold most of what its server process needs."""
