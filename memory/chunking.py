@@ -113,7 +113,16 @@ def _cut(tokens: _Tokens, start: int, limit: int) -> int:
     if limit >= len(tokens):
         return len(tokens)
     earliest = limit - (limit - start) // 3
-    return max(range(earliest, limit + 1), key=lambda index: (tokens.break_before(index), index))
+    best, best_break = limit, -1
+    # No place can be better than these, so most of them need not be looked at.
+    best_there_is = _LINE if "\n" in tokens.slice(earliest - 1, limit + 1) else _SENTENCE
+    for index in range(limit, earliest - 1, -1):
+        found = tokens.break_before(index)
+        if found > best_break:
+            best, best_break = index, found
+            if found == best_there_is:
+                break
+    return best
 
 
 def _next_start(tokens: _Tokens, start: int, end: int) -> int:

@@ -19,8 +19,8 @@ LONGEST_BITS = 14
 BITS_A_STRETCH = 3.5
 
 FIRST_BEYOND_ASCII = 128
-# Odd numbers of 64 bits: multiplied by them, characters spread over the high bits.
-_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+# Odd numbers of 64 bits: multiplied by them, characters spread over the high bits, which are a place in the longest.
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
 _SHIFT = np.uint64(64 - LONGEST_BITS)
 
 
@@ -48,18 +48,41 @@ def _length(stretches: int) -> int:
 
 def _occurring(folded: str) -> NDArray[np.bool_]:
     """The longest signature, where each stretch has its bit."""
-    codes = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
-    first, second, third = (codes * factor for factor in _FACTORS)
-    threes = first[:-2] ^ second[1:-1] ^ third[2:]
-    is_telling = (codes >= FIRST_BEYOND_ASCII) | ((codes >= ord("0")) & (codes <= ord("9")))
-    twos = (first[:-1] ^ third[1:])[is_telling[:-1] | is_telling[1:]]
+    if folded.isascii():
+        # Looked up, not computed: most texts are such, and somebody waits while they are saved.
+        codes = np.frombuffer(folded.encode(), np.uint8)
+        first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
+        is_telling = _TELLING_IN_ASCII[codes]
+    else:
+        beyond = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
+        first, second, third = _places(beyond)
+        is_telling = _is_telling(beyond)
     occurs = np.zeros(1 << LONGEST_BITS, np.bool_)
-    occurs[threes >> _SHIFT] = True
-    occurs[twos >> _SHIFT] = True
+    occurs[first[:-2] ^ second[1:-1] ^ third[2:]] = True
+    if is_telling.any():
+        occurs[(first[:-1] ^ third[1:])[is_telling[:-1] | is_telling[1:]]] = True
     return occurs
+
+
+def _places(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
+    """What each character adds to the place of a stretch in which it stands first, second or third: a row for each."""
+    return (codes * _FACTORS >> _SHIFT).astype(np.uint16)
+
+
+def _is_telling(codes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    is_digit: NDArray[np.bool_] = (codes >= ord("0")) & (codes <= ord("9"))
+    return (codes >= FIRST_BEYOND_ASCII) | is_digit
+
+
+_ASCII = np.arange(FIRST_BEYOND_ASCII, dtype=np.uint32)
+_PLACES_OF_ASCII = _places(_ASCII)
+_TELLING_IN_ASCII = _is_telling(_ASCII)
 
 
 def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
     """A shorter signature is the longest one folded, so that a stretch has one place whatever the length."""
-    bits = occurs.reshape(length, -1).any(axis=1)
+    together = occurs.size // length
+    # Several truth values at once, as one number, where there is a number of that size.
+    wide = min(together, np.uint64().itemsize)
+    bits = occurs.view(f"u{wide}").reshape(length, -1).any(axis=1) if together > wide else occurs.view(f"u{wide}") != 0
     return "x" + np.packbits(bits).tobytes().hex()

@@ -2,9 +2,8 @@
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +24,26 @@ _WORD = re.compile(
     r"(?P<word>[0-9A-Za-z]{1,24}+)(?![^\t\n\r !-/:-@\[-`{-~]) | (?P<mark>[!-/:-@\[-`{-~]) | (?P<other>[^\t\n\r\ ]+)",
     re.VERBOSE,
 )
+_IS_WORD, _IS_OTHER = _WORD.groupindex["word"], _WORD.groupindex["other"]
 # Half of a surrogate pair can reach a str through JSON; the tokenizer takes whole characters only.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Remembered(dict[str, Sequence[Span] | None]):
+    """What a function makes of a word, kept until there are too many; the common ones are soon back.
+
+    `lru_cache` writes down which word was asked for last, and so touches three words' memory to look up one.
+    """
+
+    def __init__(self, make: Callable[[str], Sequence[Span] | None]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, word: str) -> Sequence[Span] | None:
+        if len(self) >= WORDS_REMEMBERED:
+            self.clear()
+        made = self[word] = self._make(word)
+        return made
 
 
 class MiniLMEmbedder(Embedder):
@@ -48,7 +65,7 @@ class MiniLMEmbedder(Embedder):
         self._loaded_tokenizer: Tokenizer | None = None
         self._sessions: dict[int, onnxruntime.InferenceSession] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
-        self._offsets_within = lru_cache(WORDS_REMEMBERED)(self._cut_word)
+        self._within_words = _Remembered(self._cut_word)
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder; a text beyond `max_tokens` is read up to there."""
@@ -71,12 +88,13 @@ class MiniLMEmbedder(Embedder):
         enough = len(text) if at_most is None else at_most
         offsets: list[Span] = []
         # The model knows no capitals. Beyond ASCII a letter may have another length without its own.
+        within_words = self._within_words
         for found in _WORD.finditer(text.lower() if text.isascii() else text):
-            kind = found.lastgroup
+            kind = found.lastindex
             within = None
-            if kind == "word":
-                within = self._offsets_within(found[0])
-            elif kind == "other":
+            if kind == _IS_WORD:
+                within = within_words[found[0]]
+            elif kind == _IS_OTHER:
                 within = self._offsets_of(found[0])
             if within is None:
                 offsets.append(found.span())
