@@ -8,15 +8,30 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.models import Conversation, Turn, User
+from intake.models.conversations import turn_being_recorded
 from memory import indexing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.sources import Place, documents, records, turns
 
+# Under this name a turn carries from the one signal to the other what has begun.
+_BEGUN = "_begun_to_index"
+
+
+@receiver(turn_being_recorded, dispatch_uid="memory.begin_to_index_turn")
+def begin_to_index_turn(instance: Turn, **kwargs: Any) -> None:
+    if _is_indexed(instance):
+        setattr(instance, _BEGUN, indexing.begin(turns.entry_of(instance)))
+
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
-    if not raw and instance.user_id is not None and instance.has_ended:
-        indexing.index(turns.entry_of(instance), now=timezone.now())
+    begun = instance.__dict__.pop(_BEGUN, None)
+    if not raw and _is_indexed(instance):
+        indexing.index(turns.entry_of(instance), begun=begun, now=timezone.now())
+
+
+def _is_indexed(turn: Turn) -> bool:
+    return turn.user_id is not None and turn.has_ended
 
 
 @receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from intake.prepared import fetch
+from intake.prepared import Answer, ask, fetch
 from memory.models import IndexedText
 from memory.signatures import signature
 from memory.sources import Entry, Place, Text, content_hash
@@ -18,36 +18,52 @@ MAX_CHARACTERS = 250_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
 
-# Three of a statement's WITH queries; `indexed` has a row if the text was not there.
-KEEP = """
+# Three of a statement's WITH queries; `indexed` has a row if the text was not there. A word of both sides is kept once
+# for each: to bring them together takes longer than all the rest that is done with them here.
+_KEEP = """
 word AS (
-    SELECT lexeme, sum(said)::int AS said, sum(answered)::int AS answered
+    SELECT coalesce(array_agg(lexeme), '{{}}') AS lexemes,
+           coalesce(array_agg(said), '{{}}') AS said, coalesce(sum(said), 0) AS said_length,
+           coalesce(array_agg(answered), '{{}}') AS answered, coalesce(sum(answered), 0) AS answered_length
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
               FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
             UNION ALL
             SELECT lexeme, 0, cardinality(positions)
               FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(answered)s))) AS side
      WHERE length(lexeme) <= %(max_lexeme)s
-     GROUP BY lexeme
 ), indexed AS (
     INSERT INTO indexed_texts
            (user_id, corpus, source_id, chunk_index, said_at, configuration, content_hash, signature,
             said_length, answered_length)
     SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(text_hash)s,
-           %(signature)s::varbit, coalesce(sum(said), 0), coalesce(sum(answered), 0)
-      FROM word
+           %(signature)s::varbit, said_length, answered_length
+      FROM word {condition}
         ON CONFLICT DO NOTHING
     RETURNING *
 ), kept AS (
     INSERT INTO unposted_words (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
-    SELECT id, user_id, corpus, said_length, answered_length, lexemes, said, answered
+    SELECT id, user_id, corpus, indexed.said_length, indexed.answered_length, lexemes, said, answered
       FROM indexed
-     CROSS JOIN (SELECT coalesce(array_agg(lexeme), '{}') AS lexemes, coalesce(array_agg(said), '{}') AS said,
-                        coalesce(array_agg(answered), '{}') AS answered
-                   FROM word) AS words
+     CROSS JOIN word
 )
 """
+KEEP = _KEEP.format(condition="")
 _POST = f"WITH {KEEP} SELECT count(*) FROM indexed"  # noqa: S608 - written here
+# A turn has its number once it is stored, which is what the transaction is at.
+_OF_THE_LATEST_TURN = """
+     WHERE EXISTS (SELECT
+                     FROM intake_conversations
+                    WHERE id = %(source_id)s AND user_id = %(user_id)s AND turn_count = %(chunk_index)s)
+"""
+_POST_LATEST_TURN = f"WITH {_KEEP.format(condition=_OF_THE_LATEST_TURN)} SELECT count(*) FROM indexed"  # noqa: S608
+
+
+def ask_to_post_latest_turn(text: Text) -> Answer:
+    """Have the words of a turn kept that is just being stored: a row with 1.
+
+    With 0 if it is not its conversation's latest after all, or its words were there.
+    """
+    return ask(_POST_LATEST_TURN, row_of(text))
 
 
 def post(entry: Entry) -> set[int]:

@@ -10,11 +10,12 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
 from django.db.models.signals import post_save
+from django.dispatch import Signal
 from django.utils import timezone
 
 from intake.ids import uuid7
 from intake.models.users import User
-from intake.prepared import fetch
+from intake.prepared import ask
 
 TITLE_LENGTH = 80
 
@@ -98,18 +99,25 @@ RETURNING id, user_id, turn_number
 """
 
 
+# `instance` has the owner and the number that are likely, and no key yet; `post_save` comes with those that it got.
+# PostgreSQL does what it is asked for meanwhile once the turn is stored.
+turn_being_recorded = Signal()
+
+
 class TurnQuerySet(models.QuerySet["Turn"]):
     def record(
         self, *, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime
     ) -> "Turn":
         """Save a whole exchange as the conversation's next turn, and send `post_save` for it as `Model.save` does.
 
-        One prepared statement takes the number and stores the turn: `save` after it takes twice as long. Raises
-        `Conversation.DoesNotExist`.
+        One prepared statement takes the number and stores the turn: `save` after it takes twice as long. PostgreSQL is
+        at it while `turn_being_recorded` is sent. Raises `Conversation.DoesNotExist`.
         """
         now = timezone.now()
         turn = Turn(
             conversation=conversation,
+            user_id=conversation.user_id,
+            turn_number=conversation.turn_count + 1,
             user_message=user_message,
             assistant_message=assistant_message,
             status=Turn.Status.COMPLETE,
@@ -125,7 +133,9 @@ class TurnQuerySet(models.QuerySet["Turn"]):
             "said_at": said_at,
             "now": now,
         }
-        stored = fetch(_RECORD, parameters)
+        answer = ask(_RECORD, parameters)
+        turn_being_recorded.send(sender=Turn, instance=turn)
+        stored = answer()
         if not stored:
             raise Conversation.DoesNotExist
         ((turn.pk, turn.user_id, turn.turn_number),) = stored

@@ -37,8 +37,9 @@ WITH taken AS (
     RETURNING *
 ), posted AS (
     INSERT INTO postings (user_id, corpus, text_id, said_length, answered_length, lexeme, said, answered)
-    SELECT user_id, corpus, text_id, said_length, answered_length, word.lexeme, word.said, word.answered
+    SELECT user_id, corpus, text_id, said_length, answered_length, word.lexeme, sum(word.said), sum(word.answered)
       FROM taken CROSS JOIN LATERAL unnest(lexemes, taken.said, taken.answered) AS word(lexeme, said, answered)
+     GROUP BY user_id, corpus, text_id, said_length, answered_length, word.lexeme
      ORDER BY word.lexeme  -- neighbours in the index
 ), counted AS (
     UPDATE text_totals AS totals

@@ -5,38 +5,24 @@ from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
 
-from intake.prepared import fetch, plain_array
+from intake.acting import acting_as
+from intake.models.conversations import Caller
 from memory import nudging, words
 from memory.embedders import Embedder, EmbedderError, get_embedder
+from memory.indexing import new_texts
+from memory.indexing.new_texts import Begun
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
-from memory.sources import READERS, Entry, Place, Reader, Source, SourceKey, content_hash, cut
+from memory.sources import READERS, Entry, Place, Reader, Source, SourceKey, Text, content_hash, cut
 
 logger = logging.getLogger(__name__)
-
-# Nearly every text that is saved is new, and one statement does for it: its words, and its rows if there were no words.
-# Of those it makes fewer than there are parts for the first text of a model.
-_INDEX_NEW = f"""
-WITH {words.KEEP}, made AS (
-    INSERT INTO embeddings
-           (user_id, corpus, source_id, chunk_index, part, model_id, visibility, length, content_hash, said_at,
-            created_at, next_attempt_at, attempts, last_error)
-    SELECT indexed.user_id, indexed.corpus, indexed.source_id, indexed.chunk_index, part.place - 1, model.id,
-           %(visibility)s, part.length, decode(part.content_hash, 'hex'), indexed.said_at, now(), %(now)s, 0, ''
-      FROM indexed
-     CROSS JOIN unnest(%(lengths)s::int[], %(hashes)s::text[]) WITH ORDINALITY
-           AS part(length, content_hash, place)
-      JOIN embedding_models AS model ON model.name = %(model)s
-        ON CONFLICT DO NOTHING
-    RETURNING id
-)
-SELECT (SELECT count(*) FROM indexed), (SELECT count(*) FROM made)
-"""  # noqa: S608 - written here
 
 # By content hash: what a vector that is made already leaves behind for the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
@@ -69,13 +55,22 @@ class _Part:
         }
 
 
-def index(entry: Entry, *, now: datetime) -> None:
+def begin(entry: Entry) -> Begun | None:
+    """Begin to index a turn that the same transaction is storing; `index` goes on. None while there is no model."""
+    try:
+        return new_texts.begin(entry, embedder=get_embedder())
+    except EmbedderError:  # `index` says so
+        return None
+
+
+def index(entry: Entry, *, now: datetime, begun: Begun | None = None) -> None:
     """Index texts, also while there is no model to cut them up for.
 
     Must run in the transaction that saves them: then there is no moment at which one is kept without the other.
+    `begun` is of use if it is of this very entry.
     """
     with suppress(EmbedderError):  # said below
-        if entry.place.chunk_index is not None and _index_new(entry, embedder=get_embedder(), now=now):
+        if entry.place.chunk_index is not None and _index_new(entry, begun, now=now):
             return
     changed = words.post(entry)
     try:
@@ -133,27 +128,26 @@ def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.select_for_update(no_key=True, of=("self",))
 
 
-def _index_new(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
+def _index_new(entry: Entry, begun: Begun | None, *, now: datetime) -> bool:
     """Returns whether the text was new, and so is indexed."""
     (text,) = entry.texts
-    source = cut(text, embedder)
-    hashes = [content_hash(part) for part in source.parts]
-    ((indexed, made),) = fetch(
-        _INDEX_NEW,
-        {
-            **words.row_of(text),
-            "visibility": Embedding.VISIBILITY,
-            "now": now,
-            "lengths": plain_array(len(part) for part in source.parts),
-            "hashes": plain_array(each.hex() for each in hashes),
-            "model": embedder.name,
-        },
-    )
-    if made:
-        transaction.on_commit(nudging.nudge, robust=True)
-    if indexed and made < len(hashes):
+    embedder = get_embedder()
+    if begun is not None and begun.entry == entry:
+        otherwise = partial(_mend, text, embedder)
+        if new_texts.finish(begun, embedder=embedder, otherwise=otherwise, now=now):
+            return True
+    is_indexed, is_whole = new_texts.index(text, embedder=embedder, now=now)
+    if is_indexed and not is_whole:
         _bring_up_to_date(entry, {text.key.chunk_index}, embedder=embedder, now=now)
-    return bool(indexed)
+    return is_indexed
+
+
+def _mend(text: Text, embedder: Embedder) -> None:
+    """The parts of a text that is saved, when its place had some already: its words do not tell that."""
+    reader = READERS[text.key.corpus]
+    with acting_as(Caller(user_id=text.user_id)):
+        for row in _locked(reader.rows_of([text.key])):
+            _bring_up_to_date(reader.entry(row), {text.key.chunk_index}, embedder=embedder, now=timezone.now())
 
 
 def _bring_up_to_date(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:

@@ -85,7 +85,7 @@ class UnpostedWords(models.Model):
     """The words of a text that was saved a moment ago, all in one row, until a worker puts them among the postings.
 
     A text without words has a row as well, and is counted by it. Word k is `lexemes[k]`, which the person's side has
-    `said[k]` times and the assistant's `answered[k]` times.
+    `said[k]` times and the assistant's `answered[k]` times; a word may be there twice, once for each side.
     """
 
     text = models.OneToOneField(IndexedText, on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False)

@@ -45,11 +45,13 @@ WITH mine AS MATERIALIZED (
     SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
 ), unposted AS MATERIALIZED (
     -- Of what was saved a moment ago: seldom any.
-    SELECT text_id, word.lexeme, word.said, word.answered, said_length, answered_length
+    SELECT text_id, word.lexeme, sum(word.said)::int AS said, sum(word.answered)::int AS answered,
+           said_length, answered_length
       FROM unposted_words AS words
      CROSS JOIN LATERAL unnest(lexemes, words.said, words.answered) AS word(lexeme, said, answered)
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND lexemes && ARRAY(SELECT lexeme FROM asked) AND word.lexeme = ANY(ARRAY(SELECT lexeme FROM asked))
+     GROUP BY text_id, word.lexeme, said_length, answered_length
 ), term AS MATERIALIZED (
     SELECT lexeme, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
            %(b)s / said_length AS a_word_said, %(b)s / answered_length AS a_word_answered

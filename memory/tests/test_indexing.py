@@ -9,6 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from intake import services
+from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import Caller
 from intake.services import Answer
@@ -16,7 +17,9 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
 from memory.indexing.claims import hold
-from memory.models import Embedding
+from memory.models import Embedding, IndexedText
+from memory.sources import content_hash
+from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
 
@@ -46,6 +49,88 @@ def test_a_turn_that_is_rolled_back_leaves_nothing_to_embed():
         a_turn(alice, "Never happened")
         raise RuntimeError
     assert not Embedding.objects.exists()
+
+
+def record(conversation, said, answered="All right"):
+    with acting_as(Caller(user_id=conversation.user_id)):
+        return services.record_turn(
+            conversation=conversation, user_message=said, assistant_message=answered, said_at=NOW
+        )
+
+
+def places(rows):
+    return sorted(rows.values_list("source_id", "chunk_index"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_turn_is_indexed_under_the_number_that_it_got_whatever_was_likely():
+    alice = a_person()
+    conversation = Conversation.objects.create(user=alice)
+    stale, ahead = (Conversation.objects.get(pk=conversation.pk) for _ in range(2))
+    ahead.turn_count = 7
+    for number, one in enumerate((conversation, stale, ahead, stale), start=1):
+        assert record(one, f"Cat number {number}").turn_number == number
+    wanted = [(conversation.pk, number) for number in (1, 2, 3, 4)]
+    assert places(Embedding.objects) == places(IndexedText.objects) == wanted
+    for text in IndexedText.objects.all():
+        turn = Turn.objects.get(turn_number=text.chunk_index)
+        assert words(text=text)[turn.user_message.split()[-1]] == (1, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_parts_that_were_left_behind_at_a_turns_place_are_replaced_once_it_is_saved():
+    alice = a_person()
+    conversation = Conversation.objects.create(user=alice)
+    record(conversation, "I adopted a dog")
+    left = Embedding.objects.get()
+    Embedding.objects.filter(pk=left.pk).update(chunk_index=2, length=1, content_hash=b"another text")
+    record(conversation, "I adopted a cat")
+    replaced = Embedding.objects.get()
+    assert replaced.content_hash == content_hash("User: I adopted a cat\nAssistant: All right")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_turn_whose_words_were_left_behind_is_indexed_anew():
+    alice = a_person()
+    conversation = Conversation.objects.create(user=alice)
+    record(conversation, "I adopted a dog")
+    Embedding.objects.all().delete()
+    IndexedText.objects.update(chunk_index=2)
+    record(conversation, "I adopted a cat")
+    text = IndexedText.objects.get(chunk_index=2)
+    assert Embedding.objects.filter(chunk_index=2).exists()
+    assert "cat" in words(text=text)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_turn_is_recorded_and_found_by_its_words_while_there_is_no_model(monkeypatch):
+    alice = a_person()
+    conversation = Conversation.objects.create(user=alice)
+
+    def away(*_):
+        raise EmbedderUnavailable("The tokenizer is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("memory.indexing.new_texts.cut", away)
+        patched.setattr("memory.indexing.queueing.cut", away)
+        record(conversation, "I adopted a cat")
+    assert not Embedding.objects.exists()
+    assert "cat" in words()
+    assert indexing.enqueue_missing(now=timezone.now()) == 1
+    assert places(Embedding.objects) == [(conversation.pk, 1)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_turn_that_could_not_be_stored_was_to_leave_in_the_index_is_not_there():
+    alice = a_person()
+    conversation = Conversation.objects.create(user=alice)
+    with pytest.raises(RuntimeError), acting_as(alice):
+        record(conversation, "Never happened")
+        raise RuntimeError
+    gone = Conversation(user=alice)
+    with pytest.raises(Conversation.DoesNotExist):
+        record(gone, "Never happened")
+    assert not (Turn.objects.exists() or IndexedText.objects.exists() or Embedding.objects.exists())
 
 
 def test_the_text_is_the_specifications(monkeypatch, embedder):
