@@ -6,8 +6,12 @@ A nudge carries nothing: the pending rows are the queue. Many nudges become one,
 import logging
 import os
 import threading
+import time
 
 logger = logging.getLogger(__name__)
+
+# After each. It costs a millisecond or two of Python, for which whoever saves one turn after the other would wait.
+PAUSE_SECONDS = 0.05
 
 
 class Nudger:
@@ -39,6 +43,7 @@ class Nudger:
                 embed_pending.apply_async(retry=False)
             except Exception as error:  # whatever ails the broker, the sweep will find the rows
                 logger.warning("No worker could be nudged: %s", type(error).__name__)
+            time.sleep(PAUSE_SECONDS)
 
 
 nudge = Nudger().nudge

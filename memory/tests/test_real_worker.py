@@ -1,5 +1,6 @@
 """A real Celery worker on a real broker: what is said becomes searchable; without its model it refuses to start."""
 
+import itertools
 import os
 import signal
 import socket
@@ -166,6 +167,22 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, 
             assert time.monotonic() - started < 4, "well under the five seconds that the broker is given to answer"
     assert Embedding.objects.waiting().count() == 2
     wait_until(lambda: in_vain(caplog) == 2, seconds=15)
+
+
+def test_saves_in_a_row_are_a_few_nudges_and_a_single_one_does_not_wait(monkeypatch):
+    nudges = []
+    monkeypatch.setattr("memory.tasks.embed_pending.apply_async", lambda **_: nudges.append(time.monotonic()))
+    nudge = nudging.Nudger().nudge
+    began = time.monotonic()
+    nudge()
+    wait_until(lambda: nudges)
+    while time.monotonic() < began + 3 * nudging.PAUSE_SECONDS:
+        nudge()
+    wait_until(lambda: len(nudges) > 1)
+    time.sleep(2 * nudging.PAUSE_SECONDS)
+    ended = time.monotonic()
+    assert 2 <= len(nudges) <= 1 + (ended - began) / nudging.PAUSE_SECONDS
+    assert all(later - earlier >= nudging.PAUSE_SECONDS for earlier, later in itertools.pairwise(nudges))
 
 
 def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(caplog, nudge_at, person):
