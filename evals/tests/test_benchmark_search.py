@@ -21,6 +21,7 @@ from evals.benchmarks.search.peers import PEERS, Exact, PeerMissing
 from evals.benchmarks.search.peers.sqlite import AsSpecified
 from evals.benchmarks.search.questions import ask
 from evals.benchmarks.search.stored import read
+from evals.benchmarks.search.timing import timed
 from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
 from intake.services import record_turn
@@ -265,6 +266,25 @@ def test_a_search_is_timed_without_the_embedding_of_its_query(a_person, monkeypa
         found = ours.semantic(a_person, asked.questions[0])
 
     assert len(found) == ours.LIMIT
+
+
+def test_every_question_is_asked_twice_and_the_second_time_counts(a_person, monkeypatch):
+    with synthetic_meaning():
+        (asked,) = ask([a_person], count=3)
+    clock, heard = [0.0], []
+    monkeypatch.setattr("evals.benchmarks.search.timing.time.perf_counter", lambda: clock[0])
+
+    def search(user, question):
+        clock[0] += 0.001 if question.text in heard else 0.005
+        heard.append(question.text)
+        return question.text
+
+    found = timed([asked], search)
+
+    warm_up, texts = ([question.text for question in part] for part in (asked.warm_up, asked.questions))
+    assert heard == warm_up + texts + texts
+    assert found.answers == texts
+    assert found.figures == {"p50_ms": 1, "p95_ms": 1, "n": len(texts), "first_p50_ms": 5, "first_p95_ms": 5}
 
 
 def test_made_up_meaning_goes_by_the_rare_words():

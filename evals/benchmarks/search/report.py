@@ -4,7 +4,7 @@ from evals.benchmarks.base import Figures
 
 Rows = list[list[str]]
 
-HEADINGS = ["", "p50 ms", "p95 ms", "n", "recall"]
+HEADINGS = ["", "p50 ms", "p95 ms", "asked first", "n", "recall"]
 
 
 def table(figures: Figures) -> Rows:
@@ -13,7 +13,8 @@ def table(figures: Figures) -> Rows:
     for name, timing in figures["results"].items():
         recall = figures["recall"].get(name)
         shown = "" if recall is None else f"{recall:.3f}"
-        rows.append([name, f"{timing['p50_ms']:.2f}", f"{timing['p95_ms']:.2f}", str(timing["n"]), shown])
+        times = [f"{timing[one]:.2f}" if one in timing else "" for one in ("p50_ms", "p95_ms", "first_p50_ms")]
+        rows.append([name, *times, str(timing["n"]), shown])
     rows += [_line(name, f"missing: {why}") for name, why in (one.split(": ", 1) for one in figures["missing"])]
     rows += [_line("http_rps", f"{figures['http_rps']:,}")]
     rows += [_line(name, value) for name, value in _ratios(figures)]
@@ -40,4 +41,4 @@ def _ratios(figures: Figures) -> list[tuple[str, str]]:
 
 
 def _line(name: str, value: str) -> list[str]:
-    return [name, value, "", "", ""]
+    return [name, value, "", "", "", ""]
