@@ -2,8 +2,8 @@
 
 1. A tenth of the people are loaded and asked; then the others are, and the same people are asked again: a search shall
    cost what its person has, not what everybody has.
-2. Every search is asked the same questions, each twice in a row of them, and it is the second time that counts; then the
-   same goes over HTTP, then turns are saved.
+2. Every search is asked the same questions, all of them twice, and the second time counts.
+   Then the same goes over HTTP, and turns are saved.
 3. With `--plots` there are also people with shorter histories, and the figures are drawn.
 """
 

@@ -16,7 +16,7 @@ Timing = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How long each question took, the first time and the second, and what was answered, in the order of the questions."""
+    """How long each question took, the first time and the second, and what was answered; in the questions' order."""
 
     first: list[float] = field(default_factory=list)
     milliseconds: list[float] = field(default_factory=list)
