@@ -113,11 +113,7 @@ def searchable(text: str) -> str:
 def row_of(text: Text) -> dict[str, Any]:
     """The parameters of `KEEP`: what a text gives its `IndexedText`, and both sides, whose words are to be counted."""
     return {
-        "user_id": text.user_id,
-        "corpus": text.key.corpus,
-        "source_id": text.key.source_id,
-        "chunk_index": text.key.chunk_index,
-        "said_at": text.said_at,
+        **text.columns(),
         "configuration": settings.TEXT_SEARCH_CONFIG,
         "text_hash": _known_as(text),
         "signature": signature(text.said, text.answered),

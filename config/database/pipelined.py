@@ -105,9 +105,14 @@ class PipelinedConnection(psycopg.Connection[Any]):
     def begin(self, opening: str = "", parameters: Parameters | None = None) -> None:
         """Begin a transaction, with a statement of its own if given. The server is told along with what is next."""
         self.settle()
-        self.put_off(_BEGIN, {})
-        if opening:
-            self.put_off(opening, parameters or {})
+        try:
+            self.put_off(_BEGIN, {})
+            if opening:
+                self.put_off(opening, parameters or {})
+        except BaseException:
+            # Half a beginning would go along with whatever is next, and nobody would end what it began.
+            self._unsent = []
+            raise
         self._has_begun = False
 
     def send(self, text: str, parameters: Parameters) -> Statement:

@@ -235,6 +235,15 @@ def test_who_borrows_a_connection_gets_nothing_that_its_last_user_put_off():
         pool.putconn(again)
 
 
+def test_a_transaction_that_cannot_begin_leaves_none_behind():
+    fetch("SELECT 1", {})
+    raw = connection.connection
+    with pytest.raises(psycopg.DataError):
+        raw.begin("SELECT set_config('app.visitor_key', %(key)s, true)", {"key": "a NUL: \0"})
+    assert raw.send("SELECT 1", {}).rows() == [(1,)]
+    assert status() == TransactionStatus.IDLE
+
+
 def test_a_statement_without_an_answer_says_so():
     fetch("SELECT 1", {})
     raw = connection.connection

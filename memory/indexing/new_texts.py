@@ -99,11 +99,7 @@ def _look_after(answer: Answer, parts: int, otherwise: Callable[[], None]) -> No
 
 def _parameters(text: Text, parts: Sequence[str], *, embedder: Embedder, now: datetime) -> dict[str, Any]:
     return {
-        "user_id": text.user_id,
-        "corpus": text.key.corpus,
-        "source_id": text.key.source_id,
-        "chunk_index": text.key.chunk_index,
-        "said_at": text.said_at,
+        **text.columns(),
         "visibility": Embedding.VISIBILITY,
         "now": now,
         "lengths": plain_array(len(part) for part in parts),

@@ -46,6 +46,16 @@ class Text:
     said: str
     answered: str = ""
 
+    def columns(self) -> dict[str, Any]:
+        """What every row of the index says of its text."""
+        return {
+            "user_id": self.user_id,
+            "corpus": self.key.corpus,
+            "source_id": self.key.source_id,
+            "chunk_index": self.key.chunk_index,
+            "said_at": self.said_at,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
