@@ -11,11 +11,11 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
-from intake.isolation.connections import parameters
-from intake.testing.emptying import empty
-from intake.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
+from core.isolation.connections import parameters
+from core.testing.emptying import empty
+from core.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 
-pytest_plugins = ["intake.testing.fixtures", "intake.testing.browser"]
+pytest_plugins = ["core.testing.fixtures", "core.testing.browser"]
 
 
 @pytest.fixture(scope="session", autouse=True)

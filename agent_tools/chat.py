@@ -15,13 +15,13 @@ from agent_tools.registry import Kept, Tool, as_data
 from agent_tools.running import run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import fair_limit
-from intake.acting import acting_as
+from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.problems import as_recollect_error
+from core.validation import validate
 from intake.agent.deps import ChatDeps
-from intake.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from intake.models import User
-from intake.models.conversations import Caller
-from intake.problems import as_recollect_error
-from intake.validation import validate
 
 logger = logging.getLogger(__name__)
 

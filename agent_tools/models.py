@@ -4,7 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from knox.models import AbstractAuthToken
 
-from intake.ids import uuid7
+from core.ids import uuid7
 
 
 def default_scopes() -> list[str]:

@@ -15,7 +15,7 @@ from agent_tools.scopes import Scope
 from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import NewToken, create_token, list_tokens, revoke_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_NAME
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
 from intake.models import User
 from intake.views.failures import not_found
 

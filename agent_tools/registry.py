@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from agent_tools.scopes import Scope
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.validation import validate
 from intake.models import User
-from intake.models.conversations import Caller
-from intake.validation import validate
 
 Input = TypeVar("Input", bound=BaseModel)
 Output = TypeVar("Output", bound=BaseModel)

@@ -8,7 +8,7 @@ import anyio
 import psycopg
 from django.db import connection, connections
 
-from intake.threads import Threads
+from core.threads import Threads
 
 T = TypeVar("T")
 # How long the database may take to be told that a statement is to end.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent_tools.registry import Tool
-from intake.errors import InvalidInput
+from core.errors import InvalidInput
 
 AnyTool = Tool[Any, Any]
 

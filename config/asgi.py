@@ -25,8 +25,8 @@ from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
-from intake.cycles import look_for_cycles_rarely  # noqa: E402
-from intake.isolation.checks import refuse_unless_isolated  # noqa: E402
+from core.gc_tuning import look_for_cycles_rarely  # noqa: E402
+from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 STATIC = "/static"

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.conf import settings
 
-from intake.errors import RecollectError, TooLarge, TooSlow
-from intake.problems import CONTENT_TYPE, STATUSES, problem
+from core.errors import RecollectError, TooLarge, TooSlow
+from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
 
 Scope = MutableMapping[str, Any]

@@ -30,7 +30,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, ResolverMatch, resolve, set_script_prefix
 
-from intake.threads import Threads
+from core.threads import Threads
 
 Scope = dict[str, Any]
 Message = Mapping[str, Any]

@@ -1,7 +1,7 @@
-"""Django's admin, with the pages of `intake.staff` in the place of its own site."""
+"""Django's admin, with the pages of `core.isolation.staff` in the place of its own site."""
 
 from django.contrib.admin.apps import AdminConfig
 
 
 class StaffConfig(AdminConfig):
-    default_site = "intake.staff.StaffSite"
+    default_site = "core.isolation.staff.StaffSite"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from core.isolation.acting import acting_as
 from evals import metrics
 from evals.datasets import Dataset, Loaded, QueryRow
 from evals.metrics import Interval, Scores
-from intake.acting import acting_as
 from intake.models import User
 from memory.search import SearchMode, search_chat_history
 

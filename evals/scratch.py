@@ -24,8 +24,8 @@ from django.core.management import CommandError, call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import sql
 
-from intake.isolation.checks import personal_models
-from intake.isolation.connections import connected_as_owner, connected_as_worker, parameters
+from core.isolation.checks import personal_models
+from core.isolation.connections import connected_as_owner, connected_as_worker, parameters
 from memory import nudging
 
 Server = psycopg.Connection[tuple[Any, ...]]

@@ -1,4 +1,4 @@
-"""Where Django learns of people, conversations and turns, and what is checked before they are served."""
+"""Where Django learns of people, conversations and turns."""
 
 from django.apps import AppConfig
 
@@ -7,5 +7,4 @@ class IntakeConfig(AppConfig):
     name = "intake"
 
     def ready(self) -> None:
-        from intake import checks, receivers  # noqa: F401
-        from intake.isolation import checks as isolation_checks  # noqa: F401
+        from intake import receivers  # noqa: F401

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest
 
-from intake import limits
+from core import rate_limits
 from intake.models import User
 
 
@@ -16,5 +16,5 @@ class LimitedBackend(ModelBackend):
         """Raises `RateLimited` after too many tries from the request's address."""
         username = credentials.get("username")
         if request is not None and isinstance(username, str):
-            limits.take_for_password(username, address=limits.client_address(request))
+            rate_limits.take_for_password(username, address=rate_limits.client_address(request))
         return super().authenticate(request, **credentials)

@@ -18,17 +18,17 @@ from asgiref.sync import sync_to_async
 from django.db import InterfaceError, OperationalError, connections
 from django.utils import timezone
 
+from core.errors import AuthenticationRequired, RecollectError, Unavailable
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import services, sse
-from intake.acting import acting_as
 from intake.agent import history, loop
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode
-from intake.errors import AuthenticationRequired, RecollectError, Unavailable
 from intake.links import undo_path
 from intake.markdown import render
 from intake.models import Turn
-from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.standing import StillIn, until_out
 

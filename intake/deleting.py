@@ -15,11 +15,12 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 
-from intake.acting import acting_as
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake.links import conversation_path
 from intake.models import Conversation, SessionLink, Turn, User
-from intake.models.conversations import TITLE_LENGTH, Caller
+from intake.models.conversations import TITLE_LENGTH
 from intake.services import title_from, without_nul
 
 # How often an account's deletion begins anew when the person was still writing somewhere else.

@@ -9,7 +9,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from intake.errors import RateLimited
+from core.errors import RateLimited
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager

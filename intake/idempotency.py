@@ -20,9 +20,9 @@ from django.conf import settings
 from django.db import IntegrityError, OperationalError, connection, transaction
 from psycopg.errors import LockNotAvailable
 
-from intake.errors import IdempotencyKeyReused, InvalidInput, NotFound, StillRunning
+from core.errors import IdempotencyKeyReused, InvalidInput, NotFound, StillRunning
+from core.isolation.caller import Caller
 from intake.models import IdempotentAnswer
-from intake.models.conversations import Caller
 
 HEADER = "Idempotency-Key"
 # On an answer that was given before.

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from django.http import HttpRequest
 
+from core.isolation.caller import Caller
 from intake.models import User
-from intake.models.conversations import Caller
 
 if TYPE_CHECKING:
     from rest_framework.request import Request

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.functional import SimpleLazyObject, empty
 
-from intake.errors import RecollectError
+from core.errors import RecollectError
 from intake.views.failures import answer_to
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]

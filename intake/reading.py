@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from intake.errors import NotFound
-from intake.listing import Position
+from core.db.statements import fetch, plain_array
+from core.errors import NotFound
+from core.isolation.caller import Caller
+from core.pagination import Position
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import Caller, TurnQuerySet
-from intake.prepared import fetch, plain_array
+from intake.models.conversations import TurnQuerySet
 
 CONVERSATIONS_PER_PAGE = 30
 # Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.

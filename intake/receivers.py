@@ -9,10 +9,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import ngettext
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake.identity import forget_visitor
 from intake.models import User
-from intake.models.conversations import Caller
 from intake.services import link_visitor
 
 

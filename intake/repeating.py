@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from core.errors import NotFound, StillRunning
+from core.isolation.caller import Caller
 from intake import services
-from intake.errors import NotFound, StillRunning
 from intake.idempotency import once
 from intake.models import Turn
-from intake.models.conversations import Caller
 
 STILL_ANSWERED = "This message is still being answered. Try again shortly."
 

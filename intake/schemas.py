@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from core.problems import CONTENT_TYPE, STATUSES
 from intake import idempotency
-from intake.problems import CONTENT_TYPE, STATUSES
 
 
 class Problem(BaseModel):

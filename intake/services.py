@@ -8,9 +8,10 @@ from uuid import UUID
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
-from intake.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.isolation.caller import Caller
 from intake.models import Conversation, IdempotentAnswer, SessionLink, Turn, User
-from intake.models.conversations import TITLE_LENGTH, Caller
+from intake.models.conversations import TITLE_LENGTH
 
 MAX_MESSAGE_LENGTH = 32_000
 

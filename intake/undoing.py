@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils.module_loading import import_string
 
-from intake.errors import NotFound, StillRunning
+from core.errors import NotFound, StillRunning
 from intake.models import Turn, User
 
 STILL_WRITTEN = "The answer is still being written. Undo it when it is done."

@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Left, Length
 
-from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet

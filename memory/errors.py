@@ -1,6 +1,6 @@
 """What can go wrong in memory, in words a caller may be told."""
 
-from intake.errors import Unavailable
+from core.errors import Unavailable
 
 
 class EmbeddingModelAway(Unavailable):

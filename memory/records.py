@@ -8,8 +8,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from intake.errors import InvalidInput, NotFound
-from intake.listing import Position
+from core.errors import InvalidInput, NotFound
+from core.pagination import Position
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryRecord

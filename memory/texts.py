@@ -1,6 +1,6 @@
 """Checks what a person or their agent writes down for keeps, before anything is stored: whole or not at all."""
 
-from intake.errors import InvalidInput
+from core.errors import InvalidInput
 
 
 def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = False) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from intake.prepared import Answer, ask, fetch
+from core.db.statements import Answer, ask, fetch
 from memory.models import IndexedText
 from memory.signatures import signature
 from memory.sources import Entry, Place, Text, content_hash

@@ -8,7 +8,7 @@ from celery.signals import worker_init, worker_process_init
 from django.conf import settings
 from django.db import DatabaseError, connections
 
-from intake.isolation.checks import NotIsolated, refuse_unless_isolated
+from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import anyio
 from mcp_types import RequestId
 
-from intake.errors import InvalidInput
-from intake.parsers import parse_json
+from core.errors import InvalidInput
+from core.parsers import parse_json
 
 METHOD = "notifications/cancelled"
 Key = tuple[str, str, RequestId]

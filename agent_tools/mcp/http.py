@@ -33,9 +33,9 @@ from agent_tools.mcp.server import Context, build_server
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, admit, is_still_valid, secret_in
-from intake.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
-from intake.limits import client_address
-from intake.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
+from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
+from core.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
+from core.rate_limits import client_address
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from mcp_types import Tool as McpTool
 from pydantic import BaseModel
 
 from agent_tools.registry import Tool, as_data
-from intake.errors import Broken, RecollectError
-from intake.problems import as_recollect_error
+from core.errors import Broken, RecollectError
+from core.problems import as_recollect_error
 
 logger = logging.getLogger(__name__)
 

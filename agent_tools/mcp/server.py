@@ -20,7 +20,7 @@ from agent_tools.mcp.results import described, failed, succeeded
 from agent_tools.registry import Registry, Tool
 from agent_tools.running import run_in_thread
 from agent_tools.tokens import TokenCaller
-from intake.errors import InsufficientScope
+from core.errors import InsufficientScope
 
 Context = ServerRequestContext[Any, Any]
 # Asked in a thread, so that it may look into the database.

@@ -3,14 +3,14 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-import intake.ids
+import core.ids
 
 
 def give_public_ids(apps, schema_editor):
     """One by one: a default would be made once and given to every row there is."""
     access_tokens = apps.get_model("agent_tools", "AccessToken")
     for digest in access_tokens.objects.values_list("digest", flat=True).iterator():
-        access_tokens.objects.filter(digest=digest).update(public_id=intake.ids.uuid7())
+        access_tokens.objects.filter(digest=digest).update(public_id=core.ids.uuid7())
 
 
 class Migration(migrations.Migration):
@@ -29,7 +29,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name="accesstoken",
             name="public_id",
-            field=models.UUIDField(default=intake.ids.uuid7, editable=False, unique=True),
+            field=models.UUIDField(default=core.ids.uuid7, editable=False, unique=True),
         ),
         migrations.AddField(
             model_name="accesstoken",

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from intake.isolation.policies import EVERYTHING, grant, isolate
+from core.isolation.policies import EVERYTHING, grant, isolate
 
 
 class Migration(migrations.Migration):

@@ -10,8 +10,8 @@ from rest_framework.request import Request
 
 from agent_tools.scopes import Scope
 from agent_tools.tokens import TokenCaller, admit, secret_in, verify
-from intake.errors import InsufficientScope
-from intake.limits import DEFAULT_LIMIT, RequestThrottle, client_address
+from core.errors import InsufficientScope
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address
 from intake.models import User
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from agent_tools.rest.authentication import AccessTokenAuthentication, person
 from agent_tools.scopes import ALL_SCOPES, Scope
 from agent_tools.tokens import TokenCaller, TokenInfo, create_token, list_tokens, revoke_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_DAYS, LONGEST_NAME
-from intake.errors import InsufficientScope
+from core.errors import InsufficientScope
+from core.validation import Input, validate
 from intake.schemas import problems
-from intake.validation import Input, validate
 
 
 class TokenWanted(Input):

@@ -16,10 +16,10 @@ from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
 from agent_tools.tools import registry
+from core.errors import NotFound
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import idempotency
-from intake.acting import acting_as
-from intake.errors import NotFound
-from intake.models.conversations import Caller
 from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)

@@ -4,8 +4,8 @@ import pytest
 from django.utils import timezone
 
 from agent_tools.tokens import Refusal, TokenRefused, admit, create_token, revoke_token
-from intake import limits
-from intake.errors import RateLimited
+from core import rate_limits
+from core.errors import RateLimited
 from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db
@@ -18,7 +18,7 @@ def three_an_hour(settings):
     """Buckets of its own for each test."""
     settings.SECRET_KEY = f"for this test {timezone.now().timestamp()}"
     settings.RATE_LIMITS = {"api": "3/hour"}
-    limits.bypass.until = 0.0
+    rate_limits.bypass.until = 0.0
 
 
 def times_admitted(secret: str, *, tries: int = 6) -> int:

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from core.testing.model_server import CallTool, CallTools, Hang, Say
 from intake.models import Turn
-from intake.testing.model_server import CallTool, CallTools, Hang, Say
 from intake.tests.factories import a_turn
 from memory import documents, indexing
 from memory.models import MemoryDocument, MemoryRecord

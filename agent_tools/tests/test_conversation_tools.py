@@ -7,7 +7,7 @@ import pytest
 from agent_tools.tests.callers import call
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import CHARACTERS, fair_limit
-from intake.errors import AuthenticationRequired
+from core.errors import AuthenticationRequired
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 

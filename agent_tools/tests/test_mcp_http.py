@@ -17,7 +17,7 @@ from agent_tools.scopes import Scope
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
-from intake.testing.examiner import as_the_application
+from core.testing.examiner import as_the_application
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 

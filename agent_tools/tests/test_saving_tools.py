@@ -8,7 +8,7 @@ import pytest
 from agent_tools.scopes import Scope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
-from intake.errors import AuthenticationRequired
+from core.errors import AuthenticationRequired
 from memory import indexing
 from memory.models import MemoryDocument, MemoryRecord
 

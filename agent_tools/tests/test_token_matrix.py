@@ -14,8 +14,8 @@ from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from agent_tools.tests.test_mcp_stdio import request, running, say
 from agent_tools.tokens import Refusal, create_token
+from core.testing.model_server import Say
 from intake.models import Turn, User
-from intake.testing.model_server import Say
 from intake.tests.factories import a_person
 from memory.models import MemoryRecord
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from agent_tools.tokens.verifying import TokenCaller, TokenRefused, digest_of, holder_of
-from intake.limits import DEFAULT_LIMIT, counting_for, take_for
+from core.rate_limits import DEFAULT_LIMIT, counting_for, take_for
 
 # Whom to count a call against is known from the token's last use, since its owner never changes: so Redis counts while
 # the database looks at the token, which it does each time. No more is remembered than so many digests.

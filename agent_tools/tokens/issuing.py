@@ -7,7 +7,7 @@ from uuid import UUID
 
 from agent_tools.models import AccessToken
 from agent_tools.scopes import ALL_SCOPES, Scope
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
 from intake.models import User
 
 DEFAULT_DAYS = 90

@@ -10,9 +10,9 @@ from knox.crypto import hash_token
 
 from agent_tools.models import AccessToken
 from agent_tools.scopes import ALL_SCOPES, Scope
-from intake.errors import AuthenticationRequired
+from core.db.statements import fetch
+from core.errors import AuthenticationRequired
 from intake.models import User
-from intake.prepared import fetch
 
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256

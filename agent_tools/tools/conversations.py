@@ -10,10 +10,10 @@ from pydantic import Field
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.times import moment, zone_of
 from agent_tools.tools.chat_history import LINKS, link_text
-from intake.errors import AuthenticationRequired, InvalidInput
+from core.errors import AuthenticationRequired, InvalidInput
+from core.isolation.caller import Caller
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import Caller
 from intake.reading import get_conversation as find
 
 MOST_AROUND = 10

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from agent_tools.registry import ToolInput
+from core.validation import stated
 from intake.services import without_nul
-from intake.validation import stated
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS
 
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]

@@ -9,9 +9,9 @@ from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
-from intake.errors import RecollectError, SearchFailed, Unavailable
+from core.errors import RecollectError, SearchFailed, Unavailable
+from core.validation import stated
 from intake.models import User
-from intake.validation import stated
 from memory.embedders import EmbedderError
 from memory.errors import EmbeddingModelAway
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS

@@ -13,7 +13,7 @@ from agent_tools.registry import Kept, Tool, ToolInput, ToolOutput
 from agent_tools.times import day as parse_day
 from agent_tools.times import zone_of
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
-from intake.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from intake.models import User
 from memory import documents, records
 from memory.models.documents import MAX_DOCUMENT_LENGTH

@@ -10,7 +10,7 @@ import environ
 import psycopg
 
 from config.stack.errors import StackError
-from intake.isolation.roles import Server
+from core.isolation.roles import Server
 
 OLDEST_POSTGRES = 15
 CONNECT_SECONDS = 5

@@ -16,7 +16,7 @@ from config.stack.broker import EmbeddedRedis
 from config.stack.errors import StackError
 from config.stack.places import choose_account, make_private, temporary_servers_dir
 from config.stack.postgres import OWNER, EmbeddedPostgres
-from intake.testing.examiner import make_examiner
+from core.testing.examiner import make_examiner
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from config.stack.errors import StackError
 from config.stack.given import check_database, connected
 from config.stack.places import write_secret
-from intake.isolation.roles import DEFAULT_PREFIX, RoleRefused, Roles, existing, make_roles
+from core.isolation.roles import DEFAULT_PREFIX, RoleRefused, Roles, existing, make_roles
 
 Environment = dict[str, str]
 

@@ -18,7 +18,7 @@ from psycopg import sql
 from config.stack.errors import StackError
 from config.stack.places import choose_account, make_private, programs, socket_dir, write_secret
 from config.stack.processes import find_servers, start_server, stop
-from intake.isolation.roles import Roles, make_roles
+from core.isolation.roles import Roles, make_roles
 
 MAJOR_VERSION = "18"
 SUPERUSER = "postgres"

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from config.asgi import _load_the_rest
-from intake.cycles import OBJECTS_BEFORE_COLLECTION
+from core.gc_tuning import OBJECTS_BEFORE_COLLECTION
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from core.testing.model_server import Say
 from intake.models import Turn
-from intake.testing.model_server import Say
 from intake.tests.factories import a_long_conversation
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -23,12 +23,12 @@ from django.db.models.functions import Length
 from knox.models import get_token_model
 
 from config.stack.web import GRACEFUL_SECONDS
+from core.testing.examiner import as_a_worker
+from core.testing.model_server import Hang, Say, ScriptedModel
+from core.testing.serving import serving
+from core.testing.sse_client import read_events
 from intake.chat import SAVE_EVERY_SECONDS
 from intake.models import Conversation, Turn
-from intake.testing.examiner import as_a_worker
-from intake.testing.model_server import Hang, Say, ScriptedModel
-from intake.testing.serving import serving
-from intake.testing.sse_client import read_events
 from intake.tests.factories import a_person
 from memory.models import IndexedText
 from memory.tasks import close_abandoned_turns

@@ -10,7 +10,7 @@ from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
 from config.database.pool import TRUSTED_SECONDS, RecoveringPool, _is_silent
-from intake.testing.examiner import as_the_application
+from core.testing.examiner import as_the_application
 from intake.tests.test_chat_stream import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,8 +11,8 @@ from config.celery import app
 from config.tests.doors import house, walking
 from config.tests.doors.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
 from config.tests.doors.registered import CALL, DOORS, MCP, TASKS, TOOLS
+from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
-from intake.testing.examiner import as_a_worker, take_policies_away
 from intake.tests.factories import NOW, a_person, a_turn
 from memory.models import Embedding, VectorBlock
 from memory.models.blocks import SLOTS

@@ -14,9 +14,9 @@ from agent_tools.tests.mcp_messages import post
 from config.tests.doors import house
 from config.tests.doors.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
 from config.tests.doors.registered import CALL, MCP, TOOLS
-from intake.isolation.checks import personal_models
-from intake.models.conversations import Caller
-from intake.testing.examiner import take_policies_away
+from core.isolation.caller import Caller
+from core.isolation.checks import personal_models
+from core.testing.examiner import take_policies_away
 from intake.tests.factories import NOW
 
 pytestmark = pytest.mark.django_db(transaction=True)

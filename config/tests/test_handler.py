@@ -14,7 +14,7 @@ from django.utils.translation import activate, get_language
 
 from config.handler import Handler
 from config.urls import urlpatterns as all_urls
-from intake.threads import Threads
+from core.threads import Threads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,7 +15,7 @@ from django.urls import path
 
 from config.urls import handler400, handler403, handler404, handler500  # noqa: F401 - the handlers of these URLs, too
 from config.urls import urlpatterns as all_urls
-from intake.errors import RateLimited
+from core.errors import RateLimited
 from intake.models import User
 from intake.tests.factories import a_person, a_turn
 

@@ -15,14 +15,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from knox.models import get_token_model
 
+from core.isolation.acting import ActingAsAnother, acting_as, acting_as_staff
+from core.isolation.caller import Caller
+from core.isolation.checks import personal_models
+from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from intake import services
-from intake.acting import ActingAsAnother, acting_as, acting_as_staff
 from intake.idempotency import once
-from intake.isolation.checks import personal_models
 from intake.links import conversation_path
 from intake.models import Conversation, SessionLink, Turn
-from intake.models.conversations import Caller, ConversationQuerySet, TurnQuerySet
-from intake.testing.examiner import as_a_worker, as_the_application, take_policies_away
+from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import get_embedder

@@ -15,7 +15,7 @@ from config.stack.logins import addresses, as_worker, roles_named
 from config.stack.places import BASE_DIR, temporary_servers_dir
 from config.stack.postgres import EmbeddedPostgres
 from config.stack.testing import NAMES
-from intake.isolation.roles import RoleRefused, Roles, make_roles
+from core.isolation.roles import RoleRefused, Roles, make_roles
 
 
 @pytest.fixture(scope="module")
@@ -164,11 +164,11 @@ def test_the_commands_for_a_server_of_ones_own_lead_to_one_that_passes_its_check
         checked = manage("check", "--database=default", DATABASE_URL=url, DATABASE_ROLE_PREFIX="theirs")
         assert checked.returncode == 0, checked.stderr
     unsafe = manage("check", "--database=default", DATABASE_URL=owner, DATABASE_ROLE_PREFIX="theirs")
-    assert "intake.E002" in unsafe.stderr
+    assert "core.E002" in unsafe.stderr
     mighty = manage(
         "check",
         "--database=default",
         DATABASE_URL=host._replace(path="/theirs").geturl(),
         DATABASE_ROLE_PREFIX="theirs",
     )
-    assert "intake.E001" in mighty.stderr
+    assert "core.E001" in mighty.stderr

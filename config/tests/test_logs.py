@@ -6,9 +6,9 @@ import pytest
 from django.db import DataError, OperationalError
 from django.test import Client
 
+from core.testing.model_server import BreakOff, CallTool, Refuse, Say
 from intake import services
 from intake.models import User
-from intake.testing.model_server import BreakOff, CallTool, Refuse, Say
 from intake.tests.factories import NOW, a_turn
 from memory import indexing
 from memory.embedders import EmbedderError, get_embedder

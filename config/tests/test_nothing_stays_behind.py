@@ -8,12 +8,12 @@ from django.test import Client
 from knox.models import get_token_model
 from rest_framework.test import APIClient
 
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.testing.traces import rows_naming, traces_of
 from intake import deleting, exporting, services
-from intake.acting import acting_as
 from intake.identity import VISITOR_KEY
 from intake.models import Turn, User
-from intake.models.conversations import Caller
-from intake.testing.traces import rows_naming, traces_of
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import get_embedder

@@ -17,8 +17,8 @@ from psycopg.pq import TransactionStatus
 
 from config.database.pipelined import PipelinedConnection
 from config.database.pool import RecoveringPool
-from intake.prepared import ask, fetch, put_off
-from intake.testing.examiner import as_the_application
+from core.db.statements import ask, fetch, put_off
+from core.testing.examiner import as_the_application
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import Client
 
-from intake.testing.model_server import Say
+from core.testing.model_server import Say
 from intake.tests.factories import a_person, a_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)

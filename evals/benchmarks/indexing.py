@@ -14,14 +14,14 @@ from celery import Celery
 from django.conf import settings
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
 from evals.processes import Environment, environment, own_broker, run_module, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
-from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import Caller
 from intake.services import record_turn
 from memory.embedders import get_embedder
 from memory.models import Embedding

@@ -12,7 +12,7 @@ django.setup()
 
 from django.utils import timezone  # noqa: E402
 
-from intake.acting import acting_as_staff  # noqa: E402
+from core.isolation.acting import acting_as_staff  # noqa: E402
 from memory.health import index_health  # noqa: E402
 
 

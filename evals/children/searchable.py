@@ -13,10 +13,10 @@ django.setup()
 
 from django.utils import timezone  # noqa: E402
 
+from core.isolation.acting import acting_as  # noqa: E402
+from core.isolation.caller import Caller  # noqa: E402
 from evals import synthetic  # noqa: E402
-from intake.acting import acting_as  # noqa: E402
 from intake.models import Turn, User  # noqa: E402
-from intake.models.conversations import Caller  # noqa: E402
 from intake.services import Answer, begin_turn, finish_turn  # noqa: E402
 from memory.search import search_chat_history  # noqa: E402
 

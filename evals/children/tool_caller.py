@@ -18,9 +18,9 @@ django.setup()
 
 from agent_tools.registry import as_data  # noqa: E402
 from agent_tools.tools.chat_history import SearchChatHistoryInput, run  # noqa: E402
+from core.gc_tuning import look_for_cycles_rarely  # noqa: E402
+from core.isolation.acting import acting_as  # noqa: E402
 from evals.children.kept_line import KeptLine  # noqa: E402
-from intake.acting import acting_as  # noqa: E402
-from intake.cycles import look_for_cycles_rarely  # noqa: E402
 from intake.models import User  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from evals.datasets.reading import Dataset, DatasetError, TurnRow
 from evals.scratch import as_worker
-from intake.acting import acting_as
 from intake.models import Conversation, User
 from intake.services import record_turn, title_from
 from memory import indexing

@@ -1,8 +1,8 @@
 import pytest
 from django.core.management import call_command
 
+from core.testing.examiner import take_policies_away
 from evals import vec02
-from intake.testing.examiner import take_policies_away
 from memory.search import near_turns, scan
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]

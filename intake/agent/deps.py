@@ -6,9 +6,9 @@ from datetime import UTC, datetime, tzinfo
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from core.isolation.caller import Caller
 from intake.agent.fence import Fence
 from intake.models import User
-from intake.models.conversations import Caller
 from intake.zones import zone_of
 
 

@@ -30,14 +30,14 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 
+from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
+from core.ids import uuid7
+from core.pg_text import storable, storable_text
 from intake.agent.deps import ChatDeps
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
-from intake.errors import RateLimited, RecollectError, TooLarge, Unavailable
-from intake.ids import uuid7
-from intake.storable import storable, storable_text
 
 
 async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -> AsyncIterator[AgentEvent]:

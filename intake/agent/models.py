@@ -8,8 +8,8 @@ from django.conf import settings
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
+from core.isolation.caller import Caller
 from intake.agent.recall import recall_model
-from intake.models.conversations import Caller
 
 
 def is_recall_mode() -> bool:

@@ -17,10 +17,10 @@ from django.utils import timezone
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake.links import conversation_path
 from intake.models import Turn
-from intake.models.conversations import Caller
 
 CHATS, NOTES = "search_chat_history", "search_history"
 # Beyond this cosine distance the built-in embedding model's matches are mostly chance.

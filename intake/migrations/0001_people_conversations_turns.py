@@ -6,7 +6,7 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-import intake.ids
+import core.ids
 
 
 class Migration(migrations.Migration):
@@ -73,7 +73,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Conversation",
             fields=[
-                ("id", models.UUIDField(default=intake.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("session_key", models.CharField(blank=True, default="", editable=False, max_length=64)),
                 ("title", models.CharField(blank=True, default="", max_length=80)),
                 ("source", models.CharField(default="chat", max_length=32)),

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from intake.isolation.policies import EVERYTHING, READ, VISITOR, grant, isolate
+from core.isolation.policies import EVERYTHING, READ, VISITOR, grant, isolate
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,7 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-from intake.isolation.policies import VISITOR, isolate
+from core.isolation.policies import VISITOR, isolate
 
 
 class Migration(migrations.Migration):

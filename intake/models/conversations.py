@@ -1,7 +1,6 @@
 """Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -13,27 +12,12 @@ from django.db.models.signals import post_save
 from django.dispatch import Signal
 from django.utils import timezone
 
-from intake.ids import uuid7
+from core.db.statements import ask
+from core.ids import uuid7
+from core.isolation.caller import Caller
 from intake.models.users import User
-from intake.prepared import ask
 
 TITLE_LENGTH = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who is asking: a person, or a visitor known only by a secret key in their session; never an argument's word."""
-
-    user_id: int | None
-    visitor_key: str | None = None
-
-    def owns(self) -> Q:
-        """The caller's rows; nobody's for a caller who is neither a person nor a known visitor."""
-        if self.user_id is not None:
-            return Q(user_id=self.user_id)
-        if self.visitor_key:
-            return Q(user_id=None, session_key=self.visitor_key)
-        return Q(pk__in=[])
 
 
 class ConversationQuerySet(models.QuerySet["Conversation"]):

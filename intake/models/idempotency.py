@@ -5,7 +5,7 @@ from typing import Self
 from django.db import models
 from django.utils import timezone
 
-from intake.models.conversations import Caller
+from core.isolation.caller import Caller
 from intake.models.users import User
 
 

@@ -12,13 +12,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from intake import deleting, exporting, limits
-from intake.acting import acting_as
-from intake.errors import InvalidInput
+from core import rate_limits
+from core.errors import InvalidInput
+from core.isolation.acting import acting_as
+from core.validation import validate
+from intake import deleting, exporting
 from intake.models import User
 from intake.rest.shapes import PasswordConfirmation
 from intake.schemas import problems
-from intake.validation import validate
 
 FILE_NAME = "recollect-{day:%Y-%m-%d}.json"
 
@@ -56,7 +57,7 @@ class AccountView(APIView):
         """Remove the account and everything said or stored in it, for good."""
         user = _person(request)
         confirmation = validate(PasswordConfirmation, request.data)
-        limits.take_for_password(user.email, address=limits.client_address(request))
+        rate_limits.take_for_password(user.email, address=rate_limits.client_address(request))
         if not user.check_password(confirmation.password):
             raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
         deleting.delete_account(user=user)

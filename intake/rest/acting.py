@@ -8,9 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake.identity import caller_of
-from intake.models.conversations import Caller
 
 Handler = Callable[..., Response]
 

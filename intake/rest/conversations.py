@@ -5,10 +5,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.errors import InvalidInput
+from core.pagination import position_in_address
+from core.validation import validate
 from intake import deleting, undoing
-from intake.errors import InvalidInput
 from intake.identity import caller_of, person_of
-from intake.listing import position_in_address
 from intake.reading import (
     TURNS_PER_ANSWER,
     as_conversation_id,
@@ -26,7 +27,6 @@ from intake.rest.shapes import (
     UndoneOutput,
 )
 from intake.schemas import problems
-from intake.validation import validate
 
 NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}

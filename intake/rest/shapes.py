@@ -7,9 +7,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from core.validation import Input
 from intake.models import Conversation, Turn
 from intake.reading import ConversationList, TurnWindow
-from intake.validation import Input
 
 
 class Output(BaseModel):

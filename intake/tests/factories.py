@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from core.isolation.acting import acting_as
 from intake import services
-from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -6,10 +6,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from core.isolation.caller import Caller
 from intake import services
 from intake.identity import VISITOR_KEY
 from intake.models import Conversation, SessionLink, Turn, User
-from intake.models.conversations import Caller
 from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.testing.model_server import CallTool, Hang, Refuse, Say
 from intake.models import Conversation, Turn
-from intake.testing.model_server import CallTool, Hang, Refuse, Say
 from intake.tests.factories import a_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)

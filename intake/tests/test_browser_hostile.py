@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.testing.model_server import Say
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
-from intake.testing.model_server import Say
 from intake.tests.factories import NOW
 from intake.views.pages import EXAMPLES
 

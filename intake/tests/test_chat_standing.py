@@ -9,13 +9,13 @@ from django.db import OperationalError
 from django.utils import timezone
 from knox.models import get_token_model
 
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.testing.model_server import Say
 from intake import chat, services, standing
-from intake.acting import acting_as
 from intake.deleting import delete_account
 from intake.models import Session, Turn
-from intake.models.conversations import Caller
 from intake.standing import session_is_good
-from intake.testing.model_server import Say
 from intake.tests.test_chat_stream import the_turn, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

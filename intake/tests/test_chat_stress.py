@@ -12,13 +12,13 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
+from core.errors import AuthenticationRequired
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.testing.fixtures import Client
+from core.testing.model_server import Say
 from intake import chat, services
-from intake.acting import acting_as
-from intake.errors import AuthenticationRequired
 from intake.models import Turn
-from intake.models.conversations import Caller
-from intake.testing.fixtures import Client
-from intake.testing.model_server import Say
 from intake.tests.factories import a_person
 from intake.tests.test_chat_stream import the_turn, wait_until
 

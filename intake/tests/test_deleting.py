@@ -11,12 +11,12 @@ from django.urls import reverse
 from knox.models import get_token_model
 from rest_framework.test import APIClient
 
+from core.errors import NotFound
+from core.isolation.caller import Caller
 from intake import deleting, services
-from intake.errors import NotFound
 from intake.identity import VISITOR_KEY
 from intake.links import conversation_path
 from intake.models import Conversation, Session, SessionLink, Turn, User
-from intake.models.conversations import Caller
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
 pytestmark = pytest.mark.django_db

@@ -8,11 +8,11 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
+from core.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import idempotency
-from intake.acting import acting_as
-from intake.errors import IdempotencyKeyReused, InvalidInput, SearchFailed, StillRunning
 from intake.models import Conversation, IdempotentAnswer
-from intake.models.conversations import Caller
 from intake.tests.factories import a_person
 
 NOW = timezone.now()

@@ -8,9 +8,9 @@ import pytest
 from django.apps import apps
 from knox.models import get_token_model
 
+from core.testing.model_server import BreakOff, CallTool, Refuse, Say
+from core.testing.sse_client import read_events
 from intake.models import Conversation, IdempotentAnswer, Turn
-from intake.testing.model_server import BreakOff, CallTool, Refuse, Say
-from intake.testing.sse_client import read_events
 from intake.tests.test_chat_stream import the_turn, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
+from core.errors import InvalidInput, NotFound
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import services
-from intake.acting import acting_as
-from intake.errors import InvalidInput, NotFound
 from intake.models import Conversation, SessionLink, Turn
-from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 

@@ -13,9 +13,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import FormView
 
-from intake import limits
+from core import rate_limits
+from core.problems import retry_after
 from intake.forms import LoginForm, RegisterForm
-from intake.problems import retry_after
 
 
 class LoginView(auth_views.LoginView):
@@ -47,7 +47,7 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        limits.take_all(("register_address", limits.client_address(request)))
+        rate_limits.take_all(("register_address", rate_limits.client_address(request)))
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: RegisterForm) -> HttpResponse:

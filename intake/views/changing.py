@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from core.errors import NotFound
+from core.isolation.acting import acting_as
 from intake import deleting
-from intake.acting import acting_as
-from intake.errors import NotFound
 from intake.forms import RenameForm
 from intake.identity import caller_of
 from intake.links import conversation_path

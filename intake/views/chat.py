@@ -18,17 +18,18 @@ from pydantic import Field
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from intake import idempotency, limits
-from intake.acting import acting_as
-from intake.errors import AuthenticationRequired, InsufficientScope
+from core import rate_limits
+from core.errors import AuthenticationRequired, InsufficientScope
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.parsers import parse_json
+from core.problems import as_recollect_error, problem_response
+from core.validation import Input, validate
+from intake import idempotency
 from intake.identity import caller_of, visitor_key_of
-from intake.models.conversations import Caller
-from intake.parsers import parse_json
-from intake.problems import as_recollect_error, problem_response
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
-from intake.validation import Input, validate
 
 
 class ChatMessage(Input):
@@ -76,7 +77,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     admitted = _authenticate(request)
     caller = admitted.caller
-    limits.take_for("chat", user_id=caller.user_id, address=limits.client_address(request))
+    rate_limits.take_for("chat", user_id=caller.user_id, address=rate_limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
     given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     with acting_as(caller):

@@ -5,8 +5,8 @@ from http import HTTPStatus
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
-from intake.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
-from intake.problems import STATUSES, as_recollect_error, problem_response, retry_after
+from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
+from core.problems import STATUSES, as_recollect_error, problem_response, retry_after
 
 HEADINGS = {
     HTTPStatus.BAD_REQUEST: "That was not understood",

@@ -9,10 +9,10 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from intake.acting import acting_as
-from intake.errors import NotFound
+from core.errors import NotFound
+from core.isolation.acting import acting_as
+from core.pagination import position_in_address
 from intake.identity import caller_of
-from intake.listing import position_in_address
 from intake.reading import (
     TURNS_PER_PAGE,
     as_turn_number,

@@ -12,7 +12,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from intake import deleting, limits
+from core import rate_limits
+from intake import deleting
 from intake.forms import DeleteAccountForm, TimeZoneForm
 from intake.models import User
 
@@ -37,7 +38,7 @@ def account(request: HttpRequest) -> HttpResponse:
 @login_required
 def delete_account(request: HttpRequest) -> HttpResponse:
     user = _person(request)
-    limits.take_for_password(user.email, address=limits.client_address(request))
+    rate_limits.take_for_password(user.email, address=rate_limits.client_address(request))
     form = DeleteAccountForm(request.POST, user=user)
     if not form.is_valid():
         return _page(request, delete_form=form)

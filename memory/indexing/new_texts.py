@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from intake.prepared import Answer, fetch, plain_array, put_off
+from core.db.statements import Answer, fetch, plain_array, put_off
 from memory import nudging, words
 from memory.embedders import Embedder
 from memory.models import Embedding

@@ -13,8 +13,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from intake.acting import acting_as
-from intake.models.conversations import Caller
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from memory import nudging, words
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.indexing import new_texts

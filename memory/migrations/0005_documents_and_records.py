@@ -6,7 +6,7 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-import intake.ids
+import core.ids
 
 
 class Migration(migrations.Migration):
@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="MemoryDocument",
             fields=[
-                ("id", models.UUIDField(default=intake.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 (
                     "kind",
                     models.CharField(choices=[("memory", "MEMORY.md"), ("daily_log", "Daily Log")], max_length=16),
@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="MemoryRecord",
             fields=[
-                ("id", models.UUIDField(default=intake.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ("content", models.TextField()),
                 ("type", models.CharField(help_text="For example ARCHITECTURAL_DECISION.", max_length=100)),
                 ("project_id", models.CharField(blank=True, default="", help_text="Empty for none.", max_length=200)),

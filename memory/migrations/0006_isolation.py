@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from intake.isolation.policies import grant, isolate
+from core.isolation.policies import grant, isolate
 
 # What becomes of a row while its vector is made; whose it is and what it stands for never changes.
 PROGRESS = "UPDATE (vector, embedded_at, attempts, last_error, next_attempt_at, quarantined_at)"

@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-from intake.isolation.policies import grant
+from core.isolation.policies import grant
 
 
 class Migration(migrations.Migration):

@@ -3,7 +3,7 @@ from django.db import migrations, models
 from django.db.models.deletion import CASCADE, DO_NOTHING, PROTECT
 from pgvector.django import HalfVectorField
 
-from intake.isolation.policies import EVERYTHING, grant, isolate
+from core.isolation.policies import EVERYTHING, grant, isolate
 
 SLOTS = range(10)
 

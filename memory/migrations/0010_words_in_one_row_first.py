@@ -3,7 +3,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import migrations, models
 from django.db.models.deletion import CASCADE, DO_NOTHING
 
-from intake.isolation.policies import EVERYTHING, isolate
+from core.isolation.policies import EVERYTHING, isolate
 
 # In this order, each a statement that sees what was committed before it: whoever deletes a text that is being posted
 # waits for that at its unposted words, and then finds it counted and its postings there. No word outlives its text,

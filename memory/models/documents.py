@@ -8,7 +8,7 @@ from django.db import connection, models
 from django.db.models import Q
 from django.utils import timezone
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.models import User
 from memory.models.corpora import Corpus
 

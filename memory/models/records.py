@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.models import User
 
 # As much as the parts of one text hold, so that no end of a record goes without a vector.

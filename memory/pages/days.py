@@ -3,7 +3,7 @@
 from datetime import date
 from typing import TypeAlias
 
-from intake.errors import NotFound
+from core.errors import NotFound
 from memory.documents import YEARS
 from memory.rest.queries import parse_day
 

@@ -7,7 +7,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
 
-from intake.errors import InvalidInput
+from core.errors import InvalidInput
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import DEFAULT_TYPE

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.identity import person_of
 from memory import documents
 from memory.documents import Document

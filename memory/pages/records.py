@@ -8,9 +8,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
+from core.pagination import position_in_address
 from intake.identity import person_of
-from intake.listing import position_in_address
 from memory import records as service
 from memory.pages.forms import RecordFilter, RecordForm
 from memory.pages.links import record_path

@@ -11,10 +11,10 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.safestring import SafeString
 
-from intake import limits
-from intake.errors import RecollectError, SearchFailed, Unavailable
+from core import rate_limits
+from core.errors import RecollectError, SearchFailed, Unavailable
+from core.problems import STATUSES, retry_after
 from intake.identity import person_of
-from intake.problems import STATUSES, retry_after
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.pages.forms import SearchForm
 from memory.pages.links import path_to
@@ -69,7 +69,7 @@ def search(request: HttpRequest) -> HttpResponse:
         return _page(request, form)
     if not form.is_valid():
         return _page(request, form, status=HTTPStatus.BAD_REQUEST)
-    limits.take_for("api", user_id=person_of(request).pk, address=limits.client_address(request))
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     return _answer(request, form)
 
 

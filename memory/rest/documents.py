@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
+from core.validation import Input, validate
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
-from intake.validation import Input, validate
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import MAX_DOCUMENT_LENGTH

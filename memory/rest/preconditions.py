@@ -7,7 +7,7 @@ from django.utils.http import parse_etags
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from intake.errors import PreconditionRequired
+from core.errors import PreconditionRequired
 
 READ_FIRST = (
     "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."

@@ -7,8 +7,8 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 from rest_framework.request import Request
 
-from intake.errors import InvalidInput
-from intake.validation import Input, by_field, stated
+from core.errors import InvalidInput
+from core.validation import Input, by_field, stated
 
 Query = TypeVar("Query", bound=Input)
 

@@ -11,12 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from intake.errors import InvalidInput, NotFound
+from core.errors import InvalidInput, NotFound
+from core.pagination import Position
+from core.validation import Input, validate
 from intake.identity import person_of
-from intake.listing import Position
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
-from intake.validation import Input, validate
 from memory import records
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Record

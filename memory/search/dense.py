@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-from intake.prepared import fetch, plain_array
+from core.db.statements import fetch, plain_array
 from memory.embedders.base import Vector
 from memory.models.blocks import SLOTS
 from memory.search.keys import PlainKey

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 
-from intake.prepared import fetch
+from core.db.statements import fetch
 from memory.search.keys import PlainKey
 from memory.search.scope import Scope
 from memory.words import searchable

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from intake.errors import SearchFailed
+from core.errors import SearchFailed
 from intake.models import User
 from memory.chunking import TEXT_STRETCHES
 from memory.embedders import Embedder, get_embedder

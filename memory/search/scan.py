@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from intake.prepared import Rows, fetch
+from core.db.statements import Rows, fetch
 from memory.embedders.base import Vector
 from memory.halves import Halves
 from memory.models.blocks import SLOTS

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.models import User
 from memory.models import Embedding, EmbeddingModel
 

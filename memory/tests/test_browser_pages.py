@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
 from intake.models import User
 from intake.tests.factories import NOW, a_long_conversation, a_turn
 from memory import documents, indexing, records

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
 from memory.embedders import get_embedder
 from memory.halves import Halves

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from intake.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
 from memory import documents
 from memory.embedders import get_embedder

@@ -8,10 +8,10 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import services
-from intake.acting import acting_as
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing

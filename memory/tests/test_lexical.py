@@ -7,7 +7,7 @@ from math import log
 import pytest
 from django.db import connection
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
 from memory.indexing import post_words
 from memory.models import Corpus

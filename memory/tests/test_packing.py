@@ -5,9 +5,9 @@ from django.core.management import call_command
 from django.db import transaction
 from django.utils import timezone
 
-from intake.acting import acting_as, acting_as_staff
+from core.isolation.acting import acting_as, acting_as_staff
+from core.testing.examiner import as_a_worker
 from intake.models import Turn
-from intake.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.admin.requeue import requeue

@@ -7,9 +7,9 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Count, Sum
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.testing.examiner import as_a_worker
 from intake.models import Turn, User
-from intake.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.indexing import post_words

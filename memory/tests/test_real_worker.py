@@ -17,7 +17,7 @@ from django.db import connection
 from django.utils import timezone
 from knox.models import get_token_model
 
-from intake.testing.model_server import Say
+from core.testing.model_server import Say
 from intake.tests.test_chat_stream import wait_until
 from memory import nudging
 from memory.models import Embedding, EmbeddingModel
@@ -117,7 +117,7 @@ def test_a_worker_that_would_log_in_as_the_application_refuses_to_start_and_says
         process = start_worker(log, role="DATABASE_URL")
         assert process.wait(120) != 0
     said = (tmp_path / "worker.log").read_text()
-    assert "The worker cannot start: intake.E004: The database role is recollect_web" in said
+    assert "The worker cannot start: core.E004: The database role is recollect_web" in said
     assert "Traceback" not in said
 
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from intake.errors import InvalidInput, NotFound
-from intake.ids import uuid7
-from intake.listing import Position
+from core.errors import InvalidInput, NotFound
+from core.ids import uuid7
+from core.pagination import Position
 from intake.tests.factories import NOW, a_person
 from memory import indexing, records
 from memory.models import Embedding, IndexedText, MemoryRecord

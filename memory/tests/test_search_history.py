@@ -5,10 +5,10 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from django.db import connection
 
+from core.isolation.caller import Caller
 from intake import services
 from intake.deleting import delete_turn
 from intake.models import Conversation, Turn
-from intake.models.conversations import Caller
 from intake.tests.factories import NOW, a_person
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -425,7 +425,7 @@ def test_what_is_being_asked_right_now_is_no_result(alice):
 
 
 def caller(user):
-    from intake.models.conversations import Caller
+    from core.isolation.caller import Caller
 
     return Caller(user_id=user.pk)
 

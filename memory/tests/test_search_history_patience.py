@@ -6,7 +6,7 @@ from time import monotonic
 import pytest
 from django.db import OperationalError, connection
 
-from intake.errors import SearchFailed
+from core.errors import SearchFailed
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.search.history import HistoryRequest, HistoryScope, search_history, searching

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
 from memory.search.history import HistoryRequest, HistoryScope, search_history, sessions

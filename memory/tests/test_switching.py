@@ -6,9 +6,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
+from core.testing.examiner import as_a_worker
 from intake.models import Turn
-from intake.testing.examiner import as_a_worker
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import EmbedderMisconfigured, EmbedderRefused, active, get_embedder, get_next_embedder, using

@@ -4,9 +4,9 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from core.isolation.caller import Caller
 from intake import services
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import Caller
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.tests.factories import NOW
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel

@@ -2,7 +2,7 @@
 
 from datetime import date, timedelta
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
 from intake.tests.factories import NOW
 from memory import documents
 

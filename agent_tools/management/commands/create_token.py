@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agent_tools.scopes import Scope
 from agent_tools.tokens import create_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS
-from intake.errors import InvalidInput
+from core.errors import InvalidInput
 from intake.models import User
 
 

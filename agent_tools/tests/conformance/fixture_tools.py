@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from agent_tools.mcp.http import McpEndpoint
 from agent_tools.registry import Registry, Tool, ToolInput, ToolOutput
-from intake.errors import SearchFailed
+from core.errors import SearchFailed
 
 
 class NoInput(ToolInput):

@@ -17,7 +17,7 @@ from agent_tools.tests.conformance.proxy import proxy_to
 from agent_tools.tests.test_mcp_stdio import COMMAND, environment
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
-from intake.testing.serving import serving
+from core.testing.serving import serving
 from intake.tests.factories import a_person
 
 MODULES = Path(os.environ.get("CONFORMANCE_DIR", "var/conformance")).absolute() / "node_modules"

@@ -1,7 +1,7 @@
 """The database, as whom each process logs in to it, and the broker."""
 
 from config.settings.base.environment import env
-from intake.isolation.roles import DEFAULT_PREFIX, Roles
+from core.isolation.roles import DEFAULT_PREFIX, Roles
 
 # Three roles, three addresses (docs/isolation.md): a process logs in by DATABASE_URL, which is the web role's, and in a
 # worker the worker role's. Migrations log in as the owner of the tables, and commands that do a worker's work as it.
@@ -29,7 +29,7 @@ DATABASES["default"]["OPTIONS"] = {
         "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
     },
     "connect_timeout": 5,
-    # At once: what is sent to be prepared (intake.prepared) is sent again and again.
+    # At once: what is sent to be prepared (core.db.statements) is sent again and again.
     "prepare_threshold": 0 if env.bool("DATABASE_PREPARED_STATEMENTS", default=True) else None,
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

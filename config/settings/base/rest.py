@@ -11,10 +11,10 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "intake.negotiation.Negotiation",
-    "DEFAULT_PARSER_CLASSES": ["intake.parsers.StrictJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.negotiation.Negotiation",
+    "DEFAULT_PARSER_CLASSES": ["core.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "intake.problems.exception_handler",
+    "EXCEPTION_HANDLER": "core.problems.exception_handler",
     # DRF would take `?format=` for a renderer; the list of tools has formats of its own.
     "URL_FORMAT_OVERRIDE": None,
 }

@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "agent_tools",
     "memory",
     "intake",
+    "core",
 ]
 
 # All of these run natively in asynchronous requests: one that does not would move every streamed answer to a thread.

@@ -8,12 +8,12 @@ from django.contrib.contenttypes.models import ContentType
 
 from agent_tools.models import AccessToken
 from agent_tools.tokens import create_token
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import services
-from intake.acting import acting_as
 from intake.deleting import delete_account
 from intake.idempotency import once
 from intake.models import Conversation, SessionLink, Turn, User
-from intake.models.conversations import Caller
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.models import Embedding

@@ -20,8 +20,8 @@ from agent_tools.models import AccessToken
 from config.tests.doors.house import Resident, move_out
 from config.tests.doors.registered import DOORS, Does, Door, Probe
 from config.tests.doors.walking import METHODS
+from core.isolation.checks import personal_models
 from intake.identity import VISITOR_KEY
-from intake.isolation.checks import personal_models
 from intake.models import User
 from memory.models import MemoryDocument
 

@@ -14,11 +14,11 @@ from django.conf import settings
 from django.db import transaction
 from numpy.typing import NDArray
 
+from core.ids import uuid7
 from evals import synthetic
 from evals.benchmarks.search.binary_copy import copy_rows, microseconds
 from evals.benchmarks.search.counting import Counted, Integers, count_words
 from evals.benchmarks.search.meaning import meanings, with_noise
-from intake.ids import uuid7
 from intake.models import Conversation, Turn
 from intake.services import title_from
 from memory import words

@@ -6,13 +6,13 @@ from functools import partial
 
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.search.questions import Question
 from evals.benchmarks.search.stored import Key
 from evals.benchmarks.search.timing import Timing, figures
-from intake.acting import acting_as
 from intake.models import Conversation, User
-from intake.models.conversations import Caller
 from intake.services import record_turn
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import History, HistoryRequest, search_history

@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from intake.acting import acting_as
+from core.isolation.acting import acting_as
 from intake.models import Turn, User
 from memory.embedders import get_embedder
 from memory.embedders.base import Vector

@@ -10,6 +10,7 @@ from typing import Any, Self
 from django.core.management import CommandError
 from django.utils import timezone
 
+from core.gc_tuning import cycles_looked_for_rarely
 from evals.benchmarks.base import Figures, Report
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.loading import load
@@ -20,7 +21,6 @@ from evals.benchmarks.search.questions import Asked, Question, ask
 from evals.benchmarks.search.timing import Timing, timed_beside
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
-from intake.cycles import cycles_looked_for_rarely
 from intake.models import User
 from memory.models import Embedding
 

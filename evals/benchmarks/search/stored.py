@@ -6,8 +6,8 @@ from uuid import UUID
 import numpy as np
 from django.db import connection
 
+from core.isolation.acting import acting_as
 from evals.benchmarks.search.binary_copy import SIGNATURE, TRAILER
-from intake.acting import acting_as
 from intake.models import User
 from memory.embedders import get_embedder
 from memory.embedders.base import Matrix

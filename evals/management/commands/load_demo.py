@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management import BaseCommand
 from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from evals.demo import ensure_person, load_demo
-from intake.acting import acting_as
 
 
 class Command(BaseCommand):

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from intake.isolation.connections import connected_as_worker
+from core.isolation.connections import connected_as_worker
 from memory import indexing
 
 

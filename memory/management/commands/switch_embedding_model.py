@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from intake.isolation.connections import connected_as_worker
+from core.isolation.connections import connected_as_worker
 from memory.embedders import EmbedderError, get_next_embedder
 from memory.switching import PartsRefused, Switch
 

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from intake.errors import RecollectError, SearchFailed
+from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
 from intake.zones import zone_of

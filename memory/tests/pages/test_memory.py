@@ -2,7 +2,7 @@
 
 import pytest
 
-from intake.errors import NotFound
+from core.errors import NotFound
 from intake.tests.factories import NOW
 from memory import documents
 from memory.models import Embedding

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from intake.ids import uuid7
+from core.ids import uuid7
 from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord

@@ -1,0 +1,11 @@
+"""What every app stands on, as Django knows it: the checks that run before anything is served."""
+
+from django.apps import AppConfig
+
+
+class CoreConfig(AppConfig):
+    name = "core"
+
+    def ready(self) -> None:
+        from core import checks  # noqa: F401
+        from core.isolation import checks as isolation_checks  # noqa: F401

@@ -1,0 +1,1 @@
+"""How a statement reaches PostgreSQL."""

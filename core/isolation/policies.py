@@ -1,0 +1,75 @@
+"""Migration operations that put a table under row-level security, or say who may do what with one that is nobody's.
+
+A personal table is one line in a migration: `isolate("table")`. What is not granted is refused, so a table that was
+forgotten is one that the application cannot read.
+"""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.db.migrations.operations import RunSQL
+
+from core.isolation.roles import Roles
+
+# Parenthesised selects are evaluated once for a statement, not once for a row, and compare equal to a constant in the
+# query: an index scan stays one.
+USER = "(SELECT nullif(current_setting('app.user_id', true), '')::bigint)"
+VISITOR = "(SELECT nullif(current_setting('app.visitor_key', true), ''))"
+
+READ = ("SELECT",)
+EVERYTHING = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+Rights = Sequence[str]
+
+
+def isolate(table: str, *, visitor: str = "", worker: Rights = (), staff: Rights = ()) -> RunSQL:
+    """Row-level security, forced, on a table whose `user_id` says whose a row is.
+
+    The web role does everything with the rows of whom it acts as, and nothing with others'. `visitor` is a condition
+    under which a row without a person is the visitor's. The worker and staff see every row, with these rights alone.
+    """
+    roles: Roles = settings.DATABASE_ROLES
+    policies = [_policy(table, "person", roles.web, f"user_id = {USER}")]
+    if visitor:
+        policies.append(_policy(table, "visitor", roles.web, f"user_id IS NULL AND {visitor}"))
+    if worker:
+        policies.append(_policy(table, "worker", roles.worker, "true"))
+    if staff:
+        policies.append(_policy(table, "staff", roles.staff, "true"))
+    forward = [
+        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+        f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+        *policies,
+        *_grants(table, roles, web=EVERYTHING, worker=worker, staff=staff),
+    ]
+    names = ("person", "visitor", "worker", "staff")
+    backward = [
+        *(f"DROP POLICY IF EXISTS {name} ON {table}" for name in names),
+        f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY",
+        f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
+        _revoke(table, roles),
+    ]
+    return _operation(forward, backward)
+
+
+def grant(table: str, *, web: Rights = (), worker: Rights = (), staff: Rights = ()) -> RunSQL:
+    """What each role may do with a table that is nobody's, or that is read before anybody is known."""
+    roles: Roles = settings.DATABASE_ROLES
+    return _operation(_grants(table, roles, web=web, worker=worker, staff=staff), [_revoke(table, roles)])
+
+
+def _operation(forward: Sequence[str], backward: Sequence[str]) -> RunSQL:
+    return RunSQL([*forward], [*backward])
+
+
+def _policy(table: str, name: str, role: str, condition: str) -> str:
+    return f"CREATE POLICY {name} ON {table} TO {role} USING ({condition}) WITH CHECK ({condition})"
+
+
+def _grants(table: str, roles: Roles, *, web: Rights, worker: Rights, staff: Rights) -> list[str]:
+    wanted = ((roles.web, web), (roles.worker, worker), (roles.staff, staff))
+    return [f"GRANT {', '.join(rights)} ON {table} TO {role}" for role, rights in wanted if rights]
+
+
+def _revoke(table: str, roles: Roles) -> str:
+    return f"REVOKE ALL ON {table} FROM {', '.join(roles.all)}"

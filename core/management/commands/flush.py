@@ -1,0 +1,13 @@
+"""`manage.py flush`, as the owner of the tables: the application's own role may empty none."""
+
+from typing import Any
+
+from django.core.management.commands import flush
+
+from core.isolation.connections import connected_as_owner
+
+
+class Command(flush.Command):
+    def handle(self, **options: Any) -> None:
+        with connected_as_owner():
+            super().handle(**options)

@@ -1,0 +1,33 @@
+"""`manage.py migrate`, as the owner of the tables: the application's own role may not change them."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management import CommandError
+from django.core.management.commands import migrate
+from django.db import connection
+
+from core.isolation.connections import connected_as_owner
+
+
+class Command(migrate.Command):
+    def get_check_kwargs(self, options: dict[str, Any]) -> dict[Any, Any]:
+        """Without the database's checks: they are about the role that serves, and about tables that are made here."""
+        return {name: value for name, value in super().get_check_kwargs(options).items() if name != "databases"}
+
+    def handle(self, *args: Any, **options: Any) -> str | None:
+        with connected_as_owner():
+            _refuse_without_roles()
+            super().handle(*args, **options)
+        return None
+
+
+def _refuse_without_roles() -> None:
+    roles = settings.DATABASE_ROLES
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [list(roles.all)])
+        missing = set(roles.all) - {name for (name,) in cursor.fetchall()}
+    if missing:
+        raise CommandError(
+            f"The database server has no role {', '.join(sorted(missing))}: run `manage.py create_roles` first."
+        )

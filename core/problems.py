@@ -1,0 +1,126 @@
+"""The DRF edge for failures: every one leaves as `application/problem+json` (RFC 9457) with the contract's fields."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpResponse, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from core.errors import (
+    AuthenticationRequired,
+    Broken,
+    Conflict,
+    IdempotencyKeyReused,
+    InsufficientScope,
+    InvalidInput,
+    NotFound,
+    PreconditionRequired,
+    RateLimited,
+    RecollectError,
+    SearchFailed,
+    StillRunning,
+    TooLarge,
+    TooSlow,
+    Unavailable,
+)
+
+CONTENT_TYPE = "application/problem+json"
+# As every tool for agents understands it; `Token`, by which knox goes, is taken as well.
+CHALLENGE = 'Bearer realm="recollect"'
+RETRY_AFTER_SECONDS = 5
+
+STATUSES: dict[str, HTTPStatus] = {
+    InvalidInput.code: HTTPStatus.BAD_REQUEST,
+    AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
+    InsufficientScope.code: HTTPStatus.FORBIDDEN,
+    NotFound.code: HTTPStatus.NOT_FOUND,
+    Conflict.code: HTTPStatus.PRECONDITION_FAILED,
+    PreconditionRequired.code: HTTPStatus.PRECONDITION_REQUIRED,
+    StillRunning.code: HTTPStatus.CONFLICT,
+    IdempotencyKeyReused.code: HTTPStatus.UNPROCESSABLE_ENTITY,
+    TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    TooSlow.code: HTTPStatus.REQUEST_TIMEOUT,
+    RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
+    Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
+    SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
+    Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def problem(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
+    """The body: `type, title, status, detail, code, retryable`, and `errors` per field where the input is at fault."""
+    http_status = HTTPStatus(status or STATUSES[error.code])
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": http_status.phrase,
+        "status": http_status.value,
+        "detail": error.detail,
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.errors:
+        body["errors"] = error.errors
+    return body
+
+
+def problem_response(error: RecollectError) -> HttpResponse:
+    """For views that are not DRF's."""
+    body = problem(error)
+    response = JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE)
+    if error.code == AuthenticationRequired.code:
+        response["WWW-Authenticate"] = CHALLENGE
+    if error.retryable:
+        response["Retry-After"] = retry_after(error)
+    return response
+
+
+def retry_after(error: RecollectError) -> str:
+    """Seconds, for the header of the same name."""
+    return str(getattr(error, "retry_after", None) or RETRY_AFTER_SECONDS)
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's `EXCEPTION_HANDLER`: what is not expected is left to Django, which answers 500 and logs it."""
+    error = as_recollect_error(exc)
+    if error is None:
+        return None
+    set_rollback()
+    status = exc.status_code if isinstance(exc, exceptions.APIException) else None
+    if isinstance(error, AuthenticationRequired):
+        status = HTTPStatus.UNAUTHORIZED
+    body = problem(error, status=status)
+    response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
+    if error.code == AuthenticationRequired.code:
+        response["WWW-Authenticate"] = CHALLENGE
+    if error.retryable:
+        response["Retry-After"] = retry_after(error)
+    return response
+
+
+# The first that fits; what is not here nobody expected.
+TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectError]]] = [
+    ((RecollectError,), lambda exc: exc),
+    ((Http404,), lambda _: NotFound()),
+    ((RequestDataTooBig,), lambda _: TooLarge()),
+    (
+        (OperationalError, InterfaceError),
+        lambda _: Unavailable("The database is away for the moment. Try again shortly."),
+    ),
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), lambda _: AuthenticationRequired()),
+    ((exceptions.PermissionDenied, PermissionDenied), lambda exc: AuthenticationRequired(str(exc) or None)),
+    ((exceptions.Throttled,), lambda _: RateLimited()),
+    ((exceptions.APIException,), lambda exc: InvalidInput(str(exc.detail))),
+]
+
+
+def as_recollect_error(exc: Exception) -> RecollectError | None:
+    """Django's, DRF's and the database's failures in this project's words; None for what nobody expected."""
+    for kinds, translate in TRANSLATIONS:
+        if isinstance(exc, kinds):
+            return translate(exc)
+    return None

@@ -1,0 +1,118 @@
+"""Pytest fixtures for the pages in a real browser: headless Chromium, watched for anything a page must never do."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from core.testing.examiner import let_the_examiner_look
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+# A page takes a tenth of a second; a machine that does something else as well, fifty times that.
+PATIENCE_MS = 30_000
+
+
+@dataclass
+class Trespasses:
+    """What a page did that none may do: ask another site for something, run what was injected, break."""
+
+    home: str
+    seen: list[str] = field(default_factory=list)
+
+    def watch(self, page: "Page") -> None:
+        page.on("request", self._on_request)
+        page.on("pageerror", lambda error: self.seen.append(f"script error: {error}"))
+        page.on("dialog", self._on_dialog)
+        page.on("console", self._on_console)
+
+    def _on_request(self, request: "Request") -> None:
+        if not request.url.startswith((self.home, "data:", "blob:")):
+            self.seen.append(f"request to {request.url}")
+
+    def _on_dialog(self, dialog: "Dialog") -> None:
+        self.seen.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _on_console(self, message: "ConsoleMessage") -> None:
+        if "Content Security Policy" in message.text:
+            self.seen.append(message.text)
+
+
+@pytest.fixture(scope="module")
+def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"]:
+    """One Chromium for a module's tests.
+
+    Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
+    """
+    from playwright.sync_api import sync_playwright
+
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # That loop is nobody's who asks the database here, yet Django sees it and would refuse.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
+        # Under a loop Django's connections are others than without one.
+        with django_db_blocker.unblock():
+            let_the_examiner_look()
+        yield launched
+        launched.close()
+        with django_db_blocker.unblock():
+            connection.close()
+
+
+@pytest.fixture
+def open_page(browser: "Browser", server: str) -> Iterator[Callable[..., "Page"]]:
+    """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved."""
+    contexts = []
+    trespasses = Trespasses(home=server)
+
+    def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
+        context = browser.new_context(base_url=server, **options)
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        if user is not None:
+            context.add_cookies([_session_cookie(user, server)])
+        page = context.new_page()
+        trespasses.watch(page)
+        page.goto(path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trespasses.seen == []
+
+
+def _session_cookie(user: Any, server: str) -> Any:
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    return {"name": name, "value": client.cookies[name].value, "url": server}
+
+
+def _executable(playwright: "Playwright") -> str:
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    bundled = playwright.chromium.executable_path
+    if found or Path(bundled).exists():
+        return found or bundled
+    reason = "No Chromium: install one, name it in CHROMIUM, or run `playwright install chromium`."
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

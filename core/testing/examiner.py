@@ -1,0 +1,83 @@
+"""Who looks on in tests: a role that sees every row, so that a test can set things up and see what became of them.
+
+The examiner exists on servers for tests alone. The application never is the examiner: each of its doors goes through
+`acting_as`, which begins by putting the examiner away, and what asks without it runs as the web role and sees nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from psycopg import sql
+
+EXAMINER = "recollect_examiner"
+
+
+def make_examiner(server: psycopg.Connection[Any], *, owner: str, web: str, worker: str) -> None:
+    """As a superuser. The web role may become the examiner, and for a worker's work the worker, on this server only."""
+    roles = {"examiner": EXAMINER, "owner": owner, "web": web, "worker": worker}
+    names = {name: sql.Identifier(role) for name, role in roles.items()}
+    if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [EXAMINER]).fetchone():
+        server.execute(sql.SQL("CREATE ROLE {examiner} NOLOGIN BYPASSRLS").format(**names))
+    for statement in ("GRANT {owner} TO {examiner}", "GRANT {examiner}, {worker} TO {web}"):
+        server.execute(sql.SQL(statement).format(**names))
+
+
+def let_the_examiner_look() -> None:
+    """From now on this thread's connection is the examiner's; every other thread's is the web role's."""
+    kept = connections[DEFAULT_DB_ALIAS]
+    options = {key: value for key, value in kept.settings_dict["OPTIONS"].items() if key != "pool"}
+    seeing = {**kept.settings_dict, "OPTIONS": {**options, "assume_role": EXAMINER}}
+    connections[DEFAULT_DB_ALIAS] = type(kept)(seeing, DEFAULT_DB_ALIAS)
+    kept.close()
+
+
+@contextmanager
+def as_the_application() -> Iterator[None]:
+    """The web role, acting as nobody yet: how every request begins."""
+    with _being("none"):
+        yield
+
+
+@contextmanager
+def as_a_worker() -> Iterator[None]:
+    """The worker role, as in a worker's process."""
+    with _being(settings.DATABASE_ROLES.worker):
+        yield
+
+
+def take_policies_away() -> None:
+    """The database refuses nothing from here on; the end of the test's transaction takes that back."""
+    from core.isolation.checks import personal_models  # the servers' keeper imports this module without Django
+
+    with connection.cursor() as cursor:
+        # What waits to be checked at the end of a transaction stands in the way of altering a table.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for model in personal_models():
+            cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
+
+
+@contextmanager
+def _being(role: str) -> Iterator[None]:
+    before = _role()
+    _become(role)
+    try:
+        yield
+    finally:
+        # A transaction that was rolled back has put the role before back by itself; one that is broken will.
+        if not connection.needs_rollback and _role() != before:
+            _become(before)
+
+
+def _role() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('role')")
+        return str(cursor.fetchone()[0])
+
+
+def _become(role: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('role', %s, %s)", [role, connection.in_atomic_block])

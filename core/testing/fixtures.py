@@ -1,0 +1,122 @@
+"""Pytest fixtures for every app: the application served for real, and a browser session's worth of HTTP."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx2
+import pytest
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.utils.module_loading import import_string
+
+from core.testing.logs import Everything
+from core.testing.model_server import ScriptedModel, Step
+from core.testing.serving import serving
+from core.testing.sse_client import Event, read_events
+
+
+class Client(httpx2.Client):
+    """A browser's habits: cookies, and the CSRF token sent back."""
+
+    def chat(self, message: Any, **fields: Any) -> httpx2.Response:
+        return self.post("/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf())
+
+    def events(self, message: str, **fields: Any) -> list[Event]:
+        """Say something and read the whole answer."""
+        with self.stream(
+            "POST", "/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf()
+        ) as response:
+            if response.status_code != 200:
+                response.read()
+                raise AssertionError(f"{response.status_code}: {response.text}")
+            return list(read_events(response.iter_lines()))
+
+    def submit(self, path: str, **form: str) -> httpx2.Response:
+        self.get(path)
+        return self.post(path, data=form, headers=self._csrf())
+
+    def _csrf(self) -> dict[str, str]:
+        if "csrftoken" not in self.cookies:
+            self.get("/")
+        return {"X-CSRFToken": self.cookies["csrftoken"]}
+
+
+@pytest.fixture(scope="session")
+def _running_server(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
+    """One for all tests: it keeps no state but the connections that it closes at the end."""
+    with ExitStack() as stack:
+        with django_db_blocker.unblock():
+            address = stack.enter_context(serving(import_string(settings.ASGI_APPLICATION)))
+        yield address
+
+
+@pytest.fixture
+def server(_running_server: str, transactional_db: None) -> str:
+    """The address of the whole application under uvicorn, on the test database."""
+    return _running_server
+
+
+@pytest.fixture
+def new_client(server: str) -> Iterator[Callable[[], Client]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Client(base_url=server, follow_redirects=True, timeout=20))
+
+
+@pytest.fixture
+def visitor(new_client: Callable[[], Client]) -> Client:
+    return new_client()
+
+
+@pytest.fixture
+def log_in(new_client: Callable[[], Client]) -> Callable[[Any], Client]:
+    """A client of its own for this person, whose password is `password`."""
+
+    def log_in(user: Any) -> Client:
+        client = new_client()
+        response = client.submit("/login/", username=user.email, password="password")
+        assert response.status_code == 200, response.text
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def person(transactional_db: None) -> Any:
+    return get_user_model().objects.create_user("person@example.com", "password")
+
+
+@pytest.fixture
+def stranger(transactional_db: None) -> Any:
+    return get_user_model().objects.create_user("stranger@example.com", "password")
+
+
+@pytest.fixture
+def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
+    """Has the chat ask a model server that follows this script."""
+    with ExitStack() as stack:
+
+        def follow(*script: Step) -> ScriptedModel:
+            model = ScriptedModel(*script)
+            settings.LLM_MODEL = "scripted"
+            settings.LLM_BASE_URL = stack.enter_context(serving(model.application)) + "/v1"
+            return model
+
+        yield follow
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
+    """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
+    handler = Everything()
+    for name in ("config", "evals", "agent_tools", "memory", "intake", "core"):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", logging.INFO)
+    root.manager._clear_cache()  # type: ignore[attr-defined]
+    root.addHandler(handler)
+    yield handler
+    root.removeHandler(handler)
+    monkeypatch.undo()
+    root.manager._clear_cache()  # type: ignore[attr-defined]

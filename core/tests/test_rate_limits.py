@@ -1,0 +1,260 @@
+"""How often one may ask: counted for all processes, told politely, never a way to lock others out, never a way to stop."""
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+import redis
+from django.core.checks import run_checks
+from django.test import Client, RequestFactory
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from core import buckets, rate_limits
+from core.errors import RateLimited
+from intake.models import User
+from intake.tests.factories import a_person
+
+LOGIN, REGISTER = reverse("intake:login"), reverse("intake:register")
+API = "/api/v1/conversations/"
+
+
+@pytest.fixture(autouse=True)
+def fresh(settings, request, monkeypatch):
+    """Buckets of its own for each test, and a Redis that is asked again, and waited for: the machine may be busy."""
+    settings.SECRET_KEY = f"for this test {time.monotonic_ns()}"
+    rate_limits.bypass.until = 0.0
+    if "silent_server" not in request.fixturenames:
+        monkeypatch.setattr(buckets, "TIMEOUT_SECONDS", 5)
+        while buckets._mine.by_url:
+            buckets._mine.by_url.popitem()[1].disconnect()
+
+
+def times_allowed(name: str, *subjects: object, tries: int = 20) -> int:
+    allowed = 0
+    for _ in range(tries):
+        try:
+            rate_limits.take_all((name, *subjects))
+        except RateLimited:
+            continue
+        allowed += 1
+    return allowed
+
+
+def test_a_bucket_holds_its_count_and_each_subject_has_one(settings):
+    settings.RATE_LIMITS = {"api": "5/hour"}
+    assert times_allowed("api", 1) == 5
+    assert times_allowed("api", 2) == 5
+
+
+def test_it_refills_evenly_and_says_when(settings):
+    settings.RATE_LIMITS = {"api": "10/second"}
+    assert times_allowed("api", 1) >= 10
+    with pytest.raises(RateLimited) as refused:
+        while True:
+            rate_limits.take_all(("api", 1))
+    assert refused.value.retry_after == 1
+    time.sleep(0.35)
+    assert 3 <= times_allowed("api", 1, tries=6) <= 5
+
+
+def test_many_threads_together_get_no_more_than_one(settings):
+    settings.RATE_LIMITS = {"api": "50/hour"}
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda _: times_allowed("api", 1, tries=25), range(8))) == 50
+
+
+def test_what_one_limit_refuses_is_not_counted_under_another(settings):
+    settings.RATE_LIMITS = {"chat": "1/hour", "chat_address": "3/hour"}
+    for _ in range(5):
+        with suppress(RateLimited):
+            rate_limits.take_for("chat", user_id=1, address="192.0.2.1")
+    rate_limits.take_for("chat", user_id=2, address="192.0.2.1")
+    rate_limits.take_for("chat", user_id=3, address="192.0.2.1")
+    with pytest.raises(RateLimited):
+        rate_limits.take_for("chat", user_id=4, address="192.0.2.1")
+
+
+def test_no_limit_is_no_limit(settings):
+    settings.RATE_LIMITS = {"api": ""}
+    assert times_allowed("api", 1, tries=100) == 100
+    assert times_allowed("unheard_of", 1, tries=100) == 100
+
+
+def test_buckets_empty_themselves_and_name_nobody(settings):
+    settings.RATE_LIMITS = {"login": "10/minute", "login_address": "100/minute"}
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        before = set(client.scan_iter("limit:*"))
+        rate_limits.take_for_password("Alice@example.com", address="192.0.2.1")
+        keys = set(client.scan_iter("limit:*")) - before
+        assert len(keys) == 2
+        assert not any(b"alice" in key.lower() or b"192.0.2" in key for key in keys)
+        assert all(0 < client.pttl(key) <= 60_000 for key in keys)
+
+
+@pytest.fixture
+def silent_server():
+    """Accepts and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held = []
+
+        def accept():
+            # On a busy machine the test may be over before the thread is back here.
+            with suppress(OSError):
+                for _ in range(2):
+                    held.append(server.accept())
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        for connection, _ in held:
+            connection.close()
+
+
+@pytest.mark.parametrize("kind", ["refuses", "is silent"])
+def test_when_redis_is_away_nobody_is_refused_or_kept_waiting(settings, caplog, silent_server, kind):
+    settings.RATE_LIMITS = {"api": "1/hour"}
+    settings.REDIS_URL = silent_server if kind == "is silent" else "redis://127.0.0.1:9/0"
+    started = time.monotonic()
+    assert times_allowed("api", 1, tries=50) == 50
+    assert time.monotonic() - started < 0.2
+    assert [record.message.startswith("Nobody is limited") for record in caplog.records] == [True]
+
+
+def test_redis_is_asked_again_after_a_while(settings):
+    settings.RATE_LIMITS = {"api": "1/hour"}
+    url, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:9/0"
+    times_allowed("api", 1)
+    settings.REDIS_URL = url
+    rate_limits.bypass.until -= rate_limits.REST_SECONDS
+    assert times_allowed("api", 1) == 1
+
+
+# -- Where a request comes from ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "address"),
+    [
+        (0, "203.0.113.9", "192.0.2.1"),
+        (1, "203.0.113.9", "203.0.113.9"),
+        (1, "198.51.100.7, 203.0.113.9", "203.0.113.9"),
+        (2, "198.51.100.7, 203.0.113.9, 192.0.2.8", "203.0.113.9"),
+        (2, "203.0.113.9", "192.0.2.1"),
+        (1, "nonsense", "192.0.2.1"),
+        (1, "", "192.0.2.1"),
+        (1, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        (1, "::ffff:203.0.113.9", "203.0.113.9"),
+    ],
+)
+def test_only_ones_own_proxies_are_believed(settings, proxies, forwarded, address):
+    settings.TRUSTED_PROXIES = proxies
+    request = RequestFactory().get("/", REMOTE_ADDR="192.0.2.1", HTTP_X_FORWARDED_FOR=forwarded)
+    assert rate_limits.client_address(request) == address
+
+
+def test_over_a_socket_there_is_no_address_and_still_an_answer():
+    assert rate_limits.client_address(RequestFactory().get("/", REMOTE_ADDR="")) == "unknown"
+
+
+# -- At the doors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_the_api_answers_429_with_the_contracts_problem(settings):
+    settings.RATE_LIMITS = {"api": "2/hour"}
+    client = APIClient()
+    client.force_authenticate(a_person())
+    statuses = [client.get(API).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+    refused = client.get(API)
+    assert refused["Content-Type"] == "application/problem+json"
+    assert 1790 <= int(refused["Retry-After"]) <= 1800
+    assert (refused.json()["code"], refused.json()["retryable"]) == ("rate_limited", True)
+
+
+@pytest.mark.django_db
+def test_a_failed_login_is_counted_for_the_account_at_that_address_alone(settings):
+    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "100/hour"}
+    a_person("alice@example.com")
+    attacker, owner = Client(REMOTE_ADDR="192.0.2.66"), Client(REMOTE_ADDR="192.0.2.1")
+    for email in ("alice@example.com", "ALICE@example.com", " alice@example.com"):
+        assert attacker.post(LOGIN, {"username": email, "password": "wrong"}).status_code == 200
+    right = {"username": "alice@example.com", "password": "password"}
+    refused = attacker.post(LOGIN, right)
+    assert (refused.status_code, "Too many requests" in refused.text) == (429, True)
+    assert int(refused["Retry-After"]) > 0
+    assert owner.post(LOGIN, right).status_code == 302
+
+
+@pytest.mark.django_db
+def test_an_address_cannot_try_one_password_on_every_account(settings):
+    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "5/hour"}
+    client = Client()
+    statuses = [client.post(LOGIN, {"username": f"{n}@example.com", "password": "x"}).status_code for n in range(6)]
+    assert statuses == [200] * 5 + [429]
+
+
+@pytest.mark.django_db
+def test_the_admins_door_counts_the_same_tries(settings):
+    settings.RATE_LIMITS = {"login": "2/hour"}
+    User.objects.create_superuser("root@example.com", "password")
+    client = Client()
+    for _ in range(2):
+        client.post(LOGIN, {"username": "root@example.com", "password": "wrong"})
+    refused = client.post("/admin/login/", {"username": "root@example.com", "password": "password"})
+    assert (refused.status_code, "A little slower" in refused.text) == (429, True)
+    assert "_auth_user_id" not in client.session
+
+
+@pytest.mark.django_db
+def test_registering_is_limited_by_address(settings):
+    settings.RATE_LIMITS = {"register_address": "2/hour"}
+    client = Client()
+    statuses = [client.post(REGISTER, {"email": "x"}).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+    assert Client(REMOTE_ADDR="192.0.2.9").post(REGISTER, {"email": "x"}).status_code == 200
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("door", ["page", "api"])
+def test_a_stolen_session_cannot_try_passwords_for_ever(settings, door):
+    settings.RATE_LIMITS = {"login": "2/hour"}
+    alice = a_person()
+    client = APIClient()
+    client.force_login(alice)
+
+    def confirm(password):
+        if door == "page":
+            return client.post(reverse("intake:delete_account"), {"password": password})
+        return client.delete("/api/v1/account/", {"password": password}, format="json")
+
+    confirm("wrong")
+    confirm("wrong")
+    assert confirm("password").status_code == 429
+    assert User.objects.filter(pk=alice.pk).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_chat_is_limited_by_person_wherever_they_are(settings, person, stranger, log_in):
+    settings.RATE_LIMITS = {"chat": "1/hour"}
+    assert log_in(person).events("Hello")[-1].name == "done"
+    refused = log_in(person).chat("Again")
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+    assert int(refused.headers["Retry-After"]) > 0
+    assert log_in(stranger).events("Hello")[-1].name == "done"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_visitor_who_forgets_their_cookies_is_the_same_address(settings, new_client):
+    settings.RATE_LIMITS = {"chat": "1/hour"}
+    new_client().events("Hello")
+    assert new_client().chat("Again").status_code == 429
+
+
+def test_a_rate_that_is_none_is_said_at_start_up(settings):
+    settings.RATE_LIMITS = {"api": "ten per minute", "chat": ""}
+    [error] = [error for error in run_checks() if error.id == "core.E005"]
+    assert "RATE_LIMIT_API" in error.hint
