@@ -4,14 +4,23 @@
 import os
 import sys
 
+# They measure the product in databases of their own: where no server runs, throw-away ones do.
+MEASURING = (["run_evals"], ["benchmark"])
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
+    from config.stack.errors import StackError
+    from config.stack.throwaway_servers import unless_named
+
     try:
-        execute_from_command_line(sys.argv)
+        with unless_named(is_needed=sys.argv[1:2] in MEASURING):
+            execute_from_command_line(sys.argv)
+    except StackError as error:
+        sys.exit(str(error))
     except OperationalError as error:
         if connection.connection is not None:
             raise

@@ -21,7 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
         return 1
-    print(json.dumps(answer, ensure_ascii=False, indent=2) if options.json else answer["text"])  # noqa: T201
+    try:
+        print(json.dumps(answer, ensure_ascii=False, indent=2) if options.json else answer["text"], flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # Its reader, such as `head`, has seen enough. Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

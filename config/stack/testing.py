@@ -6,16 +6,16 @@ MOST_PROCESSES.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator
 
 import pytest
 
-DATABASE = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL")
-NAMES = (*DATABASE, "REDIS_URL")
+from config.stack.errors import StackError
+from config.stack.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServers
+
+DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
+NAMES = ADDRESSES
 # Each has a database, a broker and now and then a browser beside it.
 MOST_PROCESSES = 4
 # Named by pytest-xdist in the environment of a process that it has started.
@@ -58,17 +58,10 @@ def _has_servers() -> bool:
 
 
 def _start_servers(config: pytest.Config) -> None:
-    # The keeper ends the servers when its standard input closes: even a killed run leaves nothing behind.
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "config.stack.keeper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    config.add_cleanup(lambda: _end(keeper))
-    answer = keeper.stdout.readline() if keeper.stdout else ""
-    if not answer:
-        raise pytest.UsageError("The test servers did not start: the line above says why.")
-    for name, url in json.loads(answer).items():
-        os.environ.setdefault(name, url)
-
-
-def _end(keeper: subprocess.Popen[str]) -> None:
-    keeper.communicate(timeout=30)
+    try:
+        servers = ThrowawayServers(FOR_TESTS)
+    except StackError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.add_cleanup(servers.stop)
+    for name in NAMES:
+        os.environ.setdefault(name, servers.urls[name])

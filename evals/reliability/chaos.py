@@ -205,7 +205,7 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
     outcome.seconds = time.monotonic() - began
     saves = [save for saver in savers for save in saver.saves if save is not poison]
     outcome.saved = len(saves)
-    with product.servers.look() as connection:
+    with product.servers.connect_as_superuser() as connection:
         _wait_until_searchable(plan, connection, saves, outcome)
         report(f"Waiting for {POISON} to be set aside.")
         _wait_for_quarantine(plan, connection, poison)

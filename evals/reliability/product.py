@@ -23,8 +23,8 @@ from celery import Celery
 from django.conf import settings
 from django.core.management import CommandError
 
+from config.stack.throwaway_servers import ADDRESSES, ThrowawayServers
 from evals.processes import WORKER, Environment, free_port, logging_in, run_module
-from evals.reliability.servers import Servers, own_servers
 from evals.scratch import ending_by_exception
 
 READY_SECONDS = 180
@@ -104,7 +104,9 @@ class Program:
 class Product:
     """A running product: its address, its servers, its programs."""
 
-    def __init__(self, address: str, servers: Servers, given: Environment, programs: dict[str, Program]) -> None:
+    def __init__(
+        self, address: str, servers: ThrowawayServers, given: Environment, programs: dict[str, Program]
+    ) -> None:
         self.address, self.servers, self.programs = address, servers, programs
         self._given = given
 
@@ -135,11 +137,12 @@ def running_product(
 ) -> Iterator[Product]:
     """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given."""
     with ending_by_exception(), ExitStack() as cleanup:
-        folder = Path(tempfile.mkdtemp(prefix="recollect-rehearsal-"))
+        folder = Path(tempfile.mkdtemp(prefix="recollect-product-"))
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         if logs is not None:
             cleanup.callback(_keep_logs, folder, logs)
-        servers = cleanup.enter_context(own_servers())
+        servers = ThrowawayServers()
+        cleanup.callback(servers.stop)
         given = {**_environment(servers, folder), **(extra or {})}
         port = free_port()
         address = f"http://127.0.0.1:{port}"
@@ -175,9 +178,9 @@ def _background(given: Environment, folder: Path, worker_options: Sequence[str])
     }
 
 
-def _environment(servers: Servers, folder: Path) -> Environment:
+def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE_", "CELERY_", "LLM_"))}
-    urls = {name: url for name, url in servers.urls.items() if name != "SUPERUSER_URL"}
+    urls = {name: servers.urls[name] for name in ADDRESSES}
     return {
         **kept,
         **urls,

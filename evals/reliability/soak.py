@@ -256,7 +256,7 @@ def _counting_connections(product: Product, outcome: Outcome) -> Iterator[None]:
     is_over = threading.Event()
 
     def count() -> None:
-        with product.servers.look() as connection:
+        with product.servers.connect_as_superuser() as connection:
             while not is_over.wait(SAMPLE_SECONDS):
                 rows = connection.execute(
                     "SELECT usename, count(*) FROM pg_stat_activity WHERE datname = current_database()"

@@ -93,3 +93,18 @@ def test_it_is_a_program_of_its_own_without_any_package():
     ran = subprocess.run(command, cwd=settings.BASE_DIR, capture_output=True, text=True, check=False)
     assert ran.returncode == 0
     assert ran.stdout.startswith("usage: recollect search")
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback(server, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    command = [sys.executable, "-m", "recollect_cli", "search", "Miso", "--url", server]
+    with subprocess.Popen(
+        [*command, "--token", create_token(user=alice).secret],
+        cwd=settings.BASE_DIR,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (0, "")

@@ -1,0 +1,204 @@
+"""Throw-away servers for the suite, the evals, the benchmarks and `chaos`: a database and a broker of one run.
+
+`python -m config.stack.throwaway_servers` prints `{"DATABASE_URL": …, "REDIS_URL": …, "SUPERUSER_URL": …, …}` once both
+answer. From then on each line of standard input is a command, answered by a line when it is done. The servers end when
+standard input does, so that even a killed run leaves none behind.
+
+The database is durable: what it acknowledged must outlive a crash, and a benchmark's save must cost what a save costs.
+With `--for-tests` it is not, and it has the examiner's role.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import IO, Any, cast
+
+import environ
+import psycopg
+import redis
+
+from config.stack.broker import EmbeddedRedis
+from config.stack.errors import StackError
+from config.stack.places import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
+from config.stack.postgres import OWNER, EmbeddedPostgres
+from core.testing.examiner import make_examiner
+
+FOR_TESTS = "--for-tests"
+# What the servers' settings are called in the environment.
+ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
+DATABASE = "recollect"
+# How many may connect to the silent socket before they are refused: none of a product's processes is one of so many.
+BACKLOG = 1024
+STOP_SECONDS = 30
+CONNECT_SECONDS = 2
+
+
+class ThrowawayServers:
+    """The servers as their starter sees them; started when this is made. Raises StackError if they do not start."""
+
+    def __init__(self, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "config.stack.throwaway_servers", *options],
+            cwd=BASE_DIR,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lock = Lock()
+        self.urls: dict[str, str] = json.loads(self._answer())
+
+    def command(self, name: str) -> None:
+        """Returns when it is done: a server that was started answers. Raises StackError if it cannot be done."""
+        with self._lock:
+            stdin = cast(IO[str], self._process.stdin)
+            stdin.write(f"{name}\n")
+            stdin.flush()
+            if (answer := self._answer().strip()) != "done":
+                raise StackError(f"{name}: {answer}")
+
+    def flush_broker(self) -> None:
+        with redis.Redis.from_url(self.urls["REDIS_URL"], socket_timeout=5) as client:
+            client.flushall()
+
+    def connect_as_superuser(self) -> psycopg.Connection[Any]:
+        """A connection that sees everybody's rows, as no role of the product does."""
+        return psycopg.connect(self.urls["SUPERUSER_URL"], dbname=DATABASE, autocommit=True)
+
+    def stop(self) -> None:
+        self._process.communicate(timeout=STOP_SECONDS)
+
+    def _answer(self) -> str:
+        line = cast(IO[str], self._process.stdout).readline()
+        if not line:
+            self.stop()
+            raise StackError("The throw-away servers ended; the lines above say why.")
+        return line
+
+
+@contextmanager
+def unless_named(*, is_needed: bool) -> Iterator[None]:
+    """Throw-away servers within the block, where no others are named: in the environment, .env or by `make up`."""
+    if not is_needed or _is_named():
+        yield
+        return
+    print("No database is named and none runs here: using throw-away servers.", file=sys.stderr)
+    servers = ThrowawayServers()
+    try:
+        os.environ.update({name: servers.urls[name] for name in ADDRESSES})
+        yield
+    finally:
+        servers.stop()
+
+
+def _is_named() -> bool:
+    if os.environ.get("IGNORE_ENV_FILES"):
+        return "DATABASE_URL" in os.environ
+    environ.Env.read_env(BASE_DIR / ".env")
+    if "DATABASE_URL" in os.environ:
+        return True
+    # What `make up` wrote outlives a `make up` that was killed.
+    environ.Env.read_env(var_dir() / "env")
+    try:
+        psycopg.connect(
+            os.environ.get("DATABASE_URL", "postgres:///recollect"), connect_timeout=CONNECT_SECONDS
+        ).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+class SilentSocket:
+    """Takes a server's place: accepts every connection and never answers."""
+
+    def __init__(self, broker: EmbeddedRedis) -> None:
+        self._path = broker.socket
+        self._socket: socket.socket | None = None
+
+    def open(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(self._path))
+        # Nothing calls accept(): the kernel completes the connections, and what is written to them goes nowhere.
+        self._socket.listen(BACKLOG)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            self._path.unlink(missing_ok=True)
+
+
+class Levers:
+    """Both servers, and what may be done to them: each method is a command, with `-` for `_`."""
+
+    def __init__(self, postgres: EmbeddedPostgres, broker: EmbeddedRedis) -> None:
+        self._broker = broker
+        self._silence = SilentSocket(broker)
+        self.commands: dict[str, Callable[[], None]] = {
+            "start-broker": self.start_broker,
+            "stop-broker": self.stop_broker,
+            "silence-broker": self.silence_broker,
+            "start-database": postgres.start,
+            "crash-database": postgres.crash,
+        }
+
+    def start_broker(self) -> None:
+        self._silence.close()
+        self._broker.start()
+
+    def stop_broker(self) -> None:
+        self._silence.close()
+        self._broker.stop()
+
+    def silence_broker(self) -> None:
+        """Put a socket in its place that accepts every connection and never answers."""
+        self.stop_broker()
+        self._silence.open()
+
+    def obey(self, command: str) -> str:
+        """The answer: `done`, or the sentence that says why not."""
+        if command not in self.commands:
+            return f"There is no command {command!r}: {', '.join(self.commands)}."
+        try:
+            self.commands[command]()
+        except StackError as error:
+            return str(error)
+        return "done"
+
+
+def main(*options: str) -> None:
+    os.umask(0o077)
+    root = temporary_servers_dir()
+    # Ends with its parent, in order, rather than at a signal to the whole terminal.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, root, ignore_errors=True)
+        log = root / "servers.log"
+        try:
+            make_private(root, choose_account())
+            postgres = EmbeddedPostgres(root, log=log, durable=FOR_TESTS not in options)
+            broker = EmbeddedRedis(root, log=log)
+            for server in (postgres, broker):
+                cleanup.callback(server.stop)
+                server.start()
+        except StackError as error:
+            sys.exit(f"{error}")
+        if FOR_TESTS in options:
+            with psycopg.connect(postgres.superuser_url, autocommit=True) as connection:
+                make_examiner(connection, owner=OWNER, web=postgres.roles.web, worker=postgres.roles.worker)
+        urls = {**postgres.addresses, "REDIS_URL": broker.url, "SUPERUSER_URL": postgres.superuser_url}
+        print(json.dumps(urls), flush=True)
+        levers = Levers(postgres, broker)
+        for line in sys.stdin:
+            print(levers.obey(line.strip()), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
