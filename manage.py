@@ -13,13 +13,13 @@ def main() -> None:
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection
 
-    from config.stack.errors import StackError
     from config.stack.throwaway_servers import unless_named
+    from core.testing.throwaway_servers import ServersFailed
 
     try:
         with unless_named(is_needed=sys.argv[1:2] in MEASURING):
             execute_from_command_line(sys.argv)
-    except StackError as error:
+    except ServersFailed as error:
         sys.exit(str(error))
     except OperationalError as error:
         if connection.connection is not None:

@@ -11,8 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
-from config.stack.errors import StackError
-from config.stack.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServers
+from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ServersFailed, ThrowawayServers
 
 DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
 NAMES = ADDRESSES
@@ -60,7 +59,7 @@ def _has_servers() -> bool:
 def _start_servers(config: pytest.Config) -> None:
     try:
         servers = ThrowawayServers(FOR_TESTS)
-    except StackError as error:
+    except ServersFailed as error:
         raise pytest.UsageError(str(error)) from error
     config.add_cleanup(servers.stop)
     for name in NAMES:

@@ -13,73 +13,23 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock
-from typing import IO, Any, cast
 
 import environ
 import psycopg
-import redis
 
 from config.stack.broker import EmbeddedRedis
 from config.stack.errors import StackError
 from config.stack.places import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
 from config.stack.postgres import OWNER, EmbeddedPostgres
 from core.testing.examiner import make_examiner
+from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServers
 
-FOR_TESTS = "--for-tests"
-# What the servers' settings are called in the environment.
-ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
-DATABASE = "recollect"
 # How many may connect to the silent socket before they are refused: none of a product's processes is one of so many.
 BACKLOG = 1024
-STOP_SECONDS = 30
 CONNECT_SECONDS = 2
-
-
-class ThrowawayServers:
-    """The servers as their starter sees them; started when this is made. Raises StackError if they do not start."""
-
-    def __init__(self, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "config.stack.throwaway_servers", *options],
-            cwd=BASE_DIR,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._lock = Lock()
-        self.urls: dict[str, str] = json.loads(self._answer())
-
-    def command(self, name: str) -> None:
-        """Returns when it is done: a server that was started answers. Raises StackError if it cannot be done."""
-        with self._lock:
-            stdin = cast(IO[str], self._process.stdin)
-            stdin.write(f"{name}\n")
-            stdin.flush()
-            if (answer := self._answer().strip()) != "done":
-                raise StackError(f"{name}: {answer}")
-
-    def flush_broker(self) -> None:
-        with redis.Redis.from_url(self.urls["REDIS_URL"], socket_timeout=5) as client:
-            client.flushall()
-
-    def connect_as_superuser(self) -> psycopg.Connection[Any]:
-        """A connection that sees everybody's rows, as no role of the product does."""
-        return psycopg.connect(self.urls["SUPERUSER_URL"], dbname=DATABASE, autocommit=True)
-
-    def stop(self) -> None:
-        self._process.communicate(timeout=STOP_SECONDS)
-
-    def _answer(self) -> str:
-        line = cast(IO[str], self._process.stdout).readline()
-        if not line:
-            self.stop()
-            raise StackError("The throw-away servers ended; the lines above say why.")
-        return line
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import redis
 from django.conf import settings
 
 from config.stack.processes import find_servers
-from config.stack.throwaway_servers import ADDRESSES
+from core.testing.throwaway_servers import ADDRESSES
 
 
 class Pipe:

@@ -23,7 +23,7 @@ from celery import Celery
 from django.conf import settings
 from django.core.management import CommandError
 
-from config.stack.throwaway_servers import ADDRESSES, ThrowawayServers
+from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
 from evals.processes import WORKER, Environment, free_port, logging_in, run_module
 from evals.scratch import ending_by_exception
 
