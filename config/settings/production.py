@@ -1,7 +1,6 @@
 """Behind a TLS proxy: nothing secret has a default, cookies and redirects insist on HTTPS."""
 
 from config.settings.base import *
-from config.settings.base.environment import env
 
 SECRET_KEY = env.str("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")

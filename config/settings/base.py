@@ -1,0 +1,375 @@
+"""Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from core.isolation.roles import DEFAULT_PREFIX, Roles
+
+# Environment: what a deployment sets, and where this copy of the project writes
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+env = environ.Env()
+# A test run ignores these files, so that it never uses a person's keys or database.
+READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
+if READS_ENV_FILES:
+    environ.Env.read_env(BASE_DIR / ".env")
+VAR_DIR = Path(env.str("RECOLLECT_VAR", default=str(BASE_DIR / "var")))
+if READS_ENV_FILES:
+    # Written by a running `make up` for commands beside it; it never overrides the environment or .env.
+    environ.Env.read_env(VAR_DIR / "env")
+
+# Site: apps, middleware, templates, static files, language
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "config.staff.StaffConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "knox",
+    "drf_spectacular",
+    "config",
+    "evals",
+    "agent_tools",
+    "memory",
+    "intake",
+    "core",
+]
+
+# All of these run natively in asynchronous requests: one that does not would move every streamed answer to a thread.
+# Django's own go to a thread for each of their hooks nevertheless; `config.handler` keeps other requests from that.
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "intake.middleware.PolicyMiddleware",
+    "intake.middleware.PrivacyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "intake.middleware.LazyMessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "intake.middleware.FailureMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.str("TIME_ZONE", default="UTC")
+USE_I18N = True
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static.StaticStorage"},
+}
+
+# Sessions, and what a browser must refuse
+
+SESSION_ENGINE = "intake.sessions"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "manifest-src": ["'self'"],
+    },
+}
+
+# Accounts: login, and the parts of an export
+
+AUTH_USER_MODEL = "intake.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+# The only login backend, for pages and the admin; it counts attempts.
+AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
+LOGIN_URL = "intake:login"
+LOGIN_REDIRECT_URL = "intake:home"
+LOGOUT_REDIRECT_URL = "intake:home"
+KNOX_TOKEN_MODEL = "agent_tools.AccessToken"  # noqa: S105
+# Knox's migrations create a table that this project does not use.
+MIGRATION_MODULES = {"knox": None}
+
+# The parts of an account's export, by dotted path, so that intake imports no app above it. Each function takes the user
+# and yields JSON values, or iterators of them.
+ACCOUNT_EXPORTS = {
+    "conversations": "intake.exporting.conversations",
+    "documents": "memory.exporting.documents",
+    "records": "memory.exporting.records",
+}
+
+# REST API and its OpenAPI document
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "agent_tools.rest.authentication.AccessTokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "agent_tools.rest.authentication.HasScope",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.negotiation.Negotiation",
+    "DEFAULT_PARSER_CLASSES": ["core.parsers.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "core.problems.exception_handler",
+    # DRF would take `?format=` for a renderer; the list of tools has formats of its own.
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Recollect",
+    "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
+    "VERSION": "0.1.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    # Two things are called scope.
+    "ENUM_NAME_OVERRIDES": {
+        "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
+        "TokenScopeEnum": ["search", "write"],
+    },
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "intake.schemas.add_chat",
+        "intake.schemas.add_confirmation",
+    ],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+}
+
+# Limits: how often a client may ask, and how much it may send
+
+# Per user (for a visitor: per address) and, with _address, per address in total; empty is no limit. The defaults are
+# generous, because people share addresses and agents are quick: they bound what one runaway client costs the others.
+RATE_LIMITS = {
+    name: env.str(f"RATE_LIMIT_{name.upper()}", default=rate)
+    for name, rate in {
+        "api": "6000/minute",
+        "api_address": "60000/minute",
+        "chat": "60/minute",
+        "chat_address": "600/minute",
+        "export": "30/hour",
+        "export_address": "300/hour",
+        # For one account from one address; then for all accounts.
+        "login": "10/minute",
+        "login_address": "100/minute",
+        "register_address": "60/hour",
+    }.items()
+}
+# The number of trusted proxies in front of this server, each of which appends to X-Forwarded-For. With none, the header
+# is the client's own claim and is not read.
+TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
+
+# Five times the longest message with every character escaped. Forms have the same limit.
+MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+# The time in which a whole body must arrive, on a slow line too.
+BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
+
+# Database, its roles, and Redis
+
+# Three roles, three addresses (docs/isolation.md). Web processes log in with DATABASE_URL (the web role), workers and
+# commands that do a worker's work with DATABASE_WORKER_URL, migrations with DATABASE_OWNER_URL (the tables' owner).
+DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", default="")
+DATABASE_WORKER_URL = env.str("DATABASE_WORKER_URL", default="")
+# The prefix of the roles' names: roles belong to a whole server, which another installation may share.
+DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
+# Tables that refer to a user and have no row-level security: each is read to find out who is asking, or holds nothing
+# that a user wrote. Every other one must have it, or no process starts (core.E001).
+NOT_PERSONAL = {
+    "admin.LogEntry": "staff actions, by id; shared among staff",
+    "intake.Session": "looked up by its key before the user is known",
+    "agent_tools.AccessToken": "looked up by its digest before the user is known",
+}
+# The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
+# Its engine looks at each connection before anybody is given it, and is of use again as soon as a restarted server is.
+DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect", engine="config.database")}
+# The same for connections outside the pool.
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
+DATABASES["default"]["OPTIONS"] = {
+    **DATABASES["default"].get("OPTIONS", {}),
+    "pool": {
+        "min_size": env.int("DATABASE_POOL_MIN", default=1),
+        "max_size": env.int("DATABASE_POOL_MAX", default=16),
+        "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
+    },
+    "connect_timeout": 5,
+    # At once: what is sent to be prepared (core.db.statements) is sent again and again.
+    "prepare_threshold": 0 if env.bool("DATABASE_PREPARED_STATEMENTS", default=True) else None,
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
+
+# Chat: language model, tools, notes
+
+# Without LLM_MODEL the chat runs in recall mode. A name such as "anthropic:…" picks that vendor; any other name is
+# requested from LLM_BASE_URL by the OpenAI protocol.
+LLM_MODEL = env.str("LLM_MODEL", default="")
+LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
+LLM_API_KEY = env.str("LLM_API_KEY", default="")
+LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=60.0)
+# The tools of the chat's agent loop, by dotted path, so that intake imports no app above it.
+CHAT_TOOLSET = "agent_tools.chat.toolset"
+# Undoes what one of those tools stored, when the user asks for it.
+CHAT_UNDO = "agent_tools.chat.undo"
+# The number of rounds of tool calls in one answer; then the model has to answer.
+CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
+# The notes in the model's instructions, and their length at most; 0 is none.
+CHAT_NOTES = "memory.notes.notes"
+CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
+
+# A streaming turn without a heartbeat for this long has lost its server.
+TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
+
+# Search: embedding models, terms, ranking
+
+# The built-in model unless EMBEDDING_BASE_URL names an OpenAI-compatible endpoint.
+EMBEDDING_BASE_URL = env.str("EMBEDDING_BASE_URL", default="")
+MODEL_CACHE_DIR = Path(env.str("MODEL_CACHE_DIR", default=str(VAR_DIR / "models")))
+BUILT_IN = "built-in"
+BUILT_IN_MODEL = {
+    "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
+    "OPTIONS": {
+        "cache_dir": MODEL_CACHE_DIR,
+        "threads": env.int("EMBEDDING_THREADS", default=2),
+        # Empty: the weights of the installed package.
+        "model_dir": env.str("EMBEDDING_MODEL_DIR", default=""),
+    },
+}
+
+
+def _at_an_endpoint(prefix: str) -> dict[str, Any]:
+    """The embedder at the OpenAI-compatible endpoint that the variables with this prefix name."""
+    return {
+        "BACKEND": "memory.embedders.openai_compatible.OpenAICompatibleEmbedder",
+        "OPTIONS": {
+            "base_url": env.str(f"{prefix}_BASE_URL"),
+            "api_key": env.str(f"{prefix}_API_KEY", default=""),
+            "model": env.str(f"{prefix}_MODEL"),
+            "dimensions": env.int(f"{prefix}_DIMENSIONS"),
+            "query_prefix": env.str(f"{prefix}_QUERY_PREFIX", default=""),
+            "document_prefix": env.str(f"{prefix}_DOCUMENT_PREFIX", default=""),
+        },
+    }
+
+
+EMBEDDER = _at_an_endpoint("EMBEDDING") if EMBEDDING_BASE_URL else BUILT_IN_MODEL
+# The model that `manage.py switch_embedding_model` puts in its place: an endpoint, or "built-in".
+EMBEDDING_NEXT_BASE_URL = env.str("EMBEDDING_NEXT_BASE_URL", default="")
+EMBEDDER_NEXT: dict[str, Any] | None = None
+if EMBEDDING_NEXT_BASE_URL == BUILT_IN:
+    EMBEDDER_NEXT = BUILT_IN_MODEL
+elif EMBEDDING_NEXT_BASE_URL:
+    EMBEDDER_NEXT = _at_an_endpoint("EMBEDDING_NEXT")
+EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
+EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
+# A worker's claim on its rows expires after this time: longer than a batch can take, which for an endpoint is two
+# requests of 30 seconds, and short enough that a dead worker's rows do not wait long.
+IS_ALL_BUILT_IN = not EMBEDDING_BASE_URL and EMBEDDING_NEXT_BASE_URL in ("", BUILT_IN)
+EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else 75)
+EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
+
+# PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "english" suits
+# English; "simple" keeps every word of any language unchanged. After a change: `manage.py index_missing`.
+TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="english")
+
+# The weight of each source in the ranking: a note written on purpose says more than a message in passing.
+HISTORY_WEIGHTS = {
+    "memory": env.float("HISTORY_WEIGHT_MEMORY", default=1.0),
+    "messages": env.float("HISTORY_WEIGHT_MESSAGES", default=0.6),
+    "sessions": env.float("HISTORY_WEIGHT_SESSIONS", default=0.5),
+}
+# The exponential decay of a score per day of age: at 0.01 it halves in 69 days. 0 turns it off.
+HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
+# A text that shares no term with the query and is farther than this cosine distance is no result. Tuned for the
+# built-in model; many others place all texts nearer together.
+HISTORY_UNRELATED_DISTANCE = env.float("HISTORY_UNRELATED_DISTANCE", default=0.75)
+# The deadline of a search: then the sources that are done are the answer.
+HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
+
+# Celery: workers and scheduled tasks
+
+# A message only wakes a worker (the pending rows are the queue), so every time-out here is short.
+# Celery calls redis-py's unix:// redis+socket://.
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 30,
+    "unacked_restore_interval": 1,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = {
+    "sweep-pending-embeddings": {
+        "task": "memory.sweep_pending",
+        "schedule": EMBEDDING_SWEEP_SECONDS,
+        "options": {"expires": 10},
+    },
+    "pack-loose-vectors": {"task": "memory.pack_loose", "schedule": 600, "options": {"expires": 600}},
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
+}
+# Beat's state file; it may be lost at any time.
+CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
+
+# Logs: ids, counts and codes, never a person's text
+
+LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.
+QUIET = LOG_LEVEL if LOG_LEVEL in ("ERROR", "CRITICAL") else "WARNING"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {name: {"level": QUIET} for name in ("httpx2", "mcp", "psycopg")},
+}
