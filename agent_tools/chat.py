@@ -52,7 +52,7 @@ NOBODY = "nobody is logged in, so there is nobody to remember for. It works once
 def toolset(caller: Caller) -> FunctionToolset[ChatDeps]:
     """What `settings.CHAT_TOOLSET` names."""
     tools = [_for_model(tool, caller) for tool in registry]
-    return FunctionToolset(tools, instructions=FOR_A_VISITOR if caller.user_id is None else FOR_A_PERSON)
+    return FunctionToolset(tools, instructions=FOR_A_PERSON if caller.is_registered else FOR_A_VISITOR)
 
 
 def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
@@ -77,7 +77,7 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
 
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
-    user = User.objects.get(pk=caller.user_id) if caller.user_id is not None else None
+    user = User.objects.get(pk=caller.user_id) if caller.user_id is not None and not caller.is_visitor else None
     with acting_as(caller) if user else nullcontext():
         output = tool.call(data, user=user)
         metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
@@ -93,7 +93,7 @@ def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
         case None:
             logger.error("A tool of the chat failed", exc_info=error)
             return ToolFailed(_sentence(Broken()))
-        case AuthenticationRequired() as known if caller.user_id is None:
+        case AuthenticationRequired() as known if not caller.is_registered:
             return ToolFailed(f"{_sentence(known)}: {NOBODY}")
         case InvalidInput() as known:
             return ModelRetry(_sentence(known))

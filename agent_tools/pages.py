@@ -4,7 +4,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -16,7 +15,7 @@ from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import NewToken, create_token, list_tokens, revoke_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_NAME
 from core.errors import InvalidInput, NotFound
-from intake.models import User
+from intake.identity import person_of
 from intake.views.failures import not_found
 
 SCOPES = [(Scope.SEARCH.value, "Search: read my memory"), (Scope.WRITE.value, "Write: add to my memory")]
@@ -41,7 +40,6 @@ class TokenForm(forms.Form):
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
@@ -53,11 +51,10 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@login_required
 @require_POST
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     try:
-        revoke_token(user=_person(request), token_id=token_id)
+        revoke_token(user=person_of(request), token_id=token_id)
     except NotFound:
         return not_found(request)
     messages.success(request, "Revoked. Whoever used that token is out within seconds.")
@@ -68,7 +65,7 @@ def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
     wanted = form.cleaned_data
     try:
         return create_token(
-            user=_person(request),
+            user=person_of(request),
             name=wanted["name"],
             scopes=[Scope(scope) for scope in wanted["scopes"]],
             days=wanted["days"],
@@ -83,12 +80,7 @@ def _page(request: HttpRequest, form: TokenForm, *, made: NewToken | None = None
     context = {
         "form": form,
         "made": made,
-        "tokens": list_tokens(user=_person(request)),
+        "tokens": list_tokens(user=person_of(request)),
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", context)
-
-
-def _person(request: HttpRequest) -> User:
-    assert isinstance(request.user, User), "login_required lets nobody else in"  # noqa: S101
-    return request.user

@@ -1,5 +1,6 @@
 """`GET /healthz`: whether this process can do its work, for whoever starts, balances or restarts it."""
 
+from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
@@ -7,6 +8,7 @@ from django.views.decorators.http import require_safe
 from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
 
 
+@login_not_required
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
     parts = {"database": _database_answers(), "embedder": _embedder_is_of_use()}

@@ -27,14 +27,14 @@ class PersonChangeForm(UserChangeForm):  # type: ignore[type-arg]  # generic for
 class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
     """Whoever sets a person's password or address can become that person, and whoever grants rights can grant all.
 
-    Both are therefore for superusers; other staff may add, activate and deactivate people who are not staff.
-    Nobody deletes from here: that would list, and take along, everything the person ever said.
+    Both are therefore for superusers; other staff may add, activate and deactivate people who are not staff. Visitors
+    are only looked at. Nobody deletes from here: that would list, and take along, everything the person ever said.
     """
 
     form = PersonChangeForm
     add_form = PersonCreationForm
-    list_display = ("email", "is_active", "is_staff", "is_superuser", "joined_at", "last_login")
-    list_filter = ("is_active", "is_staff", "is_superuser")
+    list_display = ("email", "is_active", "is_staff", "is_superuser", "is_visitor", "joined_at", "last_login")
+    list_filter = ("is_visitor", "is_active", "is_staff", "is_superuser")
     list_per_page = 100
     search_fields = ("email",)
     show_full_result_count = False
@@ -52,7 +52,7 @@ class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        if obj is not None and obj.is_staff and not _is_superuser(request):
+        if obj is not None and (obj.is_visitor or (obj.is_staff and not _is_superuser(request))):
             return False
         return super().has_change_permission(request, obj)
 

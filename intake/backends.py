@@ -6,6 +6,7 @@ from django.contrib.auth.backends import ModelBackend
 from django.http import HttpRequest
 
 from core import rate_limits
+from intake.identity import VISITOR, visitor_of
 from intake.models import User
 
 
@@ -17,4 +18,8 @@ class LimitedBackend(ModelBackend):
         username = credentials.get("username")
         if request is not None and isinstance(username, str):
             rate_limits.take_for_password(username, address=rate_limits.client_address(request))
-        return super().authenticate(request, **credentials)
+        user: User | None = super().authenticate(request, **credentials)
+        if user is not None and request is not None and hasattr(request, "user"):
+            # Whose session it was: logging in empties it.
+            request.META[VISITOR] = visitor_of(request)
+        return user

@@ -19,7 +19,7 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake.links import conversation_path
-from intake.models import Conversation, SessionLink, Turn, User
+from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
 from intake.services import title_from, without_nul
 
@@ -95,7 +95,6 @@ def _delete_account(user_id: int) -> None:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
         # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
         cursor.execute("DELETE FROM intake_conversation_turns WHERE user_id = %s", [user_id])
-    SessionLink.objects.filter(user_id=user_id).delete()
     # What staff did to the account is logged under the person's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()

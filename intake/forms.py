@@ -7,9 +7,10 @@ from django import forms
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from core.errors import RateLimited
+from intake import visitors
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager
@@ -72,15 +73,15 @@ class RegisterForm(forms.Form):
         if password:
             self._validate_password(password)
 
-    def save(self) -> User | None:
-        """The new person; None, with the error on the form, when somebody took the email a moment ago."""
+    def save(self, *, visitor: User | None) -> tuple[User, int] | None:
+        """See `visitors.register`; None, with the error on the form, when somebody took the email a moment ago."""
         try:
-            with transaction.atomic():
-                return User.objects.create_user(
-                    self.cleaned_data["email"],
-                    self.cleaned_data["password"],
-                    time_zone=self.cleaned_data["time_zone"],
-                )
+            return visitors.register(
+                visitor=visitor,
+                email=self.cleaned_data["email"],
+                password=self.cleaned_data["password"],
+                time_zone=self.cleaned_data["time_zone"],
+            )
         except IntegrityError:
             self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))
             return None

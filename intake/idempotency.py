@@ -56,11 +56,12 @@ def once(
     ended, `NotFound` when what it stored has been deleted; an error of `run` leaves no trace, so the key may be used
     again.
     """
+    assert caller.user_id is not None, "who writes is known"  # noqa: S101
     digest = _digest(operation, data)
     mine = IdempotentAnswer.objects.for_caller(caller)
     mine.filter(created_at__lt=now - KEPT_FOR).delete()
     with transaction.atomic():
-        row, is_new = _claim(caller, key, digest, now)
+        row, is_new = _claim(caller.user_id, key, digest, now)
         if not is_new:
             return _replay(row, digest)
         answer = run()
@@ -74,13 +75,12 @@ def withdraw(*, user_id: int, about: str) -> None:
     IdempotentAnswer.objects.filter(user_id=user_id, answer__contains=about).update(answer="")
 
 
-def _claim(caller: Caller, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
+def _claim(user_id: int, key: str, digest: str, now: datetime) -> tuple[IdempotentAnswer, bool]:
     try:
         with transaction.atomic():
             _wait_at_most(PATIENCE_SECONDS)
             row = IdempotentAnswer.objects.create(
-                user_id=caller.user_id,
-                session_key="" if caller.user_id is not None else caller.visitor_key or "",
+                user_id=user_id,
                 key=key,
                 request_digest=digest,
                 created_at=now,
@@ -88,7 +88,7 @@ def _claim(caller: Caller, key: str, digest: str, now: datetime) -> tuple[Idempo
             _wait_at_most(None)
             return row, True
     except IntegrityError:
-        return IdempotentAnswer.objects.for_caller(caller).get(key=key), False
+        return IdempotentAnswer.objects.get(user_id=user_id, key=key), False
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise StillRunning("A request with this Idempotency-Key is still running. Try again shortly.") from None

@@ -1,51 +1,84 @@
-"""Who is asking: what a request's session or token says, never what its arguments say."""
+"""Who is asking: what a request's session or token says, never what its arguments say.
 
-import secrets
-from typing import TYPE_CHECKING, Literal, overload
+Every page and endpoint is for registered users, unless its view is marked `login_not_required` (or, in DRF, has
+permission classes of its own).
+"""
 
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.translation import ngettext
+from rest_framework.exceptions import NotAuthenticated
+from rest_framework.permissions import BasePermission
 
 from core.isolation.caller import Caller
 from intake.models import User
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
+    from rest_framework.views import APIView
 
     AnyRequest = HttpRequest | Request
 
-VISITOR_KEY = "visitor_key"
+# Under this name `request.META` keeps, while somebody logs in, the visitor they were until then.
+VISITOR = "recollect.visitor"
 
 
 def caller_of(request: "AnyRequest") -> Caller:
-    """The person who is logged in, or the visitor this session knows; reads the session, and so the database."""
-    if request.user.is_authenticated:
-        return Caller(user_id=request.user.pk)
-    return Caller(user_id=None, visitor_key=visitor_key_of(request, create=False))
+    """The user of the session or token; reads the session, and so the database."""
+    user = request.user
+    return Caller(user_id=user.pk, is_visitor=user.is_visitor) if isinstance(user, User) else Caller(user_id=None)
+
+
+def is_registered(request: "AnyRequest") -> bool:
+    return isinstance(request.user, User) and not request.user.is_visitor
+
+
+def visitor_of(request: "AnyRequest") -> User | None:
+    """The visitor whose session this is."""
+    return request.user if isinstance(request.user, User) and request.user.is_visitor else None
 
 
 def person_of(request: "AnyRequest") -> User:
-    """Where visitors are not let in: the view's permission classes, or what it is wrapped in, have seen to that."""
+    """The registered user, in a view that lets in nobody else."""
     user = request.user
-    assert isinstance(user, User), "visitors are not let in"  # noqa: S101
+    assert isinstance(user, User) and not user.is_visitor, "only registered users are let in"  # noqa: S101
     return user
 
 
-@overload
-def visitor_key_of(request: "AnyRequest", *, create: Literal[True] = True) -> str: ...
-@overload
-def visitor_key_of(request: "AnyRequest", *, create: bool) -> str | None: ...
-def visitor_key_of(request: "AnyRequest", *, create: bool = True) -> str | None:
-    """The secret that stands for a visitor, made on their first message.
-
-    It is not the session's own key, which changes at log-in and would open the session to whoever reads a row.
-    """
-    key: str | None = request.session.get(VISITOR_KEY)
-    if key is None and create:
-        key = request.session[VISITOR_KEY] = secrets.token_urlsafe(32)
-    return key
+def tell_what_came_along(request: HttpRequest, turns: int) -> None:
+    """On the next page that a visitor sees as an account."""
+    if turns:
+        sentence = ngettext(
+            "The message you wrote in this browser is yours now.",
+            "The %(count)d messages you wrote in this browser are yours now.",
+            turns,
+        )
+        messages.success(request, sentence % {"count": turns}, fail_silently=True)
 
 
-def forget_visitor(request: "AnyRequest") -> str | None:
-    """Take the visitor's key out of the session, because a person has taken their place."""
-    key: str | None = request.session.pop(VISITOR_KEY, None)
-    return key
+class RegisteredMiddleware(LoginRequiredMiddleware):
+    """Sends everybody but registered users to the login page, where a view is not marked `login_not_required`."""
+
+    def process_view(
+        self, request: HttpRequest, view_func: Any, view_args: tuple[Any, ...], view_kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        if not getattr(view_func, "login_required", True) or is_registered(request):
+            return None
+        if request.resolver_match is not None and "admin" in request.resolver_match.namespaces:
+            return redirect_to_login(request.get_full_path(), reverse("admin:login"))
+        return self.handle_no_permission(request, view_func)
+
+
+class IsRegistered(BasePermission):
+    """DRF's default: a visitor gets the answer of somebody without credentials."""
+
+    def has_permission(self, request: "Request", view: "APIView") -> bool:
+        if not is_registered(request):
+            raise NotAuthenticated
+        return True

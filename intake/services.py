@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.caller import Caller
-from intake.models import Conversation, IdempotentAnswer, SessionLink, Turn, User
+from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 
 MAX_MESSAGE_LENGTH = 32_000
@@ -104,19 +104,6 @@ def record_turn(*, conversation: Conversation, user_message: str, assistant_mess
     return turn
 
 
-def link_visitor(*, user: User, visitor_key: str, now: datetime) -> int:
-    """Make what a visitor said in this session the person's own; returns how many turns that were."""
-    with transaction.atomic():
-        SessionLink.objects.get_or_create(session_key=visitor_key, user=user, defaults={"linked_at": now})
-        visitor = Caller(user_id=None, visitor_key=visitor_key)
-        conversations = list(Conversation.objects.for_caller(visitor).select_for_update())
-        _give_answers(visitor, user)
-        Conversation.objects.filter(pk__in=[c.pk for c in conversations]).update(user=user)
-        turns = Turn.objects.filter(conversation__in=conversations, user=None).order_by("pk")
-        # One by one, so that each tells the memory that it has an owner now and is to be indexed.
-        return sum(1 for turn in turns.iterator(chunk_size=100) if _give(turn, user))
-
-
 def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
     abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
@@ -152,7 +139,6 @@ def _open_conversation(caller: Caller, conversation_id: UUID | None, message: st
     if conversation_id is None:
         return Conversation.objects.create(
             user_id=caller.user_id,
-            session_key="" if caller.user_id is not None else caller.visitor_key or "",
             title=title_from(message),
             started_at=now,
             last_active_at=now,
@@ -199,17 +185,3 @@ def _interrupt(turn_id: int) -> bool:
         turn.status = Turn.Status.INTERRUPTED
         turn.save(update_fields=["status", "updated_at"])
         return True
-
-
-def _give_answers(visitor: Caller, user: User) -> None:
-    """What the visitor sends again is theirs then, too; a key that they have as a person stands for what it did."""
-    kept = IdempotentAnswer.objects.for_caller(visitor)
-    taken = IdempotentAnswer.objects.filter(user=user).values("key")
-    kept.exclude(key__in=taken).update(user=user, session_key="")
-    kept.delete()
-
-
-def _give(turn: Turn, user: User) -> bool:
-    turn.user = user
-    turn.save(update_fields=["user", "updated_at"])
-    return True

@@ -1,4 +1,4 @@
-"""Where memory listens: a turn that has ended and has an owner is indexed, and whatever is deleted is forgotten."""
+"""Where memory listens: a registered user's turn is indexed when it has ended, and whatever is deleted is forgotten."""
 
 from typing import Any
 
@@ -31,7 +31,10 @@ def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
 
 
 def _is_indexed(turn: Turn) -> bool:
-    return turn.user_id is not None and turn.has_ended
+    """A visitor's turn is indexed when they register. Asked of the database, since they may do so at any moment."""
+    if turn.user_id is None or not turn.has_ended:
+        return False
+    return User.objects.filter(pk=turn.user_id, is_visitor=False).exists()
 
 
 @receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")

@@ -6,10 +6,11 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from intake import visitors
 from intake.services import close_abandoned_turns as close_turns
 from memory import indexing, worker
 
-__all__ = ["close_abandoned_turns", "embed_pending", "pack_loose", "sweep_pending", "worker"]
+__all__ = ["close_abandoned_turns", "embed_pending", "pack_loose", "remove_silent_visitors", "sweep_pending", "worker"]
 
 # Well under the broker's visibility timeout: a task that ran longer would be handed to a second worker meanwhile.
 TASK_SECONDS = 10
@@ -34,6 +35,11 @@ def sweep_pending() -> None:
 def pack_loose() -> None:
     """Find vectors that were made before there were blocks, or while another worker held their neighbours."""
     indexing.pack_everything(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+
+
+@shared_task(name="memory.remove_silent_visitors")
+def remove_silent_visitors() -> None:
+    visitors.remove_silent(now=timezone.now(), after=timedelta(days=settings.VISITOR_DAYS))
 
 
 @shared_task(name="memory.close_abandoned_turns")

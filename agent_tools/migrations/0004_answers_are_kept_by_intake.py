@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("agent_tools", "0003_isolation"),
-        ("intake", "0005_idempotent_answers"),
+        ("intake", "0004_isolation"),
     ]
 
     operations = [

@@ -64,8 +64,3 @@ class HasScope(BasePermission):
         if isinstance(request.auth, TokenCaller) and scope is not None and scope not in request.auth.scopes:
             raise InsufficientScope(f"This token lacks the scope `{scope}`.")
         return True
-
-
-def person(request: Request) -> User:
-    assert isinstance(request.user, User), "the permission classes let nobody else in"  # noqa: S101
-    return request.user

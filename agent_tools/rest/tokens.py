@@ -12,12 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from agent_tools.rest.authentication import AccessTokenAuthentication, person
+from agent_tools.rest.authentication import AccessTokenAuthentication
 from agent_tools.scopes import ALL_SCOPES, Scope
 from agent_tools.tokens import TokenCaller, TokenInfo, create_token, list_tokens, revoke_token
 from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_DAYS, LONGEST_NAME
 from core.errors import InsufficientScope
 from core.validation import Input, validate
+from intake.identity import person_of
 from intake.schemas import problems
 
 
@@ -71,7 +72,7 @@ class TokenListViewSet(_OwnersOnly):
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
-        tokens = [_shown(info).model_dump(mode="json", by_alias=True) for info in list_tokens(user=person(request))]
+        tokens = [_shown(info).model_dump(mode="json", by_alias=True) for info in list_tokens(user=person_of(request))]
         return Response({"tokens": tokens})
 
     @extend_schema(
@@ -82,7 +83,9 @@ class TokenListViewSet(_OwnersOnly):
     )
     def create(self, request: Request) -> Response:
         wanted = validate(TokenWanted, request.data)
-        made = create_token(user=person(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days)
+        made = create_token(
+            user=person_of(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days
+        )
         body = TokenMade(**_shown(made.info).model_dump(), token=made.secret)
         data = body.model_dump(mode="json", by_alias=True)
         return Response(data, status=201, headers={"Cache-Control": "no-store"})
@@ -95,7 +98,7 @@ class TokenViewSet(_OwnersOnly):
         responses={204: None, **problems(401, 403, 404, 429, 503)},
     )
     def destroy(self, request: Request, token_id: str) -> Response:
-        revoke_token(user=person(request), token_id=token_id)
+        revoke_token(user=person_of(request), token_id=token_id)
         return Response(status=204)
 
 

@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from agent_tools.registry import Tool, as_data, as_json
-from agent_tools.rest.authentication import person
 from agent_tools.rest.examples import examples_of
 from agent_tools.shapes import SHAPES, shape_named
 from agent_tools.tools import registry
@@ -20,6 +19,7 @@ from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import idempotency
+from intake.identity import person_of
 from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)
@@ -121,7 +121,7 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
         key = request.META.get(_KEY)
         if tool.is_read_only or key is None:
             # Written by pydantic at once, rather than by DRF from what pydantic has made of it.
-            answer = as_json(tool.call(request.data, user=person(request)))
+            answer = as_json(tool.call(request.data, user=person_of(request)))
             return HttpResponse(answer, content_type="application/json")
         return _call_once(tool, request, idempotency.clean_key(key))
 
@@ -134,7 +134,7 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
 
 
 def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
-    user, data = person(request), request.data
+    user, data = person_of(request), request.data
     with acting_as(user):
         kept = idempotency.once(
             caller=Caller(user_id=user.pk),

@@ -57,6 +57,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # Pages are for registered users, unless a view says otherwise.
+    "intake.identity.RegisteredMiddleware",
     "intake.middleware.LazyMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "intake.middleware.FailureMiddleware",
@@ -124,6 +126,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
+# A visitor who has said nothing for so long is removed, with what they said.
+VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
@@ -147,7 +151,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
-        "rest_framework.permissions.IsAuthenticated",
+        "intake.identity.IsRegistered",
         "agent_tools.rest.authentication.HasScope",
     ],
     "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
@@ -354,6 +358,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 10},
     },
     "pack-loose-vectors": {"task": "memory.pack_loose", "schedule": 600, "options": {"expires": 600}},
+    "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
 }
 # Beat's state file; it may be lost at any time.

@@ -1,4 +1,4 @@
-"""The matrix of doors: each is opened by whom it is for, and by somebody else and a visitor, who learn nothing."""
+"""The matrix of doors: each is opened by whom it is for, and by somebody else, a visitor and nobody, who learn nothing."""
 
 import inspect
 from dataclasses import replace
@@ -29,7 +29,7 @@ def matrix(monkeypatch):
     bob = house.move_in("bob", "kwyjibo", day=date(2026, 2, 4))
     root = User.objects.create_superuser("root@example.com", house.PASSWORD)
     staff = house.Resident(words=(), email_word="root", things=bob.things, user=root)
-    return Matrix(owner=alice, other=bob, staff=staff)
+    return Matrix(owner=alice, other=bob, staff=staff, visitor=house.drop_in("zebedee"))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_nobody_learns_anything_of_somebody_else_at_any_door_nor_from_the_log(ma
     matrix.walk(every_method=True)
     assert not matrix.found, "\n\n".join(matrix.found)
     assert logged.lines
-    assert not [line for word in ("rumpelstiltskin", "kwyjibo") for line in logged.about(word)]
+    assert not [line for word in ("rumpelstiltskin", "kwyjibo", "zebedee") for line in logged.about(word)]
     methods = sum(len(door.probes) for door in DOORS.values())
     pytestconfig.stash[walking.DOORS_TRIED] = (
         f"Doors: {len(DOORS)} routes that answer {methods} methods, {len(TOOLS)} tools over REST, MCP and in the chat, "
@@ -90,10 +90,14 @@ def test_nobody_learns_anything_of_somebody_else_at_any_door_nor_from_the_log(ma
 
 
 def test_what_a_visitor_said_is_theirs_alone(matrix):
-    visitors = replace(matrix, owner=house.drop_in("zebedee", visitor_key="key-of-a-visitor"))
+    visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("another"))
     theirs = {route: door for route, door in DOORS.items() if route in ("", "conversations/") or route[:2] == "c/"}
     visitors.walk(doors=theirs, every_method=True)
     assert not visitors.found, "\n\n".join(visitors.found)
+
+
+def test_a_visitor_is_let_in_where_somebody_without_a_session_is_and_nowhere_else(matrix):
+    assert matrix.differently_received() == []
 
 
 def test_with_the_applications_filters_gone_the_database_refuses_at_every_door(matrix, no_filters):
@@ -125,6 +129,10 @@ def is_closed():
     return not Turn.objects.filter(status=Turn.Status.STREAMING).exists()
 
 
+def is_removed():
+    return not User.objects.filter(is_visitor=True).exists()
+
+
 def is_packed():
     return VectorBlock.objects.exists()
 
@@ -136,11 +144,13 @@ def is_packed():
         ("memory.sweep_pending", is_embedded),
         ("memory.close_abandoned_turns", is_closed),
         ("memory.pack_loose", is_packed),
+        ("memory.remove_silent_visitors", is_removed),
     ],
 )
 def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):
     assert name in TASKS
-    house.drop_in("zebedee", visitor_key="key-of-a-visitor")
+    house.drop_in("zebedee")
+    User.objects.filter(is_visitor=True).update(joined_at=NOW)
     alice = a_person()
     a_turn(alice, "rumpelstiltskin")
     fill(alice, directions(SLOTS, seed=1))

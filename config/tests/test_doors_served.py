@@ -14,10 +14,9 @@ from agent_tools.tests.mcp_messages import post
 from config.tests.doors import house
 from config.tests.doors.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
 from config.tests.doors.registered import CALL, MCP, TOOLS
-from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.testing.examiner import take_policies_away
-from intake.tests.factories import NOW
+from intake.tests.factories import NOW, a_visitor, caller_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -73,7 +72,7 @@ def streamed(homes, client, headers):
 
 def everything_told(homes, log_in, visitor, tools=READING):
     """For each door and stranger, the answer without what differs every time."""
-    bob, nobody = homes.bob, Caller(user_id=None, visitor_key="somebody's")
+    bob, somebody = homes.bob, a_visitor()
     session = log_in(bob.user)
     doors = {
         "a person with a token": [
@@ -83,7 +82,7 @@ def everything_told(homes, log_in, visitor, tools=READING):
         "a person": [*in_chat(homes, bob.caller, tools), *streamed(homes, session, session._csrf())],
         "a visitor": [
             *over_mcp(homes, None, tools),
-            *in_chat(homes, nobody, tools),
+            *in_chat(homes, caller_for(somebody), tools),
             *streamed(homes, visitor, visitor._csrf()),
         ],
     }

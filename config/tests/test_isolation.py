@@ -19,12 +19,12 @@ from core.isolation.acting import ActingAsAnother, acting_as, acting_as_staff
 from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
-from intake import services
+from intake import services, visitors
 from intake.idempotency import once
 from intake.links import conversation_path
-from intake.models import Conversation, SessionLink, Turn
+from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
@@ -59,7 +59,6 @@ def rows_everywhere(*users):
     indexing.embed_pending()
     for user in users:
         with acting_as(user):
-            SessionLink.objects.create(session_key=f"key of {user.pk}", user=user)
             documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
@@ -84,7 +83,7 @@ def test_every_personal_table_shows_each_person_their_own_rows_and_nobody_any(al
         assert set(model.objects.values_list("user", flat=True)) == {alice.pk}
     with acting_as(Caller(user_id=None)):
         assert not model.objects.exists()
-    with acting_as(Caller(user_id=None, visitor_key="key of a visitor")):
+    with acting_as(a_visitor()):
         assert not model.objects.exists()
 
 
@@ -108,16 +107,15 @@ def test_nobody_says_something_in_somebody_elses_name(alice, bob):
         with refused(), transaction.atomic():
             Conversation.objects.create(user=bob)
         with refused(), transaction.atomic():
-            Conversation.objects.create(session_key="somebody's")
+            Conversation.objects.create(user=None)
         with refused(), transaction.atomic():
             Turn.objects.create(conversation=theirs, user=bob, turn_number=2, user_message="Forged")
 
 
-def test_visitors_reach_what_their_key_opens_and_no_more(alice):
-    mine, yours = (Caller(user_id=None, visitor_key=key) for key in ("mine", "yours"))
-    with acting_as(mine):
-        turn = services.begin_turn(caller=mine, message="Hello", conversation_id=None, now=NOW)
-    for other in (yours, Caller(user_id=alice.pk), Caller(user_id=None)):
+def test_visitors_reach_their_own_rows_and_no_others(alice):
+    mine, yours = a_visitor(), a_visitor()
+    turn = a_visitors_turn(mine, "Hello")
+    for other in (yours, alice, Caller(user_id=None)):
         with acting_as(other):
             assert not Conversation.objects.exists()
             assert not Turn.objects.exists()
@@ -129,15 +127,25 @@ def test_visitors_reach_what_their_key_opens_and_no_more(alice):
 
 
 def test_a_person_who_was_a_visitor_a_moment_ago_takes_what_was_theirs_and_nothing_else(alice):
-    for key in ("mine", "yours"):
-        visitor = Caller(user_id=None, visitor_key=key)
-        with acting_as(visitor):
-            services.begin_turn(caller=visitor, message=f"Hello from {key}", conversation_id=None, now=NOW)
-    with acting_as(Caller(user_id=alice.pk, visitor_key="mine")):
-        assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 1
-        assert services.link_visitor(user=alice, visitor_key="yours", now=NOW) == 0
+    mine, yours = a_visitor(), a_visitor()
+    turns = [a_visitors_turn(visitor, f"Hello from {visitor}") for visitor in (mine, yours)]
+    with as_the_application():
+        assert visitors.move_to_account(visitor=mine, user=alice) == 1
     with acting_as(alice):
-        assert [turn.user_message for turn in Turn.objects.all()] == ["Hello from mine"]
+        assert list(Turn.objects.all()) == turns[:1]
+    with acting_as(yours):
+        assert list(Turn.objects.all()) == turns[1:]
+    assert list(User.objects.filter(is_visitor=True)) == [yours]
+
+
+def test_a_policy_is_one_equality_without_a_subquery():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tablename, qual, with_check FROM pg_policies WHERE policyname = 'person'")
+        policies = cursor.fetchall()
+    assert {table for table, *_ in policies} == {model._meta.db_table for model in PERSONAL}
+    assert {condition for _, *conditions in policies for condition in conditions} == {
+        "(user_id = (NULLIF(current_setting('app.user_id'::text, true), ''::text))::bigint)"
+    }
 
 
 # -- Doors --------------------------------------------------------------------------------------------------------------
@@ -233,10 +241,20 @@ def test_a_worker_reads_what_it_indexes_and_can_change_no_word_of_it(alice):
             Embedding.objects.update(user=alice)
 
 
-@pytest.mark.parametrize("label", ["intake.User", "intake.Session", "agent_tools.AccessToken", "intake.SessionLink"])
+@pytest.mark.parametrize("label", ["intake.User", "intake.Session", "agent_tools.AccessToken"])
 def test_a_worker_cannot_find_out_who_anybody_is(label):
     with as_a_worker(), refused("permission denied"), transaction.atomic():
         apps.get_model(label).objects.first()
+
+
+def test_a_worker_removes_visitors_and_no_other_user(alice):
+    a_visitors_turn(a_visitor(), "Hello")
+    a_turn(alice, "Hello")
+    with as_a_worker(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM users")
+    assert list(User.objects.all()) == [alice]
+    assert set(Conversation.objects.values_list("user", flat=True)) == {alice.pk}
+    assert set(Turn.objects.values_list("user", flat=True)) == {alice.pk}
 
 
 def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice):
@@ -264,11 +282,9 @@ def test_a_worker_indexes_what_changed_while_its_vector_was_made(alice):
 
 def who():
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT current_user, current_setting('app.user_id', true), current_setting('app.visitor_key', true)"
-        )
-        name, user_id, visitor_key = cursor.fetchone()
-    return name, user_id or "", visitor_key or ""
+        cursor.execute("SELECT current_user, current_setting('app.user_id', true)")
+        name, user_id = cursor.fetchone()
+    return name, user_id or ""
 
 
 def test_acting_as_the_same_person_again_costs_nothing(alice, django_assert_num_queries):
@@ -278,24 +294,24 @@ def test_acting_as_the_same_person_again_costs_nothing(alice, django_assert_num_
 
 def test_acting_as_somebody_else_meanwhile_is_refused_and_the_first_stays_who_they_are(alice, bob):
     with acting_as(alice):
-        for other in (bob, Caller(user_id=alice.pk, visitor_key="key"), Caller(user_id=None)):
+        for other in (bob, Caller(user_id=None)):
             with pytest.raises(ActingAsAnother), acting_as(other):
                 pytest.fail("it went on")
         with pytest.raises(ActingAsAnother), acting_as_staff():
             pytest.fail("it went on")
-        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk), "")
+        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk))
 
 
 def test_within_a_transaction_everything_is_as_before_once_it_is_over(alice):
     before = who()
-    with acting_as(Caller(user_id=alice.pk, visitor_key="key")):
-        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk), "key")
+    with acting_as(alice):
+        assert who() == (settings.DATABASE_ROLES.web, str(alice.pk))
     assert who() == before
     with pytest.raises(ZeroDivisionError), acting_as(alice):
         raise ZeroDivisionError
     assert who() == before
     with acting_as_staff():
-        assert who() == (settings.DATABASE_ROLES.staff, "", "")
+        assert who() == (settings.DATABASE_ROLES.staff, "")
     assert who() == before
 
 
@@ -304,13 +320,6 @@ def test_work_that_fails_is_undone(alice):
         Conversation.objects.create(user=alice)
         raise ZeroDivisionError
     assert not Conversation.objects.exists()
-
-
-def test_who_was_refused_is_not_told_the_visitors_key():
-    first, second = (Caller(user_id=None, visitor_key=key) for key in ("secret", "other secret"))
-    with acting_as(first), pytest.raises(ActingAsAnother) as error, acting_as(second):
-        pytest.fail("it went on")
-    assert "secret" not in str(error.value)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -333,7 +342,7 @@ def test_a_connection_that_goes_back_to_the_pool_carries_nothing(alice):
             connections.close_all()
 
     with ThreadPoolExecutor(1) as threads:
-        assert threads.submit(work).result() == [1, 0, (settings.DATABASE_ROLES.web, "", ""), True]
+        assert threads.submit(work).result() == [1, 0, (settings.DATABASE_ROLES.web, ""), True]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -346,13 +355,6 @@ def test_a_transaction_begins_with_who_it_is_in_one_round_trip(alice):
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("key", ["it's", "a\\b", "100%", "%s", "'); DROP TABLE users; --", "é"])
-def test_a_visitors_key_is_only_ever_a_value(key):
-    with acting_as(Caller(user_id=None, visitor_key=key)):
-        assert who()[1:] == ("", key)
-
-
-@pytest.mark.django_db(transaction=True)
 def test_whom_a_transaction_that_could_not_begin_was_for_the_next_one_is_not(alice, monkeypatch):
     def away():
         raise OperationalError("The database is away.")
@@ -362,7 +364,7 @@ def test_whom_a_transaction_that_could_not_begin_was_for_the_next_one_is_not(ali
         with acting_as(alice):
             pytest.fail("it went on")
     with transaction.atomic():
-        assert who()[1:] == ("", "")
+        assert who()[1] == ""
 
 
 @pytest.mark.django_db(transaction=True)

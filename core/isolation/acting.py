@@ -23,10 +23,9 @@ from core.isolation.caller import Caller
 OWN_ROLE = "none"
 
 _BECOME = """
-SELECT set_config('app.user_id', %(user_id)s, true), set_config('app.visitor_key', %(visitor_key)s, true),
-       set_config('role', %(role)s, true)
+SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true)
 """
-_WHO = "SELECT current_setting('app.user_id', true), current_setting('app.visitor_key', true), current_setting('role')"
+_WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
 
 class ActingAsAnother(RuntimeError):
@@ -35,11 +34,9 @@ class ActingAsAnother(RuntimeError):
 
 class _Identity(NamedTuple):
     user_id: str = ""
-    visitor_key: str = ""
     role: str = OWN_ROLE
 
     def __repr__(self) -> str:
-        """Without the visitor's key, which is a secret."""
         return f"staff ({self.role})" if self.role != OWN_ROLE else f"user {self.user_id or 'unknown'}"
 
 
@@ -47,12 +44,12 @@ class _Identity(NamedTuple):
 def acting_as(who: AbstractBaseUser | Caller) -> Iterator[None]:
     """A transaction in which the rows of `who`, and no others, can be seen and written.
 
-    A caller with a person and a visitor's key sees both's rows: that is how the visitor's become the person's. Within
-    another `acting_as` of the same caller it costs nothing; within one of somebody else it raises `ActingAsAnother`.
+    Within another `acting_as` of the same caller it costs nothing; within one of somebody else it raises
+    `ActingAsAnother`.
     """
     caller = who if isinstance(who, Caller) else Caller(user_id=who.pk)
     user_id = "" if caller.user_id is None else str(caller.user_id)
-    with _being(_Identity(user_id=user_id, visitor_key=caller.visitor_key or "")):
+    with _being(_Identity(user_id=user_id)):
         yield
 
 
@@ -113,5 +110,5 @@ def _become(identity: _Identity) -> None:
 
 
 def _present() -> _Identity:
-    ((user_id, visitor_key, role),) = fetch(_WHO, {})
-    return _Identity(user_id or "", visitor_key or "", role)
+    ((user_id, role),) = fetch(_WHO, {})
+    return _Identity(user_id or "", role)

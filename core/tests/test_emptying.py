@@ -45,7 +45,7 @@ def test_a_transaction_that_is_still_writing_is_waited_for():
         let_the_examiner_look()
         try:
             with transaction.atomic():
-                Conversation.objects.create(session_key="late")
+                Conversation.objects.create(title="late")
                 has_written.set()
                 time.sleep(0.3)
         finally:

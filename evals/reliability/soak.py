@@ -227,6 +227,8 @@ def _visitor(address: str) -> Caller:
         raise RuntimeError(f"A visitor's chat answered {status}: {answer.decode()[:300]}")
     turn = json.loads(answer.split(b"data: ", 1)[1].split(b"\n", 1)[0])
     cookie = "; ".join(f"{name}={value}" for name, value in (cookies | given).items())
+    # Logging the visitor in has changed it.
+    csrf = given.get("csrftoken", csrf)
     return {"cookie": cookie, "csrf": csrf, "secret": secret, "conversations": [turn["conversationId"]]}
 
 

@@ -29,7 +29,7 @@ class ChatDeps:
 
 def deps_for(caller: Caller, *, now: datetime) -> ChatDeps:
     """Reads what is known of the caller; a person whose account is gone is as unknown as a visitor."""
-    user = User.objects.filter(pk=caller.user_id).first() if caller.user_id is not None else None
+    user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
         return ChatDeps(caller=caller, now=now)
     return ChatDeps(caller=caller, now=now, zone=zone_of(user), notes=_notes(user))

@@ -1,31 +1,48 @@
+from django.conf import settings
 from django.db import migrations
 
-from core.isolation.policies import EVERYTHING, READ, VISITOR, grant, isolate
+from core.isolation.policies import EVERYTHING, READ, grant, isolate
+
+ROLES = settings.DATABASE_ROLES
+USERS = f"""
+    CREATE POLICY everybody ON users TO {ROLES.web}, {ROLES.staff} USING (true);
+    CREATE POLICY worker_reads ON users FOR SELECT TO {ROLES.worker} USING (true);
+    CREATE POLICY worker_removes_visitors ON users FOR DELETE TO {ROLES.worker} USING (is_visitor);
+    ALTER TABLE users ENABLE ROW LEVEL SECURITY
+"""
+NO_USERS = """
+    ALTER TABLE users DISABLE ROW LEVEL SECURITY;
+    DROP POLICY everybody ON users;
+    DROP POLICY worker_reads ON users;
+    DROP POLICY worker_removes_visitors ON users
+"""
 
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("intake", "0003_sessions_with_their_person"),
+        ("intake", "0003_visitors_sessions_and_answers"),
         ("admin", "0003_logentry_add_action_flag_choices"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
     ]
 
     operations = [
-        isolate("intake_conversations", visitor=f"session_key = {VISITOR}"),
+        isolate("intake_conversations"),
         isolate(
             "intake_conversation_turns",
-            # The conversation is looked up under its own policies. It may be a person's by now, who was the visitor a
-            # moment ago and takes the turns along.
-            visitor="EXISTS (SELECT FROM intake_conversations AS c "
-            f"WHERE c.id = conversation_id AND c.session_key = {VISITOR})",
             # It closes what a dead server left open, and can change no word.
             worker=["SELECT", "UPDATE (status, updated_at)"],
         ),
-        isolate("intake_session_links"),
-        # Read to find out who is asking, and to let people register, log in and leave. The worker has no part in it; it
-        # is told where somebody's day begins.
-        grant("users", web=EVERYTHING, worker=["SELECT (id, time_zone)"], staff=["SELECT", "INSERT", "UPDATE"]),
+        isolate("intake_idempotent_answers"),
+        # Read to find out who is asking, and to let people register, log in and leave. A worker is told where somebody's
+        # day begins, and removes visitors who come no more: them alone, as a policy says.
+        grant(
+            "users",
+            web=EVERYTHING,
+            worker=["SELECT (id, time_zone, is_visitor, joined_at)", "DELETE"],
+            staff=["SELECT", "INSERT", "UPDATE"],
+        ),
+        migrations.RunSQL(USERS, NO_USERS),
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),

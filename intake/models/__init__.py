@@ -1,8 +1,8 @@
 """Who talks, and what was said: people, their conversations, the turns in them."""
 
-from intake.models.conversations import Conversation, SessionLink, Turn
+from intake.models.conversations import Conversation, Turn
 from intake.models.idempotency import IdempotentAnswer
 from intake.models.sessions import Session
 from intake.models.users import User
 
-__all__ = ["Conversation", "IdempotentAnswer", "Session", "SessionLink", "Turn", "User"]
+__all__ = ["Conversation", "IdempotentAnswer", "Session", "Turn", "User"]

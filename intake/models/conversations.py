@@ -33,9 +33,8 @@ class ConversationQuerySet(models.QuerySet["Conversation"]):
 
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # Unknown while a visitor talks; theirs from the moment they register or log in.
-    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
-    session_key = models.CharField(max_length=64, blank=True, default="", editable=False)
+    # NULL for rows from before there were owners: nobody reads those.
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     title = models.CharField(max_length=TITLE_LENGTH, blank=True, default="")
     source = models.CharField(max_length=32, default="chat")
     external_id = models.CharField(max_length=200, blank=True, default="")
@@ -51,7 +50,6 @@ class Conversation(models.Model):
         indexes = [
             models.Index(fields=["user"], name="idx_ic_user_id"),
             models.Index(fields=["user", "-last_active_at", "-id"], name="idx_ic_user_recent"),
-            models.Index(fields=["session_key"], name="idx_ic_session_key", condition=~Q(session_key="")),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -131,10 +129,7 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         return self.filter(user=user)
 
     def for_caller(self, caller: Caller) -> Self:
-        """A person's turns by their own column; a visitor's by the session key of their conversation."""
-        if caller.user_id is not None:
-            return self.filter(user_id=caller.user_id)
-        return self.filter(user_id=None, conversation__in=Conversation.objects.for_caller(caller))
+        return self.filter(caller.owns())
 
     def in_order(self) -> Self:
         return self.order_by("turn_number")
@@ -162,9 +157,12 @@ class Turn(models.Model):
         INTERRUPTED = "interrupted"
         FAILED = "failed"
 
-    conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, related_name="turns", db_index=False)
+    # The foreign keys, which cascade in the database, are made by a migration.
+    conversation = models.ForeignKey(
+        Conversation, on_delete=models.CASCADE, related_name="turns", db_index=False, db_constraint=False
+    )
     # The owner again, so that the database can tell whose row this is without asking another table.
-    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     turn_number = models.PositiveIntegerField()
     user_message = models.TextField()
     assistant_message = models.TextField(blank=True, default="")
@@ -174,7 +172,7 @@ class Turn(models.Model):
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TurnQuerySet.as_manager()
@@ -197,21 +195,3 @@ class Turn(models.Model):
     @property
     def has_ended(self) -> bool:
         return self.status != self.Status.STREAMING
-
-
-class SessionLink(models.Model):
-    """That a visitor's session became a person's: written on registering and logging in.
-
-    The person's id is kept without a constraint: the link is a record of what happened and may outlive the account.
-    """
-
-    session_key = models.CharField(max_length=64)
-    user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_constraint=False)
-    linked_at = models.DateTimeField(default=timezone.now)
-
-    class Meta:
-        db_table = "intake_session_links"
-        constraints = [models.UniqueConstraint(fields=["session_key", "user"], name="intake_session_links_once")]
-
-    def __str__(self) -> str:
-        return f"{self.session_key[:6]}… → {self.user_id}"

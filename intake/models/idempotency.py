@@ -17,9 +17,7 @@ class IdempotentAnswerQuerySet(models.QuerySet["IdempotentAnswer"]):
 class IdempotentAnswer(models.Model):
     """What a caller's key stands for: the request it came with, and the answer that request was given."""
 
-    user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False)
-    # A visitor's, until they are a person.
-    session_key = models.CharField(max_length=64, blank=True, default="", editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     key = models.CharField(max_length=255)
     # Of what was asked for and the body; keyed, so that it gives no guess at somebody's words away.
     request_digest = models.CharField(max_length=64)
@@ -32,10 +30,8 @@ class IdempotentAnswer(models.Model):
     class Meta:
         db_table = "intake_idempotent_answers"
         constraints = [
-            models.UniqueConstraint(
-                fields=["user", "session_key", "key"], nulls_distinct=False, name="intake_idempotent_answers_once"
-            ),
+            models.UniqueConstraint(fields=["user", "key"], name="intake_idempotent_answers_once"),
         ]
 
     def __str__(self) -> str:
-        return f"{self.user_id or 'a visitor'}: {self.key}"
+        return f"{self.user_id}: {self.key}"

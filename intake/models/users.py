@@ -1,4 +1,4 @@
-"""A person: known by email and password."""
+"""A user: an account, known by email and password, or a visitor, known by their session alone."""
 
 from typing import Any, ClassVar
 
@@ -23,12 +23,22 @@ class UserManager(BaseUserManager["User"]):
         user.save(using=self._db)
         return user
 
+    def create_visitor(self) -> "User":
+        """Somebody who talks before registering: without an email, and without a password that anybody could enter."""
+        visitor = self.model(email=None, is_visitor=True)
+        visitor.set_unusable_password()
+        visitor.save(using=self._db)
+        return visitor
+
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
         return self.create_user(email, password, **{**fields, "is_staff": True, "is_superuser": True})
 
 
 class User(AbstractBaseUser, PermissionsMixin):  # type: ignore[django-manager-missing]  # knox ships no types
-    email = models.EmailField("email address", unique=True)
+    email = models.EmailField("email address", unique=True, null=True)
+    is_visitor = models.BooleanField(
+        "visitor", default=False, editable=False, help_text="Talks in a browser, and has not registered."
+    )
     time_zone = models.CharField(max_length=64, default="UTC")
     is_staff = models.BooleanField(
         "staff", default=False, help_text="May inspect embeddings in the admin, never chats."
@@ -43,11 +53,18 @@ class User(AbstractBaseUser, PermissionsMixin):  # type: ignore[django-manager-m
 
     class Meta:
         db_table = "users"
-        constraints = [models.UniqueConstraint(Lower("email"), name="users_email_whatever_case")]
+        constraints = [
+            models.UniqueConstraint(Lower("email"), name="users_email_whatever_case"),
+            models.CheckConstraint(
+                condition=models.Q(is_visitor=True, email=None) | models.Q(is_visitor=False, email__isnull=False),
+                name="users_visit_or_have_an_email",
+            ),
+        ]
+        indexes = [models.Index(fields=["joined_at"], condition=models.Q(is_visitor=True), name="idx_users_visitors")]
 
     def __str__(self) -> str:
-        return self.email
+        return self.email or f"Visitor {self.pk}"
 
     def clean(self) -> None:
         super().clean()
-        self.email = UserManager.normalize_email(self.email)
+        self.email = UserManager.normalize_email(self.email) or None

@@ -17,6 +17,7 @@ from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.validation import validate
 from intake import deleting, exporting
+from intake.identity import person_of
 from intake.models import User
 from intake.rest.shapes import PasswordConfirmation
 from intake.schemas import problems
@@ -34,7 +35,7 @@ class AccountExportView(APIView):
     def get(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person as one JSON document, sent while it is read."""
         now = timezone.now()
-        user = _person(request)
+        user = person_of(request)
         pieces = exporting.account_as_json(user=user, now=now)
         return StreamingHttpResponse(
             _in_steps(user, pieces),
@@ -55,9 +56,9 @@ class AccountView(APIView):
     )
     def delete(self, request: Request) -> Response:
         """Remove the account and everything said or stored in it, for good."""
-        user = _person(request)
+        user = person_of(request)
         confirmation = validate(PasswordConfirmation, request.data)
-        rate_limits.take_for_password(user.email, address=rate_limits.client_address(request))
+        rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
         if not user.check_password(confirmation.password):
             raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
         deleting.delete_account(user=user)
@@ -77,9 +78,3 @@ def _step(user: User, pieces: Iterator[bytes]) -> bytes:
             return next(pieces, b"")
     finally:
         connections.close_all()
-
-
-def _person(request: Request) -> User:
-    user = request.user
-    assert isinstance(user, User), "the permission classes let nobody else in"  # noqa: S101
-    return user

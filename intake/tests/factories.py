@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from intake import services
 from intake.models import Conversation, Turn, User
 
@@ -11,6 +12,22 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 def a_person(email: str = "alice@example.com") -> User:
     return User.objects.create_user(email, "password")
+
+
+def a_visitor() -> User:
+    return User.objects.create_visitor()
+
+
+def caller_for(user: User) -> Caller:
+    return Caller(user_id=user.pk, is_visitor=user.is_visitor)
+
+
+def a_visitors_turn(visitor: User, message: str, answer: str = "Noted.") -> Turn:
+    """As the chat saves it."""
+    with acting_as(visitor):
+        turn = services.begin_turn(caller=caller_for(visitor), message=message, conversation_id=None, now=NOW)
+        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
+    return turn
 
 
 def a_turn(user: User, message: str, answer: str = "Noted.", *, conversation: Conversation | None = None) -> Turn:

@@ -1,16 +1,17 @@
 """Registering, logging in and out, and what comes along from the visitor one was."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.messages import get_messages
+from django.db import IntegrityError, transaction
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
-from core.isolation.caller import Caller
-from intake import services
-from intake.identity import VISITOR_KEY
-from intake.models import Conversation, SessionLink, Turn, User
-from intake.tests.factories import a_person
+from core.testing.examiner import as_a_worker
+from intake import visitors
+from intake.models import Conversation, Turn, User
+from intake.tests.factories import NOW, a_person, a_visitor, a_visitors_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -23,16 +24,13 @@ def client() -> Client:
     return Client(enforce_csrf_checks=False)
 
 
-def as_visitor(client: Client, *messages: str) -> str:
+def as_visitor(client: Client, *messages: str) -> User:
     """Has this browser's visitor say something, as the chat endpoint does."""
-    session = client.session
-    key = session.setdefault(VISITOR_KEY, "visitor-key-of-this-browser")
-    session.save()
-    caller = Caller(user_id=None, visitor_key=key)
+    visitor = a_visitor()
+    client.force_login(visitor)
     for message in messages:
-        turn = services.begin_turn(caller=caller, message=message, conversation_id=None, now=timezone.now())
-        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Noted.", status=Turn.Status.COMPLETE))
-    return key
+        a_visitors_turn(visitor, message)
+    return visitor
 
 
 def test_registering_makes_a_person_and_logs_them_in(client):
@@ -161,45 +159,69 @@ def test_browsers_are_told_what_to_fill_in(client):
     assert 'autocomplete="current-password"' in login
 
 
-def test_what_a_visitor_said_is_theirs_once_they_register(client):
-    key = as_visitor(client, "I moved to Lisbon", "My cat is called Miso")
+def told(response):
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def test_registering_turns_the_visitors_own_row_into_an_account(client):
+    visitor = as_visitor(client, "I moved to Lisbon", "My cat is called Miso")
+    session_key = client.session.session_key
     response = client.post(REGISTER, GOOD)
     user = User.objects.get()
+    assert (user.pk, user.is_visitor, user.email) == (visitor.pk, False, "alice@example.com")
+    assert user.check_password(GOOD["password"])
+    assert client.session.session_key != session_key
     assert Conversation.objects.for_user(user).count() == 2
     assert set(Turn.objects.values_list("user", flat=True)) == {user.pk}
-    assert SessionLink.objects.get().session_key == key
-    assert VISITOR_KEY not in client.session
-    told = [str(message) for message in get_messages(response.wsgi_request)]
-    assert told == ["The 2 messages you wrote in this browser are yours now."]
+    assert told(response) == ["The 2 messages you wrote in this browser are yours now."]
 
 
-def test_what_a_visitor_said_is_theirs_once_they_log_in(client):
+def test_a_visitor_may_look_at_both_forms(client):
+    as_visitor(client)
+    assert [client.get(path).status_code for path in (REGISTER, LOGIN)] == [200, 200]
+
+
+@pytest.mark.parametrize("path", [LOGIN, "/admin/login/"])
+def test_logging_in_moves_what_a_visitor_said_to_the_account_and_removes_the_visitor(client, path):
     user = a_person("alice@example.com")
-    as_visitor(client, "I moved to Lisbon")
-    client.post(LOGIN, {"username": "alice@example.com", "password": "password"})
-    assert Conversation.objects.for_user(user).count() == 1
+    User.objects.update(is_staff=True)
+    visitor = as_visitor(client, "I moved to Lisbon")
+    before = {model: set(model.objects.values_list("pk", flat=True)) for model in (Conversation, Turn)}
+    client.post(path, {"username": "alice@example.com", "password": "password"})
+    assert {model: set(model.objects.filter(user=user).values_list("pk", flat=True)) for model in before} == before
+    assert not User.objects.filter(pk=visitor.pk).exists()
     assert "The message you wrote in this browser is yours now." in client.get(HOME).content.decode()
 
 
-def test_every_way_of_logging_in_brings_it_along(client):
-    user = a_person("alice@example.com")
-    as_visitor(client, "I moved to Lisbon")
-    client.force_login(user)
-    assert Conversation.objects.for_user(user).count() == 1
+def test_moving_keeps_every_field_of_a_row_but_its_owner(client):
+    user, visitor = a_person(), a_visitor()
+    a_visitors_turn(visitor, "I moved to Lisbon")
+    rows = [model.objects.values().get() for model in (Conversation, Turn)]
+    visitors.move_to_account(visitor=visitor, user=user)
+    moved = [model.objects.values().get() for model in (Conversation, Turn)]
+    for before, after in zip(rows, moved, strict=True):
+        changed = {name for name in before if before[name] != after[name]}
+        assert changed <= {"user_id", "updated_at"}
 
 
 def test_a_failed_login_leaves_it_with_the_visitor(client):
     a_person("alice@example.com")
-    key = as_visitor(client, "I moved to Lisbon")
+    visitor = as_visitor(client, "I moved to Lisbon")
     client.post(LOGIN, {"username": "alice@example.com", "password": "wrong"})
-    assert client.session[VISITOR_KEY] == key
-    assert Turn.objects.get().user is None
+    assert client.session["_auth_user_id"] == str(visitor.pk)
+    assert Turn.objects.get().user == visitor
+
+
+def test_a_registration_that_is_refused_leaves_the_visitor_as_they_were(client):
+    a_person("alice@example.com")
+    visitor = as_visitor(client, "I moved to Lisbon")
+    client.post(REGISTER, GOOD)
+    assert list(User.objects.filter(is_visitor=True)) == [visitor]
+    assert client.session["_auth_user_id"] == str(visitor.pk)
 
 
 def test_nothing_is_told_when_nothing_came_along(client):
-    response = client.post(REGISTER, GOOD)
-    assert not list(get_messages(response.wsgi_request))
-    assert not SessionLink.objects.exists()
+    assert told(client.post(REGISTER, GOOD)) == []
 
 
 def test_the_next_person_at_this_browser_gets_nothing_of_it(client):
@@ -209,3 +231,24 @@ def test_the_next_person_at_this_browser_gets_nothing_of_it(client):
     assert "I moved to Lisbon" not in client.get(HOME).content.decode()
     client.post(REGISTER, {**GOOD, "email": "bob@example.com"})
     assert not Conversation.objects.for_user(User.objects.get(email="bob@example.com")).exists()
+
+
+def test_visitors_who_come_no_more_are_removed_with_what_they_said():
+    gone, silent, talking = a_visitor(), a_visitor(), a_visitor()
+    person = a_person()
+    a_visitors_turn(gone, "Hello")
+    a_visitors_turn(talking, "Hello")
+    User.objects.update(joined_at=NOW - timedelta(days=40))
+    Turn.objects.filter(user=gone).update(said_at=NOW - timedelta(days=31))
+    Turn.objects.filter(user=talking).update(said_at=NOW - timedelta(days=29))
+    User.objects.filter(pk=silent.pk).update(joined_at=NOW - timedelta(days=29))
+    with as_a_worker():
+        assert visitors.remove_silent(now=NOW, after=timedelta(days=30)) == 1
+    assert set(User.objects.all()) == {silent, talking, person}
+    assert set(Conversation.objects.values_list("user", flat=True)) == {talking.pk}
+
+
+def test_the_database_knows_no_visitor_with_an_email_and_no_account_without_one():
+    for user in (User(email="a@example.com", is_visitor=True), User(email=None)):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            user.save()

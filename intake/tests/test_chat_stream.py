@@ -213,8 +213,8 @@ def test_a_wrong_token_is_refused(new_client):
 def test_a_visitors_words_become_theirs_when_they_register(visitor, language_model):
     language_model(Say(("Noted.",)))
     visitor.events("My cat is called Miso")
-    assert the_turn().user_id is None
+    visitor_id = the_turn().user_id
     form = {"email": "New@Example.com", "password": "a long enough password"}
     assert visitor.submit("/register/", **form).status_code == 200
-    assert the_turn().user.email == "new@example.com"
+    assert (the_turn().user.email, the_turn().user_id) == ("new@example.com", visitor_id)
     assert Conversation.objects.get().user_id == the_turn().user_id

@@ -14,10 +14,9 @@ from rest_framework.test import APIClient
 from core.errors import NotFound
 from core.isolation.caller import Caller
 from intake import deleting, services
-from intake.identity import VISITOR_KEY
 from intake.links import conversation_path
-from intake.models import Conversation, Session, SessionLink, Turn, User
-from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
+from intake.models import Conversation, Session, Turn, User
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -223,7 +222,6 @@ def test_a_session_needs_its_csrf_token_to_delete(alice):
 def test_an_account_goes_with_everything_and_takes_nothing_of_others(alice, bob):
     a_turn(alice, "Mine")
     theirs = a_turn(bob, "Bob's")
-    SessionLink.objects.create(session_key="k", user=alice)
     staff = User.objects.create_user("staff@example.com")
     LogEntry.objects.create(
         user=staff,
@@ -237,7 +235,6 @@ def test_an_account_goes_with_everything_and_takes_nothing_of_others(alice, bob)
     assert list(User.objects.order_by("pk")) == [bob, staff]
     assert list(Turn.objects.all()) == [theirs]
     assert list(Session.objects.values_list("user", flat=True)) == [bob.pk]
-    assert not SessionLink.objects.exists()
     assert not LogEntry.objects.exists()
     assert "alice@example.com" not in client.get("/").text
     assert "bob@example.com" in other.get("/").text
@@ -251,12 +248,10 @@ def test_an_account_is_not_deleted_without_its_password(alice, body):
 
 
 def test_sessions_know_whose_they_are(alice):
-    visitor = Client()
-    session = visitor.session
-    session[VISITOR_KEY] = "k"
-    session.save()
-    assert list(Session.objects.values_list("user", flat=True)) == [None]
-    visitor.post(reverse("intake:login"), {"username": alice.email, "password": "password"})
+    client, visitor = Client(), a_visitor()
+    client.force_login(visitor)
+    assert list(Session.objects.values_list("user", flat=True)) == [visitor.pk]
+    client.post(reverse("intake:login"), {"username": alice.email, "password": "password"})
     assert list(Session.objects.values_list("user", flat=True)) == [alice.pk]
 
 
@@ -309,11 +304,9 @@ def test_the_forms_know_nothing_of_what_is_somebody_elses(alice, bob, what, meth
 
 
 def test_a_visitor_deletes_their_own_chat_and_no_other(alice):
-    client = Client()
-    session = client.session
-    session[VISITOR_KEY] = "mine"
-    session.save()
-    mine, other = (Conversation.objects.create(session_key=key, title=key) for key in ("mine", "other"))
+    client, visitor = Client(), a_visitor()
+    client.force_login(visitor)
+    mine, other = (a_visitors_turn(each, "Hello").conversation for each in (visitor, a_visitor()))
     assert client.post(change_path(other, "delete")).status_code == 404
     assert client.post(change_path(mine, "delete")).status_code == 302
     assert list(Conversation.objects.all()) == [other]

@@ -4,15 +4,17 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from intake.identity import VISITOR_KEY
+from intake.identity import RegisteredMiddleware
 from intake.links import conversation_path
 from intake.models import Conversation, Turn
-from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +53,7 @@ def turns_on(page: str) -> list[int]:
 def test_a_visitor_is_welcomed_with_examples_and_told_what_is_kept():
     page = Client().get(HOME).content.decode()
     assert page.count("data-example") == 4
-    assert "What you say is kept in this browser." in page
+    assert "removed 30 days after your last message" in page
     assert reverse("intake:register") in page
 
 
@@ -79,17 +81,34 @@ def test_a_conversation_is_shown_from_the_database(client, alice):
 
 def test_a_visitor_sees_their_own_conversation():
     client = Client()
-    session = client.session
-    session[VISITOR_KEY] = "k"
-    session.save()
-    mine = Conversation.objects.create(session_key="k", title="Mine alone")
-    assert "Mine alone" in client.get(conversation_path(mine.pk)).content.decode()
+    visitor = a_visitor()
+    client.force_login(visitor)
+    mine = a_visitors_turn(visitor, "Mine alone").conversation
+    page = client.get(conversation_path(mine.pk)).content.decode()
+    assert "Mine alone" in page
+    assert "removed 30 days after your last message" in page
     assert Client().get(conversation_path(mine.pk)).status_code == 404
 
 
-def test_a_visitor_without_a_key_sees_no_conversation_that_has_none():
-    orphan = Conversation.objects.create(session_key="", title="Nobody's")
-    assert Client().get(conversation_path(orphan.pk)).status_code == 404
+def test_nobody_sees_a_conversation_from_before_there_were_owners():
+    orphan = Conversation.objects.create(user=None, title="Nobody's")
+    visiting = Client()
+    visiting.force_login(a_visitor())
+    for client in (Client(), visiting):
+        assert client.get(conversation_path(orphan.pk)).status_code == 404
+
+
+def test_a_page_that_says_nothing_of_visitors_is_for_registered_users():
+    def page(request):
+        return HttpResponse("For registered users")
+
+    middleware = RegisteredMiddleware(page)
+    for user, is_let_in in ((AnonymousUser(), False), (a_visitor(), False), (a_person(), True)):
+        request = RequestFactory().get("/new/")
+        request.user = user
+        refusal = middleware.process_view(request, page, (), {})
+        assert (refusal is None) == is_let_in
+        assert is_let_in or refusal["Location"] == "/login/?next=/new/"
 
 
 def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_bytes(client):

@@ -10,9 +10,9 @@ from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import services
-from intake.models import Conversation, SessionLink, Turn
+from intake.models import Conversation, Turn
 from intake.services import Answer
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 
 pytestmark = pytest.mark.django_db
 
@@ -46,19 +46,20 @@ def test_a_nul_is_left_out_and_the_rest_is_kept():
 
 def test_a_blank_message_is_refused_by_name():
     with pytest.raises(InvalidInput) as refused:
-        begin(Caller(user_id=None, visitor_key="key"), " \n\t")
+        begin(Caller(user_id=a_person().pk), " \n\t")
     assert list(refused.value.errors) == ["message"]
 
 
 def test_a_caller_who_is_nobody_owns_nothing():
-    begin(Caller(user_id=None, visitor_key="key"))
+    begin(caller_for(a_visitor()))
+    begin(Caller(user_id=None))
     nobody = Caller(user_id=None)
     assert not Conversation.objects.for_caller(nobody).exists()
     assert not Turn.objects.for_caller(nobody).exists()
 
 
 def test_a_person_cannot_reach_a_visitors_conversation():
-    turn = begin(Caller(user_id=None, visitor_key="key"))
+    turn = begin(caller_for(a_visitor()))
     with pytest.raises(NotFound):
         begin(Caller(user_id=a_person().pk), "Mine?", turn.conversation_id)
 
@@ -97,26 +98,6 @@ def test_a_turn_whose_server_died_is_closed_with_what_it_had():
     young.refresh_from_db()
     assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
     assert young.status == "streaming"
-
-
-def test_a_visitors_conversations_become_the_persons_and_nobody_elses():
-    mine = begin(Caller(user_id=None, visitor_key="mine"))
-    other = begin(Caller(user_id=None, visitor_key="other"))
-    alice = a_person()
-    assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 1
-    mine.refresh_from_db()
-    other.refresh_from_db()
-    assert (mine.user, mine.conversation.user) == (alice, alice)
-    assert (other.user, other.conversation.user) == (None, None)
-    assert SessionLink.objects.get().session_key == "mine"
-
-
-def test_linking_twice_changes_nothing_more():
-    begin(Caller(user_id=None, visitor_key="mine"))
-    alice = a_person()
-    services.link_visitor(user=alice, visitor_key="mine", now=NOW)
-    assert services.link_visitor(user=alice, visitor_key="mine", now=NOW) == 0
-    assert SessionLink.objects.count() == 1
 
 
 def test_a_recorded_turn_keeps_the_time_it_was_said():

@@ -1,10 +1,11 @@
-"""Registering, logging in and out; what a visitor said comes along by signal (`intake.receivers`), not from here."""
+"""Registering, logging in and out. What a visitor said becomes the account's: see `intake.visitors`."""
 
 from http import HTTPStatus
 from typing import Any
 
 from django.contrib.auth import login
 from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -16,12 +17,18 @@ from django.views.generic import FormView
 from core import rate_limits
 from core.problems import retry_after
 from intake.forms import LoginForm, RegisterForm
+from intake.identity import is_registered, tell_what_came_along, visitor_of
 
 
+@method_decorator(login_not_required, name="dispatch")
 class LoginView(auth_views.LoginView):
     template_name = "intake/login.html"
     authentication_form = LoginForm
-    redirect_authenticated_user = True
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        # Not a visitor, whom it is for.
+        self.redirect_authenticated_user = is_registered(request)
+        return super().dispatch(request, *args, **kwargs)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)
@@ -31,18 +38,19 @@ class LoginView(auth_views.LoginView):
         return response
 
 
+@method_decorator(login_not_required, name="dispatch")
 class LogoutView(auth_views.LogoutView):
     """Takes POST only: a link on another site must not be able to log anybody out."""
 
 
-@method_decorator([sensitive_post_parameters("password"), never_cache], name="dispatch")
+@method_decorator([sensitive_post_parameters("password"), never_cache, login_not_required], name="dispatch")
 class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-arg]
     template_name = "intake/register.html"
     form_class = RegisterForm
     next_page = "intake:home"
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.user.is_authenticated:
+        if is_registered(request):
             return HttpResponseRedirect(self.get_success_url())
         return super().dispatch(request, *args, **kwargs)
 
@@ -51,10 +59,12 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: RegisterForm) -> HttpResponse:
-        user = form.save()
-        if user is None:
+        registered = form.save(visitor=visitor_of(self.request))
+        if registered is None:
             return self.form_invalid(form)
+        user, turns = registered
         login(self.request, user)
+        tell_what_came_along(self.request, turns)
         return super().form_valid(form)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:

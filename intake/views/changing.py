@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -25,7 +26,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def personal_form(view: View[P]) -> View[P]:
-    """For asking and for doing, kept by no cache, and one same answer to whatever is not there for this caller."""
+    """For visitors too. Kept by no cache, and one same answer to whatever is not there for this caller."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -35,7 +36,7 @@ def personal_form(view: View[P]) -> View[P]:
         except NotFound:
             return not_found(request)
 
-    return never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper))
+    return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
 
 
 @personal_form

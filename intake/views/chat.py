@@ -1,11 +1,16 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware
@@ -26,7 +31,8 @@ from core.parsers import parse_json
 from core.problems import as_recollect_error, problem_response
 from core.validation import Input, validate
 from intake import idempotency
-from intake.identity import caller_of, visitor_key_of
+from intake.identity import caller_of
+from intake.models import User
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
@@ -39,7 +45,7 @@ class ChatMessage(Input):
     conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
 
 
-@method_decorator(csrf_exempt, name="dispatch")
+@method_decorator([csrf_exempt, login_not_required], name="dispatch")
 class ChatView(View):
     """Checks the caller itself: a token, or a session (also a visitor's) with CSRF."""
 
@@ -76,19 +82,38 @@ class Admitted:
 def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
     admitted = _authenticate(request)
-    caller = admitted.caller
-    rate_limits.take_for("chat", user_id=caller.user_id, address=rate_limits.client_address(request))
+    # Visitors are counted by their address: one who forgets the cookies is somebody new.
+    counted = admitted.caller.user_id if admitted.caller.is_registered else None
+    rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
     given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
-    with acting_as(caller):
-        begun = begin_turn_once(
-            caller=caller,
-            key=None if key is None else idempotency.clean_key(key),
-            message=wanted.message,
-            conversation_id=None if given is None else as_conversation_id(given),
-            now=timezone.now(),
-        )
+    begin = partial(
+        begin_turn_once,
+        key=None if key is None else idempotency.clean_key(key),
+        message=wanted.message,
+        conversation_id=None if given is None else as_conversation_id(given),
+        now=timezone.now(),
+    )
+    if admitted.caller.user_id is None:
+        admitted, begun = _begin_as_visitor(request, begin)
+    else:
+        with acting_as(admitted.caller):
+            begun = begin(caller=admitted.caller)
+    if admitted.caller.is_visitor:
+        # As long as what they said is kept.
+        request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
     return begun, admitted
+
+
+def _begin_as_visitor(request: HttpRequest, begin: Callable[..., Begun]) -> tuple[Admitted, Begun]:
+    """A first message makes its visitor and logs them in; one that is refused makes nobody."""
+    with transaction.atomic():
+        visitor = User.objects.create_visitor()
+        caller = Caller(user_id=visitor.pk, is_visitor=True)
+        with acting_as(caller):
+            begun = begin(caller=caller)
+        login(request, visitor)
+    return Admitted(caller), begun
 
 
 def _authenticate(request: HttpRequest) -> Admitted:
@@ -97,10 +122,10 @@ def _authenticate(request: HttpRequest) -> Admitted:
     refused = _CsrfCheck(_any_view).process_view(request, _any_view, (), {})
     if refused is not None:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
-    if not request.user.is_authenticated:
-        visitor_key_of(request, create=True)
-        return Admitted(caller_of(request))
-    return Admitted(caller_of(request), partial(session_is_good, request.session.session_key, user_id=request.user.pk))
+    caller = caller_of(request)
+    if caller.user_id is None or caller.is_visitor:
+        return Admitted(caller)
+    return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
 
 
 def _admitted_by_token(request: Request) -> Admitted:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -35,7 +37,7 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """For reading only, kept by no cache, and one same answer to whatever is not there for this caller."""
+    """For visitors too, to read. Kept by no cache, and one same answer to whatever is not there for this caller."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -45,7 +47,7 @@ def personal_page(view: View[P]) -> View[P]:
         except NotFound:
             return not_found(request)
 
-    return never_cache(require_safe(wrapper))
+    return login_not_required(never_cache(require_safe(wrapper)))
 
 
 @personal_page
@@ -73,7 +75,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     """What every page beside the list of chats shows of it; another app's pages as well."""
-    return {"page": list_conversations(caller=caller_of(request))}
+    return {"page": list_conversations(caller=caller_of(request)), "visitor_days": settings.VISITOR_DAYS}
 
 
 def _shell(request: HttpRequest) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from intake.models import User
+from intake.identity import is_registered, person_of
 from intake.views.changing import personal_form
 from intake.views.pages import sidebar_of
 from intake.zones import zone_of
@@ -23,9 +23,9 @@ def page_for_people(view: View[P]) -> View[P]:
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        if not isinstance(request.user, User):
+        if not is_registered(request):
             return _tell_visitor(request)
-        with timezone.override(zone_of(request.user)):
+        with timezone.override(zone_of(person_of(request))):
             return view(request, *args, **kwargs)
 
     return personal_form(wrapper)

@@ -5,11 +5,14 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from intake.models import Turn
+from intake.models import Turn, User
 from memory.chunking import turn_parts
 from memory.embedders import Embedder
 from memory.models import Corpus
 from memory.sources.base import Entry, Place, Reader, SourceKey, Text
+
+# A subquery rather than a join, since workers lock the turns that they read.
+REGISTERED = User.objects.filter(is_visitor=False).values("pk")
 
 
 class TurnReader(Reader[Turn]):
@@ -17,12 +20,12 @@ class TurnReader(Reader[Turn]):
     columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
 
     def rows(self) -> QuerySet[Turn, Any]:
-        """See Reader: turns that have ended and have an owner."""
-        return Turn.objects.filter(user__isnull=False).exclude(status=Turn.Status.STREAMING)
+        """See Reader: turns of registered users that have ended."""
+        return Turn.objects.filter(user__in=REGISTERED).exclude(status=Turn.Status.STREAMING)
 
     def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
         """See Reader."""
-        return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__isnull=False)
+        return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
 
     def entry(self, row: Turn) -> Entry:
         """See Reader."""
@@ -50,5 +53,5 @@ def entry_of(turn: Turn) -> Entry:
 
 def place_of(turn: Turn) -> Place:
     if turn.user_id is None:
-        raise ValueError("A visitor's turn is not indexed until it has an owner.")
+        raise ValueError("A turn without an owner is not indexed.")
     return Place(turn.user_id, Corpus.CHAT, turn.conversation_id, turn.turn_number)

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from intake import services
+from intake import services, visitors
 from intake.models import Conversation, Turn, User
 from intake.services import Answer
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
 from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
 from memory.indexing.claims import hold
@@ -158,13 +158,19 @@ def test_a_turn_still_streaming_is_not_indexed_and_an_interrupted_one_is():
     assert Embedding.objects.count() == 1
 
 
-def test_a_visitors_turn_is_indexed_once_it_has_an_owner():
-    caller = Caller(user_id=None, visitor_key="key")
-    turn = services.begin_turn(caller=caller, message="My cat is called Miso", conversation_id=None, now=NOW)
-    services.finish_turn(turn_id=turn.pk, answer=Answer(text="Noted.", status=Turn.Status.COMPLETE))
+def test_a_visitors_turn_is_indexed_once_they_register():
+    visitor = a_visitor()
+    a_visitors_turn(visitor, "My cat is called Miso")
+    indexing.enqueue_missing(now=NOW)
     assert not Embedding.objects.exists()
-    alice = a_person()
-    services.link_visitor(user=alice, visitor_key="key", now=NOW)
+    visitors.register(visitor=visitor, email="alice@example.com", password="password", time_zone="UTC")
+    assert Embedding.objects.get().user == visitor
+
+
+def test_a_visitors_turn_is_indexed_once_they_log_in():
+    visitor, alice = a_visitor(), a_person()
+    a_visitors_turn(visitor, "My cat is called Miso")
+    visitors.move_to_account(visitor=visitor, user=alice)
     assert Embedding.objects.get().user == alice
 
 

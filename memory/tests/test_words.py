@@ -5,10 +5,10 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from core.isolation.caller import Caller
-from intake import services
+from intake import services, visitors
 from intake.models import Conversation, Turn, User
 from intake.services import Answer
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
 from memory.embedders import EmbedderMisconfigured
 from memory.indexing import post_words
@@ -119,12 +119,10 @@ def test_deleting_a_person_deletes_their_words_in_a_few_statements(django_assert
 
 
 def test_an_interrupted_visitors_words_are_indexed_once_they_have_an_owner():
-    turn = services.begin_turn(
-        caller=Caller(user_id=None, visitor_key="key"), message="My cat is Miso", conversation_id=None, now=NOW
-    )
-    services.finish_turn(turn_id=turn.pk, answer=Answer(text="", status=Turn.Status.COMPLETE))
+    visitor = a_visitor()
+    a_visitors_turn(visitor, "My cat is Miso", "")
     assert words() == {}
-    services.link_visitor(user=a_person(), visitor_key="key", now=NOW)
+    visitors.move_to_account(visitor=visitor, user=a_person())
     assert set(words()) == {"cat", "miso"}
 
 

@@ -13,8 +13,8 @@ from core.isolation.caller import Caller
 from intake import services
 from intake.deleting import delete_account
 from intake.idempotency import once
-from intake.models import Conversation, SessionLink, Turn, User
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.models import Turn, User
+from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 from memory import documents, indexing, records
 from memory.models import Embedding
 
@@ -60,18 +60,17 @@ class Things:
 
 @dataclass(frozen=True)
 class Resident:
-    """`words`: in all they said and named; `email_word`: in their address, which staff may read. A visitor has no user."""
+    """`words`: in all they said and named; `email_word`: in their address, which staff may read. A visitor has none."""
 
     words: tuple[str, ...]
     email_word: str
     things: Things
-    user: User | None = None
+    user: User
     secret: str = ""
-    visitor_key: str = ""
 
     @property
     def caller(self) -> Caller:
-        return Caller(user_id=self.user.pk if self.user else None, visitor_key=self.visitor_key or None)
+        return caller_for(self.user)
 
 
 def move_in(name: str, word: str, *, day: date) -> Resident:
@@ -81,7 +80,6 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     turn = a_turn(user, f"The {TOPIC} is called {word}", f"Then {word} it is.")
     a_turn(user, f"And the ship is {word} too", conversation=turn.conversation)
     with acting_as(user):
-        SessionLink.objects.create(session_key=f"session of {name}", user=user)
         documents.append(user=user, day=None, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=day, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=day, text=A_LINE, now=NOW)
@@ -133,19 +131,17 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
 
 
-def drop_in(word: str, *, visitor_key: str) -> Resident:
+def drop_in(word: str) -> Resident:
     """A visitor who said something and has not registered."""
-    caller = Caller(user_id=None, visitor_key=visitor_key)
+    visitor = a_visitor()
+    caller = caller_for(visitor)
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
         services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
     things = Things(conversation=str(turn.conversation_id))
-    return Resident(words=(word,), email_word="no address", things=things, visitor_key=visitor_key)
+    return Resident(words=(word,), email_word="no address", things=things, user=visitor)
 
 
 def move_out(resident: Resident) -> None:
     """As if they had never been here."""
-    if resident.user is None:
-        Conversation.objects.filter(session_key=resident.visitor_key).delete()
-        return
     delete_account(user=resident.user)

@@ -1,4 +1,4 @@
-"""Opens every door as whom it is for, as somebody else and as a visitor, and says in sentences what should not be.
+"""Opens every door as whom it is for, as somebody else, as a visitor and as nobody, and says in sentences what should not be.
 
 Somebody else's thing has to look like one that does not exist. So each question is asked twice in the very same words,
 while its owner is here and after they have gone with all they had, and the answers have to be equal to the byte.
@@ -21,7 +21,6 @@ from config.tests.doors.house import Resident, move_out
 from config.tests.doors.registered import DOORS, Does, Door, Probe
 from config.tests.doors.walking import METHODS
 from core.isolation.checks import personal_models
-from intake.identity import VISITOR_KEY
 from intake.models import User
 from memory.models import MemoryDocument
 
@@ -69,10 +68,10 @@ def difference(before: str, after: str) -> str:
     return "\n".join(unified_diff(*lines, "while it is there", "without it", n=0, lineterm=""))
 
 
-class Visitor:
-    """Somebody at the door: nobody in particular, in a session of their own."""
+class Nobody:
+    """Somebody who has said nothing yet, and so is known by nothing."""
 
-    name = "a visitor"
+    name = "nobody"
 
     def __init__(self, resident: Resident | None = None) -> None:
         self.resident = resident
@@ -82,10 +81,7 @@ class Visitor:
         self._cookies = dict(self._client.cookies)
 
     def _be(self, resident: Resident) -> None:
-        session = self._client.session
-        session[VISITOR_KEY] = resident.visitor_key
-        session.save()
-        self._client.cookies["sessionid"] = session.session_key
+        raise NotImplementedError
 
     def ask(self, method: str, path: str, probe: Probe, fill: Callable[[object], Any]) -> Answer:
         """The answer; whatever was changed on the way is as before."""
@@ -104,17 +100,15 @@ class Visitor:
         return {}
 
 
-class InSession(Visitor):
-    """A person in their browser."""
-
-    name = "a person in a session"
+class InSession(Nobody):
+    """A person, or a visitor, in their browser."""
 
     def _be(self, resident: Resident) -> None:
-        assert resident.user is not None
+        self.name = "a visitor" if resident.user.is_visitor else "a person in a session"
         self._client.force_login(resident.user)
 
 
-class WithToken(Visitor):
+class WithToken(Nobody):
     """A person's agent."""
 
     name = "a person with a token"
@@ -128,21 +122,22 @@ class WithToken(Visitor):
 
 @dataclass
 class Matrix:
-    """Bob, and a visitor, at Alice's doors. `found` is what should not be; nothing should."""
+    """Bob, a visitor and nobody at Alice's doors. `found` is what should not be; nothing should."""
 
     owner: Resident
     other: Resident
     staff: Resident
+    visitor: Resident
     found: list[str] = field(default_factory=list)
     leaks: set[str] = field(default_factory=set)
     asked: int = 0
 
     def __post_init__(self) -> None:
-        self._strangers = [InSession(self.other), Visitor(), WithToken(self.other)]
-        self._owner = InSession(self.owner) if self.owner.user else Visitor(self.owner)
+        self._strangers = [InSession(self.other), InSession(self.visitor), Nobody(), WithToken(self.other)]
+        self._owner = InSession(self.owner)
         self._staff = InSession(self.staff)
         things = self.owner.things
-        kept = MemoryDocument.objects.filter(user=self.owner.user) if self.owner.user else []
+        kept = MemoryDocument.objects.filter(user=self.owner.user)
         self._known = [things.conversation, things.record, things.token, *(str(document.pk) for document in kept)]
 
     def walk(self, *, doors: Mapping[str, Door] = DOORS, every_method: bool = False) -> None:
@@ -157,10 +152,23 @@ class Matrix:
                 if before != after:
                     self._complain(*slot, f"tells {who} whether it exists:\n{difference(before, after)}")
 
-    def _strangers_at(self, door: Door, method: str) -> list[Visitor]:
+    def _strangers_at(self, door: Door, method: str) -> list[Nobody]:
         """Pages know no tokens; a method that nobody answers is not asked for a third time."""
         has_tokens = door.route.startswith("api/") and method in door.probes
-        return self._strangers if has_tokens else self._strangers[:2]
+        return self._strangers if has_tokens else self._strangers[:3]
+
+    def differently_received(self) -> list[str]:
+        """Where a visitor is answered by another status than nobody is."""
+        return [
+            f"{method} /{door.route}: {a_visitors} to a visitor, {nobodys} to nobody"
+            for door, method, probe in self._slots(DOORS, every_method=True)
+            if (a_visitors := self._status(InSession(self.visitor), door, method, probe))
+            != (nobodys := self._status(Nobody(), door, method, probe))
+        ]
+
+    def _status(self, who: Nobody, door: Door, method: str, probe: Probe) -> int:
+        with undone():
+            return self._ask(who, door, method, probe).status
 
     def _slots(self, doors: Mapping[str, Door], every_method: bool) -> Iterator[Slot]:
         for door in doors.values():
@@ -189,7 +197,7 @@ class Matrix:
         if door.is_staffs:
             self._look_for_words(door, method, probe, answer, "staff", self.owner.words + self.other.words)
 
-    def _ask(self, who: Visitor, door: Door, method: str, probe: Probe) -> Answer:
+    def _ask(self, who: Nobody, door: Door, method: str, probe: Probe) -> Answer:
         self.asked += 1
         return who.ask(method, path_of(door, self.owner), probe, self.owner.things.fill)
 
@@ -205,7 +213,7 @@ class Matrix:
             told.append((who.name, alike(answer, known=self._known)))
         return told
 
-    def _ask_without_harm(self, who: Visitor, door: Door, method: str, probe: Probe) -> Answer:
+    def _ask_without_harm(self, who: Nobody, door: Door, method: str, probe: Probe) -> Answer:
         if method in ("GET", "HEAD", "OPTIONS") or method not in door.probes:
             return self._ask(who, door, method, probe)
         before = belongings(self.owner)
@@ -214,9 +222,9 @@ class Matrix:
             self._complain(door, method, probe, f"let {who.name} change what is somebody else's")
         return answer
 
-    def _words_kept_from(self, who: Visitor, probe: Probe) -> list[str]:
+    def _words_kept_from(self, who: Nobody, probe: Probe) -> list[str]:
         """What they typed themselves may come back to them."""
-        residents = [self.owner, *([self.other] if who.resident is None else [])]
+        residents = [one for one in (self.owner, self.other, self.visitor) if one is not who.resident]
         sent = str(self.owner.things.fill([probe.query, probe.form or {}, probe.body or {}]))
         words = [word for resident in residents for word in (*resident.words, resident.email_word)]
         return [word for word in words if word not in sent]
@@ -267,13 +275,6 @@ def moved_out(resident: Resident) -> Iterator[None]:
 
 def belongings(resident: Resident) -> str:
     """A digest of every row of theirs."""
-    if resident.user is None:
-        return _digest(
-            [
-                f"SELECT 'conversation' || c::text FROM intake_conversations c WHERE session_key = '{resident.visitor_key}'",
-                f"SELECT 'turn' || t::text FROM intake_conversation_turns t JOIN intake_conversations c ON c.id = t.conversation_id WHERE c.session_key = '{resident.visitor_key}'",
-            ]
-        )
     return _digest(
         [f"SELECT '{table}' || t::text FROM {table} t WHERE {who} = {resident.user.pk}" for table, who in _tables()]
     )

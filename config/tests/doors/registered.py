@@ -339,4 +339,10 @@ MCP = {"ping": LEGACY, "server/discover": MODERN, "tools/list": MODERN}
 CALL = "tools/call"
 
 # A task takes nothing: whatever could put a message before a worker can name nobody.
-TASKS = {"memory.close_abandoned_turns", "memory.embed_pending", "memory.pack_loose", "memory.sweep_pending"}
+TASKS = {
+    "memory.close_abandoned_turns",
+    "memory.embed_pending",
+    "memory.pack_loose",
+    "memory.remove_silent_visitors",
+    "memory.sweep_pending",
+}

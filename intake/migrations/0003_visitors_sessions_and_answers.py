@@ -1,0 +1,126 @@
+import django.db.models.deletion
+import django.utils.timezone
+from django.conf import settings
+from django.db import migrations, models
+
+# What is somebody's goes with them, whoever deletes the user: a worker does, for visitors, and has no right to the rows.
+FOREIGN_KEYS = """
+    ALTER TABLE intake_conversations
+        ADD CONSTRAINT intake_conversations_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE intake_conversation_turns
+        ADD CONSTRAINT intake_turns_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE,
+        ADD CONSTRAINT intake_turns_conversation
+            FOREIGN KEY (conversation_id) REFERENCES intake_conversations ON DELETE CASCADE;
+    ALTER TABLE intake_idempotent_answers
+        ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
+"""
+NO_FOREIGN_KEYS = """
+    ALTER TABLE intake_conversations DROP CONSTRAINT intake_conversations_user;
+    ALTER TABLE intake_conversation_turns
+        DROP CONSTRAINT intake_turns_user, DROP CONSTRAINT intake_turns_conversation;
+    ALTER TABLE intake_idempotent_answers DROP CONSTRAINT intake_idempotent_answers_user
+"""
+
+
+def user(**options):
+    return models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        db_constraint=False,
+        db_index=False,
+        on_delete=django.db.models.deletion.CASCADE,
+        **options,
+    )
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("intake", "0002_conversations_user_id"),
+    ]
+
+    operations = [
+        # A visitor is a user, so no row is known by a key of the session any more.
+        migrations.AlterField(
+            "user", "email", models.EmailField(max_length=254, null=True, unique=True, verbose_name="email address")
+        ),
+        migrations.AddField(
+            "user",
+            "is_visitor",
+            models.BooleanField(
+                default=False,
+                editable=False,
+                help_text="Talks in a browser, and has not registered.",
+                verbose_name="visitor",
+            ),
+        ),
+        migrations.AddConstraint(
+            "user",
+            models.CheckConstraint(
+                condition=models.Q(email=None, is_visitor=True) | models.Q(email__isnull=False, is_visitor=False),
+                name="users_visit_or_have_an_email",
+            ),
+        ),
+        migrations.AddIndex(
+            "user", models.Index(fields=["joined_at"], condition=models.Q(is_visitor=True), name="idx_users_visitors")
+        ),
+        migrations.RemoveIndex("conversation", "idx_ic_session_key"),
+        migrations.RemoveField("conversation", "session_key"),
+        migrations.DeleteModel("SessionLink"),
+        migrations.AlterField(
+            "turn", "created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)
+        ),
+        migrations.CreateModel(
+            name="Session",
+            fields=[
+                (
+                    "session_key",
+                    models.CharField(max_length=40, primary_key=True, serialize=False, verbose_name="session key"),
+                ),
+                ("session_data", models.TextField(verbose_name="session data")),
+                ("expire_date", models.DateTimeField(db_index=True, verbose_name="expire date")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "session",
+                "verbose_name_plural": "sessions",
+                "db_table": "intake_sessions",
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
+            name="IdempotentAnswer",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("key", models.CharField(max_length=255)),
+                ("request_digest", models.CharField(max_length=64)),
+                ("answer", models.TextField(blank=True, default="")),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+                ("user", user()),
+            ],
+            options={
+                "db_table": "intake_idempotent_answers",
+                "constraints": [models.UniqueConstraint(fields=("user", "key"), name="intake_idempotent_answers_once")],
+            },
+        ),
+        migrations.AlterField("conversation", "user", user(blank=True, null=True)),
+        migrations.AlterField("turn", "user", user(blank=True, null=True)),
+        migrations.AlterField(
+            "turn",
+            "conversation",
+            models.ForeignKey(
+                db_constraint=False,
+                db_index=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="turns",
+                to="intake.conversation",
+            ),
+        ),
+        migrations.RunSQL(FOREIGN_KEYS, NO_FOREIGN_KEYS),
+    ]

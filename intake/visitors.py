@@ -1,0 +1,77 @@
+"""Visitors: users who talk before they register; how their words become an account's, and when they are removed.
+
+A row's owner never changes, because the policies let nobody give a row away. Registering completes the visitor's own
+user row, so all their rows stay as they are. Logging in to another account deletes each row as the visitor and stores
+it again, with its id, as the account; both in one transaction.
+"""
+
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from intake.models import Conversation, IdempotentAnswer, Turn, User
+
+# Visitors who have been silent since; those of one run, so that no transaction grows without bounds. The database
+# deletes what they said along with them, and lets a worker delete no other user.
+_REMOVE_SILENT = """
+DELETE FROM users WHERE id IN (
+    SELECT id FROM users AS visitor
+     WHERE is_visitor AND joined_at < %(before)s
+       AND NOT EXISTS (SELECT FROM intake_conversation_turns
+                        WHERE user_id = visitor.id AND said_at >= %(before)s)
+     ORDER BY joined_at LIMIT 1000
+)
+"""
+
+
+def register(*, visitor: User | None, email: str, password: str, time_zone: str) -> tuple[User, int]:
+    """The account, and how many turns of the visitor's it begins with. Raises `IntegrityError` for a taken email."""
+    with transaction.atomic():
+        visitors = User.objects.select_for_update().filter(is_visitor=True)
+        user = visitors.filter(pk=visitor.pk).first() if visitor is not None else None
+        if user is None:
+            return User.objects.create_user(email, password, time_zone=time_zone), 0
+        user.email, user.time_zone, user.is_visitor, user.joined_at = email, time_zone, False, timezone.now()
+        user.set_password(password)
+        user.save()
+        with acting_as(user):
+            # Saved one by one, so that memory hears of each. The lock waits for an answer that is being saved.
+            turns = list(Turn.objects.for_user(user).select_for_update().order_by("pk"))
+            for turn in turns:
+                turn.save(update_fields=["updated_at"])
+        return user, len(turns)
+
+
+def move_to_account(*, visitor: User, user: User) -> int:
+    """Make what a visitor said the account's, and remove the visitor; returns how many turns that were.
+
+    An idempotency key that both used stands for what the account did.
+    """
+    with transaction.atomic():
+        with acting_as(visitor):
+            # Locked in this order, as everywhere: no turn is added to what goes.
+            conversations = list(Conversation.objects.for_user(visitor).select_for_update())
+            turns = list(Turn.objects.for_user(visitor).select_for_update().order_by("pk"))
+            answers = list(IdempotentAnswer.objects.filter(user=visitor))
+            IdempotentAnswer.objects.filter(user=visitor).delete()
+            Conversation.objects.filter(user=visitor).delete()
+        rows: list[Conversation | Turn | IdempotentAnswer] = [*conversations, *turns, *answers]
+        for row in rows:
+            row.user = user
+        with acting_as(user):
+            Conversation.objects.bulk_create(conversations)
+            for turn in turns:
+                # One by one, so that memory hears of each.
+                turn.save(force_insert=True)
+            IdempotentAnswer.objects.bulk_create(answers, ignore_conflicts=True)
+        User.objects.filter(pk=visitor.pk, is_visitor=True).delete()
+    return len(turns)
+
+
+def remove_silent(*, now: datetime, after: timedelta) -> int:
+    """Remove visitors who have said nothing for so long, with all they said; returns how many they were."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REMOVE_SILENT, {"before": now - after})
+        return int(cursor.rowcount)
