@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from intake import visitors
 from intake.services import close_abandoned_turns as close_turns
-from memory import indexing, worker
+from memory import indexing, vectors, worker
 
 __all__ = ["close_abandoned_turns", "embed_pending", "pack_loose", "remove_silent_visitors", "sweep_pending", "worker"]
 
@@ -34,7 +34,7 @@ def sweep_pending() -> None:
 @shared_task(name="memory.pack_loose")
 def pack_loose() -> None:
     """Find vectors that were made before there were blocks, or while another worker held their neighbours."""
-    indexing.pack_everything(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    vectors.pack_all(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
 
 @shared_task(name="memory.remove_silent_visitors")

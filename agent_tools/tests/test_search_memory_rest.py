@@ -197,7 +197,7 @@ def test_a_failing_search_says_so_and_nothing_of_the_inside(api, monkeypatch, ca
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("memory.search.records.nearest_texts", fail)
+    monkeypatch.setattr("memory.vectors.nearest", fail)
     response = call(api, {"query": "cat"})
     assert (response.status_code, response.json()["code"]) == (status, code)
     assert "secret" not in response.content.decode() + caplog.text

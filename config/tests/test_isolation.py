@@ -25,12 +25,11 @@ from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import documents, indexing, records
+from memory import documents, indexing, records, vectors
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
 from memory.models.blocks import SLOTS
-from memory.search.dense import nearest_parts
-from memory.search.scope import Scope
+from memory.models.corpora import Scope
 from memory.tasks import close_abandoned_turns
 from memory.tests.indexed import words
 
@@ -390,10 +389,11 @@ def test_an_identity_that_is_none_shows_nothing(alice, identity):
 def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     rows_everywhere(bob)
     vector = np.ones(384, dtype=np.float32)
-    row_by_row = Embedding.objects.nearest_parts(vector, limit=50)
+    row_by_row = Embedding.objects.nearest_sources(vector, limit=50)
 
     def in_blocks():
-        return nearest_parts(Scope(bob, (Corpus.CHAT,)), model=get_embedder().name, vector=vector, limit=50).parts
+        scope = Scope(bob, (Corpus.CHAT,))
+        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, most_passages=1).texts
 
     assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):

@@ -26,8 +26,9 @@ from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
 from intake.services import record_turn
 from memory.embedders import get_embedder
-from memory.indexing import embed_pending, pack_everything
+from memory.indexing import embed_pending
 from memory.models import Embedding, IndexedText, Posting, VectorBlock
+from memory.vectors import pack_all
 
 pytestmark = pytest.mark.django_db
 
@@ -111,7 +112,7 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
             said_at=turn.said_at,
         )
     embed_pending()
-    pack_everything()
+    pack_all()
 
     keys = {old: new.pk for old, new in conversations.items()}
     for table in (Conversation, Turn, *INDEX):

@@ -3,7 +3,7 @@ from django.core.management import call_command
 
 from core.testing.examiner import take_policies_away
 from evals import vec02
-from memory.search import near_turns, scan
+from memory import vectors
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
 
@@ -22,12 +22,9 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """The query for the nearest turns is bound to the caller nowhere, neither for vectors nor for what is shown."""
-    bound = "user_id = %(user_id)s AND "
-    everybodys = {dated: near.replace(bound, "") for dated, near in scan._NEAR.items()}
-    everybodys_nearest = near_turns._TURNS.replace(bound, "")
-    assert "user_id" not in everybodys[False] + everybodys_nearest
-    monkeypatch.setattr(scan, "_NEAR", everybodys)
-    monkeypatch.setattr(near_turns, "_TURNS", everybodys_nearest)
+    everybodys = vectors._NEAREST.replace("user_id = %(user_id)s AND ", "")
+    assert "user_id" not in everybodys
+    monkeypatch.setattr(vectors, "_NEAREST", everybodys)
 
 
 def test_it_passes_when_the_database_alone_refuses(unbound):
@@ -44,7 +41,7 @@ def test_it_fails_when_neither_the_application_nor_the_database_refuses(unbound)
 
 
 def test_it_fails_when_nothing_is_found(monkeypatch):
-    monkeypatch.setattr("memory.search.chat_history.nearest_turns", lambda *_, **asked: near_turns.NearTurns([], 0))
+    monkeypatch.setattr(vectors, "nearest", lambda *_, **asked: vectors.Nearest([], 0))
 
     assert "found nothing" in failures()["V2-01"]
 

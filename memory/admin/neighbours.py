@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-from memory.models import Corpus, Embedding
-from memory.search.dense import nearest_rows
-from memory.search.scope import Scope
+from django.db.models import F, Subquery
+from pgvector.django import CosineDistance
+
+from memory.models import Embedding
 
 LIMIT = 10
 
@@ -22,22 +23,16 @@ class Neighbour:
 
 
 def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
-    """The nearest rows of the same person, corpus and model, other parts of the same text left out.
+    """The nearest rows of the same person, corpus and model, other passages of the same text left out; exact.
 
-    The person's rows are scanned as for any search of theirs; no vector leaves the database.
+    No vector leaves the database.
     """
     if embedding.embedded_at is None:
         return []
-    own = Embedding.objects.for_user(embedding.user).filter(
-        corpus=embedding.corpus,
-        source_id=embedding.source_id,
-        chunk_index=embedding.chunk_index,
-        model=embedding.model_id,
+    vector = Subquery(Embedding.objects.filter(pk=embedding.pk).values("vector"))
+    comparable = Embedding.objects.filter(
+        user=embedding.user_id, corpus=embedding.corpus, model=embedding.model_id, vector__isnull=False
     )
-    scope = Scope(embedding.user, (Corpus(embedding.corpus),))
-    limit = LIMIT + own.count()
-    distances = dict(nearest_rows(scope, model=embedding.model.name, row=embedding.pk, limit=limit))
-    others = Embedding.objects.filter(pk__in=distances).exclude(pk__in=own.values("pk"))
-    rows = others.values_list("pk", "source_id", "chunk_index", "part")
-    neighbours = [Neighbour(*row, distance=distances[row[0]]) for row in rows]
-    return sorted(neighbours, key=lambda neighbour: (neighbour.distance, neighbour.pk))[:LIMIT]
+    others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
+    nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:LIMIT]
+    return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]

@@ -9,12 +9,10 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from memory import sources
+from memory import sources, terms, vectors
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.claims import claim, count_failure, hold, postpone
-from memory.indexing.packing import store
-from memory.indexing.posting import post_words
 from memory.indexing.queueing import refresh
 from memory.models import Corpus, Embedding
 from memory.sources import Source, SourceKey, content_hash
@@ -37,13 +35,13 @@ class Filled:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Post the words and fill the vectors that wait, until nothing does or the time is up.
+    """Flush the terms and fill the vectors that wait, until nothing does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
     brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
-    post_words(until=until)
+    terms.flush(until=until)
     embedder = get_embedder()
     total = Filled()
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
@@ -52,10 +50,10 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
         while batch:
             is_time_up = until is not None and timezone.now() >= until
             upcoming = {} if is_time_up or _is_suspect(batch) else _next_batch(embedder)
-            vectors = made.result()
+            outcome = made.result()
             hold(upcoming, now=timezone.now())
             made = beside.submit(_embed, upcoming, embedder)
-            total += _settle(batch, vectors)
+            total += _settle(batch, outcome)
             if not upcoming and not is_time_up:
                 # What just failed may be due again already.
                 upcoming = _next_batch(embedder)
@@ -102,7 +100,7 @@ def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
             logger.error("Embedding failed for rows %s", [row.pk for row in rows], exc_info=made)
             count_failure(rows, made, now=timezone.now())
         case _:
-            store(rows, made, now=timezone.now())
+            vectors.store(rows, made, now=timezone.now())
             return Filled(embedded=len(rows))
     return Filled(failed=len(rows))
 

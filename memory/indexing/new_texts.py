@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 
 from core.db.statements import Answer, fetch, plain_array, put_off
-from memory import nudging, words
+from memory import nudging, terms
 from memory.embedders import Embedder
 from memory.models import Embedding
 from memory.sources import Entry, Text, content_hash, cut
@@ -45,7 +45,7 @@ known AS (
 _PARTS = f"WITH {_MAKE_PARTS.format(condition='')} SELECT count(*) FROM made"  # noqa: S608 - written here
 # No parts if there were words.
 _WORDS_AND_PARTS = f"""
-WITH {words.KEEP}, {_MAKE_PARTS.format(condition="WHERE EXISTS (SELECT FROM indexed)")}
+WITH {terms.KEEP}, {_MAKE_PARTS.format(condition="WHERE EXISTS (SELECT FROM indexed)")}
 SELECT (SELECT count(*) FROM indexed), (SELECT count(*) FROM made)
 """  # noqa: S608 - written here
 
@@ -62,7 +62,7 @@ class Begun:
 def begin(entry: Entry, *, embedder: Embedder) -> Begun:
     """Of a turn that is just being stored, probably there."""
     (text,) = entry.texts
-    answer = words.ask_to_post_latest_turn(text)
+    answer = terms.ask_to_add_latest_turn(text)
     return Begun(entry, answer, cut(text, embedder).parts)
 
 
@@ -82,7 +82,7 @@ def finish(begun: Begun, *, embedder: Embedder, otherwise: Callable[[], None], n
 def index(text: Text, *, embedder: Embedder, now: datetime) -> tuple[bool, bool]:
     """Whether the text was new, and so has its words; and whether all of its parts have rows."""
     parts = cut(text, embedder).parts
-    parameters = words.row_of(text) | _parameters(text, parts, embedder=embedder, now=now)
+    parameters = terms.row_of(text) | _parameters(text, parts, embedder=embedder, now=now)
     ((indexed, made),) = fetch(_WORDS_AND_PARTS, parameters)
     if made:
         transaction.on_commit(nudging.nudge, robust=True)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from memory import nudging, words
+from memory import nudging, terms, vectors
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.indexing import new_texts
 from memory.indexing.new_texts import Begun
@@ -72,7 +72,7 @@ def index(entry: Entry, *, now: datetime, begun: Begun | None = None) -> None:
     with suppress(EmbedderError):  # said below
         if entry.place.chunk_index is not None and _index_new(entry, begun, now=now):
             return
-    changed = words.post(entry)
+    changed = terms.add(entry)
     try:
         _bring_up_to_date(entry, changed, embedder=get_embedder(), now=now)
     except EmbedderError:
@@ -84,14 +84,14 @@ def index(entry: Entry, *, now: datetime, begun: Begun | None = None) -> None:
 
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
     """Make the words and the rows at a place match its texts; returns whether any were missing."""
-    changed = words.post(entry)
+    changed = terms.add(entry)
     return _bring_up_to_date(entry, changed, embedder=embedder, now=now) or bool(changed)
 
 
 def forget(place: Place) -> None:
     """Remove every row of what is gone."""
-    IndexedText.objects.at(place).delete()
-    Embedding.objects.at(place).delete()
+    terms.delete(place)
+    vectors.delete(place)
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:

@@ -2,7 +2,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 import memory.models.postings
-from memory.signatures import signature
+from memory.trigrams import trigram_filter
 
 AT_ONCE = 500
 
@@ -20,7 +20,7 @@ def tell_from_turns(apps, schema_editor):
     for text in texts.iterator(chunk_size=AT_ONCE):
         turn = Turn.objects.get(pk=text.turn_id)
         text.said_at = turn.said_at
-        text.signature = signature(turn.user_message, "" if turn.is_recall else turn.assistant_message)
+        text.signature = trigram_filter(turn.user_message, "" if turn.is_recall else turn.assistant_message)
         batch.append(text)
         if len(batch) == AT_ONCE:
             IndexedText.objects.bulk_update(batch, ["said_at", "signature"])
@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
             "indexedtext",
             "signature",
             memory.models.postings.SignatureField(
-                help_text="Which stretches of three characters it may contain: see memory.signatures."
+                help_text="Which stretches of three characters it may contain: see memory.trigrams."
             ),
         ),
         migrations.RemoveConstraint("indexedtext", "indexed_texts_once"),

@@ -1,6 +1,19 @@
-"""What kinds of text are remembered; every row of the index says which kind it belongs to."""
+"""What kinds of text are remembered, and which texts of which person a search may look at."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from django.db import models
+
+from intake.models import User
+
+Key = tuple[UUID, int]
+"""How a text is named: by its source and its place in it, for chat the conversation and the turn number."""
+
+PlainKey = tuple[str, int]
+"""The same with the source as text: a search looks hundreds of them up, and a UUID works out its hash every time."""
 
 
 class Corpus(models.TextChoices):
@@ -8,3 +21,26 @@ class Corpus(models.TextChoices):
     MEMORY = "memory", "MEMORY.md"
     DAILY_LOG = "daily_log"
     RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One person's texts, of some corpora, said within a time: `since` is inclusive, `until` is not, None is open."""
+
+    user: User
+    corpora: tuple[Corpus, ...]
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_dated(self) -> bool:
+        return self.since is not None or self.until is not None
+
+    def parameters(self) -> dict[str, Any]:
+        """What the statements on vectors and terms ask for by name."""
+        return {
+            "user_id": self.user.pk,
+            "corpora": list(self.corpora),
+            "since": self.since or "-infinity",
+            "until": self.until or "infinity",
+        }

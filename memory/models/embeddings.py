@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import Q, Subquery
+from django.db.models import Min, Q, Subquery
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
@@ -74,14 +74,15 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
     def quarantined(self) -> Self:
         return self.filter(vector=None).exclude(quarantined_at=None)
 
-    def nearest_parts(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
-        """The nearest rows as (source_id, chunk_index, distance), the nearest first.
+    def nearest_sources(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
+        """The nearest sources as (source_id, distance of their nearest passage), the nearest first.
 
-        Row by row, for some that were picked out; all of a person's are scanned in blocks (memory.search.scan).
+        Row by row, for some that were picked out; all of a person's are scanned in blocks (`memory.vectors`).
         """
-        ranked = self.exclude(vector=None).annotate(distance=CosineDistance("vector", vector))
-        nearest = ranked.order_by("distance", "source_id", "chunk_index")[:limit]
-        return cast("models.QuerySet[Embedding, Any]", nearest.values_list("source_id", "chunk_index", "distance"))
+        distance = Min(CosineDistance("vector", vector))
+        nearest = self.exclude(vector=None).values("source_id").annotate(distance=distance)
+        ranked = nearest.order_by("distance", "source_id")[:limit]
+        return cast("models.QuerySet[Embedding, Any]", ranked.values_list("source_id", "distance"))
 
 
 class Embedding(models.Model):

@@ -54,7 +54,7 @@ class IndexedText(models.Model):
     answered_length = models.PositiveIntegerField(help_text="Words on the assistant's side.")
     configuration = models.CharField(max_length=63, help_text="The text-search configuration that found the words.")
     content_hash = models.BinaryField(max_length=16, help_text="BLAKE2b-128 of both sides.")
-    signature = SignatureField(help_text="Which stretches of three characters it may contain: see memory.signatures.")
+    signature = SignatureField(help_text="Which stretches of three characters it may contain: see memory.trigrams.")
 
     objects = IndexedTextQuerySet.as_manager()
 

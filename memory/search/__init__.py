@@ -1,8 +1,7 @@
 """Finding again what was said: each search is inside one person's rows, and that person is a required keyword."""
 
 from memory.search.chat_history import ChatHistory, ChatMatch, SearchMode, search_chat_history
-from memory.search.record_filter import build_filter
-from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, search_memory
+from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, build_filter, search_memory
 
 __all__ = [
     "ChatHistory",

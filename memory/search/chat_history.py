@@ -1,24 +1,37 @@
-"""`search_chat_history`: the person's own turns, nearest in meaning first, or by words and meaning together."""
+"""`search_chat_history`: the person's own turns, nearest in meaning first, or by terms and meaning together.
+
+The hybrid ranking is for any corpora, and `search_history` uses it too: one statement for the terms, one for the
+vectors, then the arithmetic of `memory.search.fusion`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from intake.models import User
 from intake.reading import beginnings
+from memory import terms, vectors
+from memory.chunking import MAX_PARTS
 from memory.embedders import EmbedderError, get_embedder
 from memory.embedders.base import Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
-from memory.search import hybrid
-from memory.search.hybrid import Found
-from memory.search.near_turns import nearest_turns
-from memory.search.scope import Scope
+from memory.models.corpora import Key, Scope
+from memory.search.fusion import Candidate, fuse
+from memory.terms import TermHit
+from memory.vectors import Measured
 
 SNIPPET_LENGTH = 200
-# What is said of a turn that was found by its words and has no vector yet: like nothing, unlike nothing.
+# The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
+# What each retriever brings: several times what anybody asks for, so that a text which is only good in both is there.
+TEXTS_BY_TERMS = 100
+PASSAGES_BY_MEANING = 100
+
+NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
 
 
 class SearchMode(StrEnum):
@@ -31,7 +44,7 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChatMatch:
-    """One turn, however many parts it has. `score` is the cosine distance of its nearest part: lower is closer.
+    """One turn, however many passages it has. `score` is the cosine distance of its nearest one: lower is closer.
 
     A turn that waits for its vector has the score 1.
     """
@@ -44,9 +57,41 @@ class ChatMatch:
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """What was found, and how many of the person's turns have no vector yet and can only be found by their words."""
+    """`pending`: how many of the person's turns have no vector yet and can only be found by their terms."""
 
     matches: list[ChatMatch]
+    pending: int
+
+
+class Found(NamedTuple):
+    """A text that a retriever found: how relevant it is, 0 to about 1.4, higher is better.
+
+    `shares_terms`: whether it is among those that were found by their terms.
+    """
+
+    text: Measured
+    relevance: float
+    shares_terms: bool
+
+    @property
+    def key(self) -> Key:
+        source, place = self.text.key
+        return (UUID(source), place)
+
+    @property
+    def distance(self) -> float | None:
+        """The cosine distance of its nearest passage, None while it has no vector."""
+        return self.text.distance
+
+    @property
+    def said_at(self) -> datetime:
+        return datetime.fromtimestamp(self.text.said_at, UTC)
+
+
+class FoundTexts(NamedTuple):
+    """Texts, the best first; and how many of the scope's corpora have a passage without a vector."""
+
+    texts: list[Found]
     pending: int
 
 
@@ -63,18 +108,44 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     scope = Scope(user, (Corpus.CHAT,))
     if mode is SearchMode.SEMANTIC:
         return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
-    rank = hybrid.by_words if mode is SearchMode.LEXICAL else hybrid.by_words_and_meaning
+    rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, model=embedder.name)
-    return ChatHistory(_matches(user, found.texts[:limit]), pending=found.waiting)
+    return ChatHistory(_matches(user, found.texts[:limit]), pending=found.pending)
+
+
+def by_terms(scope: Scope, *, query: str, vector: Vector, model: str) -> FoundTexts:
+    """The texts that share terms with the query, the best first by BM25F alone."""
+    hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    measured = vectors.distances(scope, model=model, vector=vector, passages=0, also=[hit.key for hit in hits])
+    texts = {text.key: text for text in measured.texts}
+    ranked = [Found(texts[hit.key], hit.score, shares_terms=True) for hit in hits if hit.key in texts]
+    return FoundTexts(ranked, measured.pending)
+
+
+def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str) -> FoundTexts:
+    """The texts that either retriever found, the most relevant first."""
+    hits = {hit.key: hit for hit in terms.score(scope, query=query, limit=TEXTS_BY_TERMS)}
+    measured = vectors.distances(scope, model=model, vector=vector, passages=PASSAGES_BY_MEANING, also=hits)
+    texts = {text.key: text for text in measured.texts}
+    candidates = [_candidate(text, hits.get(text.key, NO_TERMS)) for text in measured.texts]
+    fused = fuse(candidates, unrelated=0.0 if measured.unrelated is None else measured.unrelated)
+    return FoundTexts([Found(texts[key], relevance, key in hits) for key, relevance in fused.items()], measured.pending)
+
+
+def _candidate(text: Measured, hit: TermHit) -> Candidate:
+    return Candidate(text.key, text.terms, hit.score, hit.said_score, text.distance, text.said_distance)
 
 
 def _by_meaning(scope: Scope, *, model: str, vector: Vector, limit: int) -> ChatHistory:
-    near = nearest_turns(scope, model=model, vector=vector, limit=limit, length=SNIPPET_LENGTH)
+    nearest = vectors.nearest(
+        scope, model=model, vector=vector, limit=limit, most_passages=MAX_PARTS, beginning_length=SNIPPET_LENGTH
+    )
     matches = [
-        ChatMatch(turn.conversation_id, turn.turn_number, snippet=turn.beginning, score=turn.distance)
-        for turn in near.turns
+        ChatMatch(text.source_id, text.chunk_index, snippet=text.beginning, score=text.distance)
+        for text in nearest.texts
+        if text.beginning is not None
     ]
-    return ChatHistory(matches, pending=near.waiting)
+    return ChatHistory(matches, pending=nearest.pending)
 
 
 def _matches(user: User, ranked: Sequence[Found]) -> list[ChatMatch]:

@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from memory.search.keys import PlainKey
+    from memory.models.corpora import PlainKey
 
 # Nearly the same for both: which leg is better differs from data to data; that the other adds to it does not.
 LEXICAL_WEIGHT = 0.45

@@ -4,22 +4,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from uuid import UUID
 
 from django.db.models import Q
 
 from core.errors import SearchFailed
 from intake.models import User
+from memory import vectors
 from memory.chunking import TEXT_STRETCHES
 from memory.embedders import Embedder, get_embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, Embedding, MemoryRecord
+from memory.models.corpora import Scope
 from memory.records import Record
-from memory.search.dense import count_waiting, nearest_parts
-from memory.search.nearest import FindParts, nearest_texts
-from memory.search.record_filter import build_filter
-from memory.search.scope import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +56,21 @@ class MemorySearchError(SearchFailed):
         self.cause = cause
 
 
+def build_filter(query: MemorySearchQuery) -> Q | None:
+    """Any of the types, and the project, and any of the tags: a condition on `MemoryRecord`.
+
+    What is empty or None narrows nothing; None when nothing does.
+    """
+    conditions = []
+    if query.types:
+        conditions.append(Q(type__in=list(query.types)))
+    if query.project_id:
+        conditions.append(Q(project_id=query.project_id))
+    if query.tags:
+        conditions.append(Q(tags__overlap=list(query.tags)))
+    return Q(*conditions) if conditions else None
+
+
 def search_memory(
     query: MemorySearchQuery, *, user: User, embedder: Embedder | None = None
 ) -> list[MemorySearchResult]:
@@ -73,7 +85,7 @@ def search_memory(
 def count_pending(*, user: User) -> int:
     """How many of the person's records wait for a vector, and so cannot be found yet. Raises `MemorySearchError`."""
     with _failing_as_search():
-        return count_waiting(Scope(user, (Corpus.RECORD,)), model=get_embedder().name)
+        return vectors.count_pending(Scope(user, (Corpus.RECORD,)), model=get_embedder().name)
 
 
 @contextmanager
@@ -88,30 +100,29 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
     top_k = _top_k(query)
     vector = embedder.embed_query(query.text)
     condition = build_filter(query)
-    find: FindParts
     if condition is None:
-        find = partial(_nearest_of_all, Scope(user, (Corpus.RECORD,)), model=embedder.name, vector=vector)
+        nearest = _nearest_of_all(user, embedder, vector, limit=top_k)
     else:
-        find = partial(_nearest_fitting, condition, user=user, embedder=embedder, vector=vector)
-    nearest = nearest_texts(find, limit=top_k, most_parts=TEXT_STRETCHES)
-    similarities = {source_id: _similarity(distance) for (source_id, _), distance in nearest.items()}
+        nearest = _nearest_fitting(condition, user=user, embedder=embedder, vector=vector, limit=top_k)
+    similarities = {source_id: _similarity(distance) for source_id, distance in nearest.items()}
     good = {pk: similarity for pk, similarity in similarities.items() if similarity >= max(0.0, query.min_similarity)}
     # One deleted meanwhile is no longer a result.
     records = MemoryRecord.objects.for_user(user).in_bulk(good)
     return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
 
 
-def _nearest_of_all(scope: Scope, *, model: str, vector: Vector, limit: int) -> list[tuple[UUID, int, float]]:
-    return nearest_parts(scope, model=model, vector=vector, limit=limit).parts
+def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
+    """The distances of the nearest records, the nearest first."""
+    scope = Scope(user, (Corpus.RECORD,))
+    found = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, most_passages=TEXT_STRETCHES)
+    return {text.source_id: text.distance for text in found.texts}
 
 
-def _nearest_fitting(
-    condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int
-) -> list[tuple[UUID, int, float]]:
-    """Of the records that fit, the nearest are found however many others are nearer."""
+def _nearest_fitting(condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int) -> dict[UUID, float]:
+    """The same of the records that fit, which are found however many others are nearer."""
     fitting = MemoryRecord.objects.for_user(user).filter(condition)
     rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
-    return list(rows.filter(source_id__in=fitting.values("pk")).nearest_parts(vector, limit=limit))
+    return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
 
 
 def _top_k(query: MemorySearchQuery) -> int:

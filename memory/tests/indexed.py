@@ -2,14 +2,14 @@
 
 from collections import Counter
 
-from memory.indexing import post_words
 from memory.models import Posting, UnpostedWords
+from memory.terms import flush
 
 
 def words(**which):
     """How often both sides of the texts have each word: {lexeme: (said, answered)}. Afterwards everything is posted."""
     kept = _posted(which) + _unposted(which)
-    post_words()
+    flush()
     assert not UnpostedWords.objects.exists()
     assert _posted(which) == kept
     return {lexeme: (kept[lexeme, "said"], kept[lexeme, "answered"]) for lexeme, _ in kept}

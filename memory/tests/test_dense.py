@@ -3,21 +3,18 @@
 import re
 from datetime import timedelta
 
-import numpy as np
-import psycopg
 import pytest
 from django.db import connection
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person
+from memory import vectors as stored
 from memory.embedders import get_embedder
-from memory.halves import Halves
-from memory.indexing import pack_everything
 from memory.models import Corpus, EmbeddingModel, VectorBlock
-from memory.search.dense import nearest_parts
-from memory.search.scope import Scope
+from memory.models.corpora import Scope
 from memory.tests.plans import plans
 from memory.tests.vectors import by_brute_force, directions, fill, nearest
+from memory.vectors import pack_all
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +26,11 @@ def alice():
     return a_person()
 
 
+def nearest_to_query(user, *, limit):
+    scope = Scope(user, (Corpus.CHAT,))
+    return stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=limit, most_passages=1)
+
+
 @pytest.mark.parametrize("packed", [0, 7, 10, 203, 500])
 @pytest.mark.parametrize("limit", [1, 10, 60, 300, 600])
 def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(alice, packed, limit):
@@ -36,15 +38,13 @@ def test_the_order_is_that_of_a_brute_force_ranking_whether_in_blocks_or_loose(a
     bob = a_person("bob@example.com")
     fill(bob, others)
     source = fill(alice, vectors[:packed])
-    pack_everything()
+    pack_all()
     rest = fill(alice, vectors[packed:])
     places = {
         row.source_id: start for row, start in [*((row, 0) for row in source[:1]), *((row, packed) for row in rest[:1])]
     }
-    found = nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=QUERY, limit=limit).parts
-    assert [places[source_id] + chunk_index - 1 for source_id, chunk_index, _ in found] == by_brute_force(
-        vectors, QUERY
-    )[:limit]
+    found = nearest_to_query(alice, limit=limit).texts
+    assert [places[text.source_id] + text.chunk_index - 1 for text in found] == by_brute_force(vectors, QUERY)[:limit]
 
 
 @pytest.mark.parametrize("oldest", ["nearest", "farthest", "all alike"])
@@ -56,7 +56,7 @@ def test_the_order_is_exact_however_unlike_the_others_the_oldest_are(alice, olde
     if oldest == "all alike":
         vectors[:300] = vectors[0]
     fill(alice, vectors)
-    pack_everything()
+    pack_all()
     for limit in (10, 60, 300, 600):
         assert nearest(alice, QUERY, limit=limit) == by_brute_force(vectors, QUERY)[:limit]
 
@@ -64,7 +64,7 @@ def test_the_order_is_exact_however_unlike_the_others_the_oldest_are(alice, olde
 def test_of_a_block_only_what_was_said_in_time_is_found(alice):
     vectors = directions(95, seed=1)
     fill(alice, vectors)
-    pack_everything()
+    pack_all()
     first, last = 17, 92
     period = {"since": NOW + timedelta(hours=first), "until": NOW + timedelta(hours=last)}
     wanted = [place for place in by_brute_force(vectors, QUERY) if first <= place < last]
@@ -77,18 +77,9 @@ def test_vectors_of_every_size_are_scanned_in_blocks_that_fit_a_page(alice, dime
     model = EmbeddingModel.objects.create(name="other", dimensions=dimensions)
     vectors, query = directions(31, seed=1, dimensions=dimensions), directions(1, seed=3, dimensions=dimensions)[0]
     fill(alice, vectors, model=model)
-    pack_everything()
+    pack_all()
     assert VectorBlock.objects.count() == 31 // in_a_block
     assert nearest(alice, query, limit=31, model="other") == by_brute_force(vectors, query)
-
-
-@pytest.mark.parametrize("bound", [False, True])
-def test_a_vector_reaches_the_database_as_it_is_in_half_precision(bound):
-    vector = directions(1, seed=5)[0]
-    connection.ensure_connection()
-    cursor = psycopg.Cursor(connection.connection) if bound else connection.cursor()
-    (kept,) = cursor.execute("SELECT %s::halfvec::real[]", [Halves(vector)]).fetchone()
-    assert np.array_equal(np.array(kept, np.float32), vector.astype(np.float16).astype(np.float32))
 
 
 @pytest.mark.django_db(transaction=True)
@@ -97,13 +88,13 @@ def test_the_plan_reads_the_persons_own_blocks_and_loose_rows_alone():
         fill(a_person(f"person{number}@example.com"), directions(405, seed=number))
     alice = a_person()
     fill(alice, directions(1205, seed=99))
-    pack_everything()
+    pack_all()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE embeddings, embedding_blocks")
     # How it reads an index is not asserted: that depends on what snapshots other connections to the test database hold
     # while it is vacuumed.
     with acting_as(alice), plans("WITH asked") as explained:
-        nearest_parts(Scope(alice, (Corpus.CHAT,)), model=get_embedder().name, vector=QUERY, limit=10)
+        nearest_to_query(alice, limit=10)
     (plan,) = explained
     for index in ("idx_embedding_blocks_scan", "idx_embeddings_loose"):
         assert re.search(rf"Scan (using|on) {index}.*\n *Index Cond: \(\(user_id = {alice.pk}\)", plan), plan

@@ -9,10 +9,9 @@ from django.db import connection
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory.indexing import post_words
 from memory.models import Corpus
-from memory.search.lexical import best_by_words
-from memory.search.scope import Scope
+from memory.models.corpora import Scope
+from memory.terms import flush, score
 from memory.tests.plans import plans
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +28,7 @@ TURNS = [
 
 
 def search(user, query, limit=100):
-    return best_by_words(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
+    return score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
 
 
 def reference(turns, query):
@@ -55,7 +54,7 @@ def reference(turns, query):
 def test_scores_equal_the_reference_wherever_the_words_are(query, posted):
     alice = a_person()
     saved = [a_turn(alice, said, answered) for said, answered in TURNS[:posted]]
-    assert post_words() == posted
+    assert flush() == posted
     saved += [a_turn(alice, said, answered) for said, answered in TURNS[posted:]]
     numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
     found = search(alice, query)
@@ -157,7 +156,7 @@ def test_the_plan_reads_nothing_but_the_index_of_the_persons_words():
         conversation = a_turn(user, "first").conversation
         for number in range(150):
             a_turn(user, f"cat number{number} {'filler ' * (number % 7)}", f"dog{number}", conversation=conversation)
-    post_words()
+    flush()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE postings")
         cursor.execute("VACUUM ANALYZE indexed_texts")

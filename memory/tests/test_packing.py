@@ -12,12 +12,12 @@ from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.admin.requeue import requeue
 from memory.embedders import get_embedder
-from memory.indexing import pack_everything
 from memory.models import Embedding, VectorBlock
 from memory.models.blocks import SLOTS, slots_for
 from memory.tests.rows import NOW
 from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest
+from memory.vectors import pack_all
 
 pytestmark = pytest.mark.django_db
 
@@ -100,14 +100,14 @@ def test_a_vector_that_two_workers_made_is_stored_once(alice):
 def test_a_worker_packs_with_its_own_rights(alice):
     fill(alice, directions(25, seed=1))
     with as_a_worker():
-        assert pack_everything() == 20
+        assert pack_all() == 20
     assert VectorBlock.objects.count() == 2
     assert_in_step()
 
 
 def test_a_person_sees_no_block_of_somebody_elses(alice):
     fill(a_person("bob@example.com"), directions(10, seed=1))
-    pack_everything()
+    pack_all()
     with acting_as(alice):
         assert not VectorBlock.objects.exists()
 
@@ -115,7 +115,7 @@ def test_a_person_sees_no_block_of_somebody_elses(alice):
 @pytest.mark.parametrize("gone", [[4], [0, 3, 9], [4, 14, 17], list(range(10)), list(range(5, 25))])
 def test_what_a_person_deletes_leaves_its_block_in_the_same_statement(alice, gone):
     rows = fill(alice, directions(25, seed=1))
-    pack_everything()
+    pack_all()
     with acting_as(alice):
         Embedding.objects.filter(pk__in=[rows[place].pk for place in gone]).delete()
     assert_in_step()
@@ -125,7 +125,7 @@ def test_what_a_person_deletes_leaves_its_block_in_the_same_statement(alice, gon
 
 def test_a_block_that_nothing_is_left_in_is_deleted(alice):
     rows = fill(alice, directions(20, seed=1))
-    pack_everything()
+    pack_all()
     for row in rows[:10]:
         Embedding.objects.filter(pk=row.pk).delete()
     (block,) = VectorBlock.objects.all()
@@ -176,7 +176,7 @@ def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
 
     def pack():
         with as_a_worker():
-            return pack_everything()
+            return pack_all()
 
     assert all(isinstance(packed, int) for packed in at_once(*[pack] * 4))
     pack()
@@ -187,7 +187,7 @@ def test_of_workers_that_pack_at_once_none_packs_what_another_does(alice):
 @pytest.mark.django_db(transaction=True)
 def test_people_who_delete_from_the_same_blocks_at_once_do_not_wait_in_a_circle(alice):
     rows = fill(alice, directions(100, seed=1))
-    pack_everything()
+    pack_all()
 
     def delete_every_fourth(start):
         def delete():

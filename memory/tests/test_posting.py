@@ -12,10 +12,9 @@ from core.testing.examiner import as_a_worker
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
-from memory.indexing import post_words
 from memory.models import Corpus, IndexedText, Posting, TextTotals, UnpostedWords
-from memory.search.lexical import best_by_words
-from memory.search.scope import Scope
+from memory.models.corpora import Scope
+from memory.terms import flush, score
 from memory.tests.indexed import words
 from memory.tests.threads import at_once
 
@@ -45,7 +44,7 @@ def assert_counted():
 
 
 def search(user, query):
-    return [hit.key[1] for hit in best_by_words(Scope(user, (Corpus.CHAT,)), query=query, limit=100)]
+    return [hit.key[1] for hit in score(Scope(user, (Corpus.CHAT,)), query=query, limit=100)]
 
 
 def test_saving_a_turn_writes_its_words_in_one_row_and_no_posting(alice):
@@ -84,48 +83,48 @@ def test_words_are_posted_while_the_model_is_away(alice, monkeypatch):
 
 def test_posting_again_changes_nothing(alice):
     a_turn(alice, "I adopted a cat")
-    assert post_words() == 1
+    assert flush() == 1
     before = words()
-    assert post_words() == 0
+    assert flush() == 0
     assert words() == before
     assert_counted()
 
 
 def test_more_than_is_taken_at_once_is_posted_in_turns(alice, monkeypatch):
-    monkeypatch.setattr("memory.indexing.posting.TEXTS", 2)
+    monkeypatch.setattr("memory.terms.BATCH_TEXTS", 2)
     for number in range(5):
         a_turn(alice, f"Turn {number}")
-    assert post_words() == 5
+    assert flush() == 5
     assert_counted()
 
 
 @pytest.mark.parametrize("deleted", [0, 1, 2])
 def test_a_deleted_turn_is_no_longer_counted_whether_its_words_were_posted_or_not(alice, deleted):
     turns = [a_turn(alice, "cat"), a_turn(alice, "dog")]
-    post_words()
+    flush()
     turns.append(a_turn(alice, "bird"))
     with acting_as(alice):
         Turn.objects.get(pk=turns[deleted].pk).delete()
     assert_counted()
-    post_words()
+    flush()
     assert_counted()
     assert set(words()) == {"cat", "dog", "bird", "note"} - {["cat", "dog", "bird"][deleted]}
 
 
 def test_a_turn_that_changes_is_counted_once(alice):
     turn = a_turn(alice, "I adopted a cat")
-    post_words()
+    flush()
     turn.user_message = "We adopted two quiet dogs"
     turn.save()
     assert_counted()
-    post_words()
+    flush()
     assert TextTotals.objects.get().texts == 1
     assert_counted()
 
 
 def test_a_deleted_person_leaves_neither_words_nor_totals(alice):
     a_turn(alice, "I adopted a cat")
-    post_words()
+    flush()
     a_turn(alice, "I adopted a dog")
     alice.delete()
     for model in (IndexedText, Posting, UnpostedWords, TextTotals):
@@ -135,9 +134,9 @@ def test_a_deleted_person_leaves_neither_words_nor_totals(alice):
 def test_words_that_are_posted_are_found_as_before(alice):
     turns = [a_turn(alice, f"cat {'dog ' * number}", conversation=None) for number in range(4)]
     assert len(turns) == 4
-    before = best_by_words(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100)
-    post_words()
-    assert best_by_words(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100) == before != []
+    before = score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100)
+    flush()
+    assert score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100) == before != []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -148,7 +147,7 @@ def test_of_workers_that_post_at_once_each_text_is_posted_by_one(alice):
 
     def work():
         with as_a_worker():
-            return post_words()
+            return flush()
 
     assert all(isinstance(posted, int) for posted in at_once(*[work] * 4))
     work()
@@ -165,7 +164,7 @@ def test_a_turn_deleted_while_its_words_are_posted_leaves_none(alice):
 
     def post_and_wait():
         with as_a_worker(), transaction.atomic():
-            post_words()
+            flush()
             is_posted.set()
             assert is_deleting.wait(10)
             # Long enough for the deletion to reach the rows that are held here.
@@ -194,7 +193,7 @@ def test_what_somebody_is_deleting_is_left_to_them(alice):
             def work():
                 try:
                     with as_a_worker():
-                        return post_words()
+                        return flush()
                 finally:
                     connection.close()
 

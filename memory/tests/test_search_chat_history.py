@@ -8,7 +8,7 @@ from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Embedding, EmbeddingModel
-from memory.search import SearchMode, hybrid, search_chat_history
+from memory.search import SearchMode, chat_history, search_chat_history
 
 pytestmark = pytest.mark.django_db
 
@@ -112,7 +112,7 @@ def test_hybrid_finds_by_meaning_what_shares_no_stemmed_word():
 
 
 def test_hybrid_gives_a_distance_also_to_what_only_the_words_found(monkeypatch):
-    monkeypatch.setattr(hybrid, "PARTS_BY_MEANING", 1)
+    monkeypatch.setattr(chat_history, "PASSAGES_BY_MEANING", 1)
     alice = a_person()
     a_turn(alice, "adopted", "")
     a_turn(alice, "I adopted a cat named Miso in the rainy spring of that year", "")

@@ -153,7 +153,7 @@ def test_a_failing_database_becomes_a_memory_search_error_with_its_cause(alice, 
     def fail(*_, **__):
         raise away
 
-    monkeypatch.setattr(searching, "nearest_texts", fail)
+    monkeypatch.setattr(searching.vectors, "nearest", fail)
     with pytest.raises(MemorySearchError) as failure:
         find(alice)
     assert failure.value.cause is away

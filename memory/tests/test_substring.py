@@ -6,10 +6,10 @@ import pytest
 
 from intake.services import record_turn
 from intake.tests.factories import NOW, a_person, a_turn
+from memory import trigrams
 from memory.models import Corpus, IndexedText
-from memory.search import substring
-from memory.search.scope import Scope
-from memory.search.substring import containing
+from memory.models.corpora import Scope
+from memory.trigrams import containing
 
 pytestmark = pytest.mark.django_db
 
@@ -110,7 +110,7 @@ def test_dates_bound_what_is_found():
 
 
 def test_more_texts_than_are_read_at_a_time_are_all_looked_at(monkeypatch):
-    monkeypatch.setattr(substring, "AT_ONCE", 3)
+    monkeypatch.setattr(trigrams, "AT_ONCE", 3)
     alice = a_person()
     turns = [a_turn(alice, f"pomegranate {number}", "") for number in range(10)]
     assert set(search(alice, "megran", limit=50)) == {key(turn) for turn in turns}

@@ -11,8 +11,8 @@ from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
 from memory.embedders import EmbedderMisconfigured
-from memory.indexing import post_words
 from memory.models import Embedding, IndexedText, Posting, UnpostedWords
+from memory.terms import flush
 from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ def test_a_text_is_as_long_as_its_words_that_are_no_stop_words():
     a_turn(a_person(), "The cat likes cats", "A cat is a feline")
     assert IndexedText.objects.values_list("said_length", "answered_length").get() == (3, 2)
     assert set(UnpostedWords.objects.values_list("said_length", "answered_length")) == {(3, 2)}
-    post_words()
+    flush()
     assert set(Posting.objects.values_list("said_length", "answered_length")) == {(3, 2)}
 
 
@@ -40,7 +40,7 @@ def test_a_turn_of_stop_words_only_counts_among_the_persons_texts():
 def test_words_belong_to_the_turns_owner():
     alice = a_person()
     turn = a_turn(alice, "cat", "")
-    post_words()
+    flush()
     posting = Posting.objects.get()
     assert (posting.user, posting.corpus) == (alice, "chat")
     assert (posting.text.source_id, posting.text.chunk_index) == (turn.conversation_id, turn.turn_number)
@@ -93,7 +93,7 @@ def test_a_deleted_turn_takes_its_words_and_rows_along(is_posted):
     turn = a_turn(alice, "Forget this")
     kept = a_turn(alice, "Keep that")
     if is_posted:
-        post_words()
+        flush()
     Turn.objects.filter(pk=turn.pk).delete()
     assert set(words()) == {"keep", "note"}
     assert Embedding.objects.get().source_id == kept.conversation_id
@@ -168,17 +168,17 @@ def test_no_text_is_too_odd_to_be_saved(message):
 
 
 def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
-    from memory import words as postings
+    from memory import terms
     from memory.sources.turns import entry_of
 
     turn = a_turn(a_person(), "I adopted a cat", "Congratulations!")
     IndexedText.objects.all().delete()
     with django_assert_num_queries(1):
-        assert postings.post(entry_of(turn))
+        assert terms.add(entry_of(turn))
 
 
 def test_a_word_cannot_be_stored_twice_for_one_text():
     a_turn(a_person(), "cat", "")
-    post_words()
+    flush()
     with pytest.raises(Exception, match="postings_pkey"), connection.cursor() as cursor:
         cursor.execute("INSERT INTO postings SELECT * FROM postings")

@@ -6,10 +6,10 @@ import numpy as np
 
 from core.ids import uuid7
 from intake.tests.factories import NOW
+from memory import vectors as stored
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel
-from memory.search.dense import nearest_parts
-from memory.search.scope import Scope
+from memory.models.corpora import Scope
 
 
 def directions(count, *, seed, dimensions=384):
@@ -41,8 +41,8 @@ def fill(user, vectors, *, model=None):
 def nearest(user, query, *, limit, model=None, **period):
     """The places in `vectors` of the nearest, as the search gives them."""
     scope = Scope(user, (Corpus.CHAT,), **period)
-    parts = nearest_parts(scope, model=model or get_embedder().name, vector=query, limit=limit).parts
-    return [chunk_index - 1 for _, chunk_index, _ in parts]
+    found = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, most_passages=1)
+    return [text.chunk_index - 1 for text in found.texts]
 
 
 def by_brute_force(vectors, query):

@@ -21,7 +21,7 @@ from evals.benchmarks.search.counting import Counted, Integers, count_words
 from evals.benchmarks.search.meaning import meanings, with_noise
 from intake.models import Conversation, Turn
 from intake.services import title_from
-from memory import words
+from memory import terms
 from memory.embedders import Embedder
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, Posting, TextTotals
 from memory.sources import READERS, Text, content_hash, cut
@@ -51,7 +51,7 @@ class Pool:
         self.turns = list(synthetic.turns(size, seed=seed))
         self.words = count_words(self.turns)
         texts = [_text(turn) for turn in self.turns]
-        rows = [words.row_of(text) for text in texts]
+        rows = [terms.row_of(text) for text in texts]
         self.text_hashes = _digests([row["text_hash"] for row in rows])
         self.signatures = [row["signature"] for row in rows]
         parts = [cut(text, embedder).parts for text in texts]

@@ -18,8 +18,8 @@ from evals.benchmarks.search.histories import Person
 from evals.processes import Environment, logging_in, run_at_once
 from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
+from memory import vectors
 from memory.embedders import get_embedder
-from memory.indexing import pack_everything
 from memory.models import Embedding, EmbeddingModel, IndexedText, Posting, VectorBlock
 
 # Where most of the rows go; the others are quick as they are.
@@ -33,12 +33,12 @@ def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Rep
         people = _number_texts(users, sizes)
     begun = time.monotonic()
     with unbound(), laid_bare(INDEX_TABLES):
-        vectors = _save(people, given, now)
+        count = _save(people, given, now)
         seconds = time.monotonic() - begun
-        saved = f"Saved {sum(sizes):,} turns with {vectors:,} vectors"
+        saved = f"Saved {sum(sizes):,} turns with {count:,} vectors"
         report(f"{saved} in {seconds:.0f} s ({sum(sizes) / seconds:,.0f} turns/s); building the indexes.")
     with as_worker():
-        pack_everything()
+        vectors.pack_all()
     with unbound():
         _settle()
     report(f"Indexed and vacuumed after {time.monotonic() - begun:.0f} s; the database has {_gigabytes():.1f} GB.")

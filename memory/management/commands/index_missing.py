@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from core.isolation.connections import connected_as_worker
-from memory import indexing
+from memory import indexing, vectors
 
 
 class Command(BaseCommand):
@@ -20,5 +20,5 @@ class Command(BaseCommand):
         # Everybody's texts are read, which is a worker's work.
         with connected_as_worker():
             indexed = indexing.enqueue_missing(now=timezone.now())
-            indexing.pack_everything()
+            vectors.pack_all()
         self.stdout.write(f"Indexed {indexed} turns, documents and records. Workers embed them in the background.")

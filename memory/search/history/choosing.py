@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from memory.models.corpora import Key
 from memory.search.history.excerpts import Excerpt
 from memory.search.history.overlap import Fingerprint
 from memory.search.history.passages import Piece, Shown, matching, show
 from memory.search.history.ranking import Ranked
 from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
 from memory.search.history.words import Inflections
-from memory.search.keys import Key
 
 # A result repeats a better one that has more of its words, in runs, than this.
 REPEATS = 0.8

@@ -2,10 +2,10 @@
 
 from django.conf import settings
 
+from memory.models.corpora import Scope
+from memory.search.chat_history import Found, by_terms_and_meaning
 from memory.search.history.requests import ENGINE_LENGTH
 from memory.search.history.sources import Asked
-from memory.search.hybrid import Found, by_words_and_meaning
-from memory.search.scope import Scope
 
 # What a text is worth that is near in meaning where too little is known to say what is far.
 FAINT = 0.01
@@ -17,13 +17,13 @@ def related(scope: Scope, asked: Asked) -> list[Found]:
     The engine gives the nearest texts however far they are. Here that would be the end of "no matching results": what
     shares no word with the query and is farther than `settings.HISTORY_UNRELATED_DISTANCE` is left out.
     """
-    found = by_words_and_meaning(scope, query=asked.query[:ENGINE_LENGTH], vector=asked.vector, model=asked.model)
+    found = by_terms_and_meaning(scope, query=asked.query[:ENGINE_LENGTH], vector=asked.vector, model=asked.model)
     return [each._replace(relevance=each.relevance or _faint(each)) for each in found.texts if _is_related(each)]
 
 
 def _is_related(found: Found) -> bool:
     near = found.distance is not None and found.distance <= settings.HISTORY_UNRELATED_DISTANCE
-    return near or found.shares_words
+    return near or found.shares_terms
 
 
 def _faint(found: Found) -> float:

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.models.corpora import Key, Scope
 from memory.search.history.engine import related
 from memory.search.history.passages import Part
 from memory.search.history.requests import HistoryScope
 from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
-from memory.search.keys import Key
-from memory.search.scope import Scope
 from memory.sources.documents import entry_of
 from memory.sources.records import ONLY_CHUNK
 

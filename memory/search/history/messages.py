@@ -17,13 +17,12 @@ from django.db.models.functions import Greatest, Lower, StrIndex, Substr
 from intake.models import Turn
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import Corpus
+from memory.models.corpora import Key, Scope
 from memory.search.history.engine import related
 from memory.search.history.passages import Part
 from memory.search.history.requests import ENGINE_LENGTH
 from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
-from memory.search.keys import Key
-from memory.search.scope import Scope
-from memory.search.substring import containing
+from memory.trigrams import containing
 
 # Several times what anybody is shown.
 LITERAL = 100

@@ -16,7 +16,7 @@ from intake.zones import zone_of
 from memory.embedders import EmbedderError, get_embedder
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
-from memory.search.dense import count_waiting
+from memory.models.corpora import Scope
 from memory.search.history.choosing import HistoryResult, choose
 from memory.search.history.memories import CORPORA, Memories
 from memory.search.history.messages import Messages
@@ -25,7 +25,7 @@ from memory.search.history.ranking import rank
 from memory.search.history.requests import ENGINE_LENGTH, HistoryRequest, HistoryScope, within
 from memory.search.history.sessions import Sessions
 from memory.search.history.sources import Asked, Hit, Source
-from memory.search.scope import Scope
+from memory.vectors import count_pending
 
 SOURCES: dict[HistoryScope, tuple[Source, ...]] = {
     HistoryScope.ALL: (Memories(), Messages(), Sessions()),
@@ -84,7 +84,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         with _failing_as("what was found could not be read"), at_most(max(patience.left, SECONDS_TO_READ)):
             results = choose(ranked, asked, sources=sources, limit=request.max_results)
             return History(
-                results, unfinished, pending=count_waiting(Scope(user, CORPORA_IN[asked.scope]), model=asked.model)
+                results, unfinished, pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.model)
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error

@@ -14,10 +14,10 @@ from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
+from memory.models.corpora import Key
 from memory.search.history.passages import Part
 from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
-from memory.search.keys import Key
-from memory.words import searchable
+from memory.terms import searchable
 
 # Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
 # (each of which costs a look into the turns), and how many of those that may match are weighed.

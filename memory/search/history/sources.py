@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 from intake.models import User
 from memory.embedders.base import Vector
+from memory.models.corpora import Key
 from memory.search.history.passages import Part
 from memory.search.history.requests import HistoryScope, Period
-from memory.search.keys import Key
 
 
 class Kind(StrEnum):

@@ -7,7 +7,7 @@ from django.db import connection
 
 from memory.search.history.excerpts import Matcher
 from memory.search.history.requests import ENGINE_LENGTH
-from memory.words import searchable
+from memory.terms import searchable
 
 _SAME = """
 WITH asked AS MATERIALIZED (

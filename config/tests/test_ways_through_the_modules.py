@@ -1,0 +1,33 @@
+"""How many modules a reader opens who follows a request: few enough to hold in the head (docs/architecture.md)."""
+
+import sys
+
+import pytest
+
+from agent_tools.tests import callers
+from core.testing.module_counter import counted_modules
+from intake.tests.factories import a_person, a_turn
+from memory import indexing
+
+pytestmark = pytest.mark.django_db
+
+MOST_FOR_A_SEARCH = 26
+
+
+def test_a_hybrid_search_over_rest_runs_through_few_modules():
+    alice = a_person("alice")
+    a_turn(alice, "I adopted a cat named Miso")
+    a_turn(alice, "What do dogs eat?")
+    indexing.embed_pending()
+    a_turn(alice, "The cat sleeps on the sofa")
+    client = callers.client_of(alice)
+    body = {"query": "my cat", "mode": "hybrid"}
+    for _ in range(3):
+        callers.call(client, "search_chat_history", body)
+    with counted_modules() as counter:
+        answer = callers.call(client, "search_chat_history", body)
+    assert answer.json()["totalFound"] == 3
+    modules = counter.modules
+    listed = "\n  ".join([f"A hybrid search over REST runs through {len(modules)} modules:", *modules])
+    sys.stdout.write(f"{listed}\n")
+    assert len(modules) <= MOST_FOR_A_SEARCH, listed

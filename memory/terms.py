@@ -1,0 +1,334 @@
+"""The terms of each person's texts: counted when a text is saved, scored with BM25F by every search.
+
+`add` and `delete` follow the texts, `flush` moves what was added to the postings, `score` reads. A hundred postings are
+a hundred places in a large index, too many to write while somebody waits. So a text's terms are kept in one pending row
+at first (`unposted_words`), where a search looks as well, and a worker flushes them in batches.
+"""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from core.db.statements import Answer, ask, fetch
+from memory.models import IndexedText
+from memory.models.corpora import PlainKey, Scope
+from memory.sources import Entry, Place, Text, content_hash
+from memory.trigrams import trigram_filter
+
+# PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.
+MAX_CHARACTERS = 250_000
+# A longer "word" is data rather than language, and would not fit an index entry in the end.
+MAX_LEXEME = 255
+# Flushed by one statement.
+BATCH_TEXTS = 200
+
+# Three of a statement's WITH queries; `indexed` has a row if the text was not there. A word of both sides is kept once
+# for each: to bring them together takes longer than all the rest that is done with them here.
+_KEEP = """
+word AS (
+    SELECT coalesce(array_agg(lexeme), '{{}}') AS lexemes,
+           coalesce(array_agg(said), '{{}}') AS said, coalesce(sum(said), 0) AS said_length,
+           coalesce(array_agg(answered), '{{}}') AS answered, coalesce(sum(answered), 0) AS answered_length
+      FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
+              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
+            UNION ALL
+            SELECT lexeme, 0, cardinality(positions)
+              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(answered)s))) AS side
+     WHERE length(lexeme) <= %(max_lexeme)s
+), indexed AS (
+    INSERT INTO indexed_texts
+           (user_id, corpus, source_id, chunk_index, said_at, configuration, content_hash, signature,
+            said_length, answered_length)
+    SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(text_hash)s,
+           %(signature)s::varbit, said_length, answered_length
+      FROM word {condition}
+        ON CONFLICT DO NOTHING
+    RETURNING *
+), kept AS (
+    INSERT INTO unposted_words (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
+    SELECT id, user_id, corpus, indexed.said_length, indexed.answered_length, lexemes, said, answered
+      FROM indexed
+     CROSS JOIN word
+)
+"""
+KEEP = _KEEP.format(condition="")
+_KEEP_ALONE = f"WITH {KEEP} SELECT count(*) FROM indexed"  # noqa: S608 - written here
+# A turn has its number once it is stored, which is what the transaction is at.
+_OF_THE_LATEST_TURN = """
+     WHERE EXISTS (SELECT
+                     FROM intake_conversations
+                    WHERE id = %(source_id)s AND user_id = %(user_id)s AND turn_count = %(chunk_index)s)
+"""
+_KEEP_LATEST_TURN = f"WITH {_KEEP.format(condition=_OF_THE_LATEST_TURN)} SELECT count(*) FROM indexed"  # noqa: S608
+
+_OWNERS = "SELECT DISTINCT user_id, corpus FROM unposted_words ORDER BY user_id, corpus"
+
+_START_TOTALS = """
+INSERT INTO text_totals (user_id, corpus, texts, said_length, answered_length)
+VALUES (%(user_id)s, %(corpus)s, 0, 0, 0)
+    ON CONFLICT DO NOTHING
+"""
+
+# The row lock on `text_totals` serialises everything that changes one person's postings, so a deletion cannot deadlock
+# with a worker.
+_LOCK_TOTALS = """
+SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE SKIP LOCKED
+"""
+
+# A pending row that somebody is deleting is left to them. A deletion of a text waits for the flush of its terms, and
+# then takes the postings along (the trigger on `indexed_texts`), so that no posting outlives its text.
+_FLUSH = """
+WITH taken AS (
+    DELETE FROM unposted_words
+     WHERE text_id IN (SELECT text_id
+                         FROM unposted_words
+                        WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+                        ORDER BY text_id
+                        LIMIT %(batch)s
+                          FOR UPDATE SKIP LOCKED)
+    RETURNING *
+), flushed AS (
+    INSERT INTO postings (user_id, corpus, text_id, said_length, answered_length, lexeme, said, answered)
+    SELECT user_id, corpus, text_id, said_length, answered_length, term.lexeme, sum(term.said), sum(term.answered)
+      FROM taken CROSS JOIN LATERAL unnest(lexemes, taken.said, taken.answered) AS term(lexeme, said, answered)
+     GROUP BY user_id, corpus, text_id, said_length, answered_length, term.lexeme
+     ORDER BY term.lexeme  -- neighbours in the index
+), counted AS (
+    UPDATE text_totals AS totals
+       SET texts = totals.texts + more.texts, said_length = totals.said_length + more.said_length,
+           answered_length = totals.answered_length + more.answered_length
+      FROM (SELECT count(*) AS texts, sum(said_length) AS said_length, sum(answered_length) AS answered_length
+              FROM taken
+            HAVING count(*) > 0) AS more
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+)
+SELECT count(*) FROM taken
+"""
+
+# BM25F over the person's own postings, their statistics theirs alone:
+#
+#     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
+#     tf = sum over sides of  weight * count / (1 - b + b * length / average length)
+#     score = sum over the query's terms of  idf * tf / (k1 + tf)
+#
+# Source: S. Robertson and H. Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond (2009), section 3.6.
+#
+# `k1` has its usual value. A turn is long because its answer explains, not because it says the same again: hence the
+# milder half of the usual correction for length. Most questions are about what the user said, so a term there counts as
+# much as two in the answer.
+K1 = 1.2
+B = 0.5
+SAID_WEIGHT = 2.0
+
+# A term's own statistics are counted before its postings are read for good: reading an index twice is cheaper than
+# keeping what was read.
+_SCORE = """
+WITH mine AS MATERIALIZED (
+    -- A side that nobody ever used has no average length; any will do.
+    SELECT texts::float8, coalesce(nullif(said_length / texts, 0), 1)::float8 AS said_length,
+           coalesce(nullif(answered_length / texts, 0), 1)::float8 AS answered_length
+      FROM (SELECT nullif(sum(texts), 0) AS texts, sum(said_length) AS said_length,
+                   sum(answered_length) AS answered_length
+              FROM (SELECT texts, said_length, answered_length
+                      FROM text_totals
+                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                     UNION ALL
+                    SELECT 1, said_length, answered_length
+                      FROM unposted_words
+                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)) AS counted) AS together
+), asked AS MATERIALIZED (
+    SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+), pending AS MATERIALIZED (
+    -- Of what was saved a moment ago: seldom any.
+    SELECT text_id, term.lexeme, sum(term.said)::int AS said, sum(term.answered)::int AS answered,
+           said_length, answered_length
+      FROM unposted_words AS row
+     CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND lexemes && ARRAY(SELECT lexeme FROM asked) AND term.lexeme = ANY(ARRAY(SELECT lexeme FROM asked))
+     GROUP BY text_id, term.lexeme, said_length, answered_length
+), term AS MATERIALIZED (
+    SELECT lexeme, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
+           %(b)s / said_length AS per_term_said, %(b)s / answered_length AS per_term_answered
+      FROM asked
+     CROSS JOIN mine
+     CROSS JOIN LATERAL (
+        SELECT (SELECT count(*)
+                  FROM postings AS p
+                 WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s) AND p.lexeme = asked.lexeme)
+               + (SELECT count(*) FROM pending WHERE pending.lexeme = asked.lexeme) AS having_it
+        OFFSET 0) AS counted  -- counted once
+), hit AS (
+    SELECT text_id, idf,
+           %(said_weight)s::float8 * said / (rest + per_term_said * said_length) AS said,
+           answered / (rest + per_term_answered * answered_length) AS answered
+      FROM (SELECT text_id, said, answered, said_length, answered_length, idf, rest, per_term_said, per_term_answered
+              FROM term
+              JOIN postings AS p USING (lexeme)
+             WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
+             UNION ALL
+            SELECT text_id, said, answered, said_length, answered_length, idf, rest, per_term_said, per_term_answered
+              FROM term
+              JOIN pending USING (lexeme)) AS either
+    OFFSET 0  -- neither is computed more than once
+), best AS (
+    SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
+           sum(idf * said / (%(k1)s::float8 + said)) AS said_score
+      FROM hit
+     -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
+     -- on the dates that are asked for.
+     WHERE NOT %(is_dated)s
+        OR text_id IN (SELECT id
+                         FROM indexed_texts
+                        WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                          AND said_at >= %(since)s AND said_at < %(until)s)
+     GROUP BY text_id
+     ORDER BY score DESC, text_id
+     LIMIT %(limit)s
+)
+SELECT source_id::text, chunk_index, score, said_score
+  FROM best
+ -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
+ CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
+ ORDER BY score DESC, text_id
+"""
+
+
+class TermHit(NamedTuple):
+    """A text that shares terms with the query. `said_score` is what the user's own side alone would earn it."""
+
+    key: PlainKey
+    score: float
+    said_score: float
+
+
+def ask_to_add_latest_turn(text: Text) -> Answer:
+    """Add the terms of a turn that is just being stored: a row with 1.
+
+    With 0 if it is not its conversation's latest after all, or its terms were there.
+    """
+    return ask(_KEEP_LATEST_TURN, row_of(text))
+
+
+def add(entry: Entry) -> set[int]:
+    """Make the terms at a place match its texts; returns the chunks whose did not.
+
+    Must run in the transaction that saves the texts.
+    """
+    if entry.place.chunk_index is None:
+        return _add_changed(entry)
+    (text,) = entry.texts
+    return {text.key.chunk_index} if _add_one(text, entry.place) else set()
+
+
+def delete(place: Place) -> None:
+    """Remove the terms of what is gone; a trigger takes the postings along."""
+    IndexedText.objects.at(place).delete()
+
+
+def flush(*, until: datetime | None = None) -> int:
+    """Flush pending terms into the postings, until none are left or the time is up; returns of how many texts.
+
+    Repeating it does nothing, and several workers share the work.
+    """
+    flushed = 0
+    with connection.cursor() as cursor:
+        cursor.execute(_OWNERS)
+        owners = cursor.fetchall()
+    for user_id, corpus in owners:
+        while texts := _flush_batch({"user_id": user_id, "corpus": corpus, "batch": BATCH_TEXTS}):
+            flushed += texts
+            if until is not None and timezone.now() >= until:
+                return flushed
+    return flushed
+
+
+def score(scope: Scope, *, query: str, limit: int) -> list[TermHit]:
+    """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words."""
+    rows = fetch(
+        _SCORE,
+        {
+            **scope.parameters(),
+            "is_dated": scope.is_dated,
+            "configuration": settings.TEXT_SEARCH_CONFIG,
+            "query": searchable(query),
+            "said_weight": SAID_WEIGHT,
+            "b": B,
+            "k1": K1,
+            "limit": limit,
+        },
+    )
+    return [TermHit((source, place), score, said_score) for source, place, score, said_score in rows]
+
+
+def searchable(text: str) -> str:
+    """As much of a text as the parser takes, without the one character that PostgreSQL has no place for."""
+    return text[:MAX_CHARACTERS].replace("\0", " ")
+
+
+def row_of(text: Text) -> dict[str, Any]:
+    """The parameters of `KEEP`: what a text gives its `IndexedText`, and both sides, whose terms are to be counted."""
+    return {
+        **text.columns(),
+        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "text_hash": _known_as(text),
+        "signature": trigram_filter(text.said, text.answered),
+        "said": searchable(text.said),
+        "answered": searchable(text.answered),
+        "max_lexeme": MAX_LEXEME,
+    }
+
+
+def _flush_batch(owner: dict[str, Any]) -> int:
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_START_TOTALS, owner)
+            cursor.execute(_LOCK_TOTALS, owner)
+            if not cursor.rowcount:
+                return 0
+            cursor.execute(_FLUSH, owner)
+            (texts,) = cursor.fetchone()
+            return int(texts)
+    except IntegrityError:
+        # The person is deleted at this moment, and their terms with them.
+        return 0
+
+
+def _add_one(text: Text, place: Place) -> bool:
+    """Nearly every such text is new: only one that is not costs a second look."""
+    row = row_of(text)
+    if _insert(row):
+        return True
+    known = IndexedText.objects.at(place)
+    stale, _ = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"]).delete()
+    return stale > 0 and _insert(row)
+
+
+def _add_changed(entry: Entry) -> set[int]:
+    """Most chunks of a document are as they were: one look tells which are not."""
+    known = IndexedText.objects.at(entry.place)
+    kept = {
+        index: (bytes(content_hash), configuration)
+        for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
+    }
+    wanted = {text.key.chunk_index: (_known_as(text), settings.TEXT_SEARCH_CONFIG) for text in entry.texts}
+    stale = [index for index in kept if kept[index] != wanted.get(index)]
+    if stale:
+        known.filter(chunk_index__in=stale).delete()
+    changed = {index for index in wanted if kept.get(index) != wanted[index]}
+    for text in entry.texts:
+        if text.key.chunk_index in changed:
+            _insert(row_of(text))
+    return changed
+
+
+def _known_as(text: Text) -> bytes:
+    said, answered = searchable(text.said), searchable(text.answered)
+    return content_hash(f"{len(said)}:{said}{answered}")
+
+
+def _insert(row: dict[str, Any]) -> bool:
+    return fetch(_KEEP_ALONE, row) == [(1,)]

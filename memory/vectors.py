@@ -1,0 +1,401 @@
+"""The vectors of each person's texts: stored by a worker, packed into blocks, and scanned exactly by every search.
+
+`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. The scan's time goes into rows more than
+into distances, so ten vectors stand side by side in a row of `embedding_blocks` (`v0` to `v9`, with the keys of their
+rows in `embeddings` and the times at which they were said), and the scan asks each block how near its nearest one is. A
+vector that no block has yet is unpacked: it is scanned in its own row.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils import timezone
+from pgvector.django import HalfVectorField
+
+from core.db.statements import Rows, fetch
+from memory.embedders.base import Matrix, Vector
+from memory.models import Embedding, EmbeddingModel
+from memory.models.blocks import slots_for
+from memory.models.corpora import PlainKey, Scope
+
+if TYPE_CHECKING:
+    from memory.sources import Place
+
+# How many of a text's passages are among the nearest, for most texts.
+USUAL_PASSAGES = 3
+# So many of a person's passages, whichever, show how far away the unrelated lie; the nearest would not.
+SAMPLE = 200
+
+# Stores vectors and packs them together with what lay unpacked beside them, so that each row is written once. A row
+# whose text has changed keeps waiting, one that has a vector by now keeps that, and rows that somebody is deleting or
+# another worker is packing are left to them.
+_STORE = """
+WITH made AS MATERIALIZED (
+    SELECT id, content_hash, text::halfvec AS vector
+      FROM unnest(%(ids)s::bigint[], %(hashes)s::bytea[], %(vectors)s::text[]) AS each(id, content_hash, text)
+), stored AS MATERIALIZED (
+    SELECT id, user_id, corpus, model_id, said_at, made.vector
+      FROM made JOIN embeddings AS row USING (id, content_hash)
+     WHERE row.vector IS NULL
+     ORDER BY id
+       FOR NO KEY UPDATE OF row
+), unpacked AS MATERIALIZED (
+    SELECT id, user_id, corpus, model_id, said_at, vector
+      FROM (SELECT DISTINCT user_id, corpus, model_id FROM stored) AS touched
+      JOIN embeddings AS row USING (user_id, corpus, model_id)
+     WHERE vector IS NOT NULL AND block_id IS NULL
+     ORDER BY id
+       FOR NO KEY UPDATE OF row SKIP LOCKED
+), numbered AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY user_id, corpus, model_id ORDER BY id) - 1 AS place
+      FROM (SELECT * FROM stored UNION ALL SELECT * FROM unpacked) AS each
+), full_block AS (
+    SELECT user_id, corpus, model_id, array_agg(id ORDER BY place) AS p, array_agg(said_at ORDER BY place) AS t,
+           array_agg(vector ORDER BY place) AS v
+      FROM numbered
+     GROUP BY user_id, corpus, model_id, place / %(slots)s
+    HAVING count(*) = %(slots)s
+     ORDER BY user_id, corpus, model_id, place / %(slots)s
+), packed AS (
+    INSERT INTO embedding_blocks
+           (user_id, corpus, model_id, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
+            t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
+    SELECT user_id, corpus, model_id, p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
+           t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
+           v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+      FROM full_block
+    RETURNING id, ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9] AS passages
+), passage AS (
+    SELECT packed.id AS block_id, unnest(passages) AS id FROM packed
+), written AS (
+    UPDATE embeddings AS row
+       SET vector = stored.vector, embedded_at = %(now)s, last_error = '', block_id = passage.block_id
+      FROM stored LEFT JOIN passage USING (id)
+     WHERE row.id = stored.id
+)
+UPDATE embeddings SET block_id = passage.block_id FROM passage JOIN unpacked USING (id) WHERE embeddings.id = passage.id
+"""
+
+_UNPACKED_BY_OWNER = """
+SELECT user_id, corpus, model_id
+  FROM embeddings
+ WHERE vector IS NOT NULL AND block_id IS NULL
+ GROUP BY user_id, corpus, model_id
+HAVING count(*) > 1
+ ORDER BY user_id, corpus, model_id  -- so that two workers wait for each other and not in a circle
+"""
+
+_PACK = """
+WITH unpacked AS MATERIALIZED (
+    SELECT id, said_at, vector
+      FROM embeddings
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND model_id = %(model_id)s
+       AND vector IS NOT NULL AND block_id IS NULL
+     ORDER BY id
+       FOR NO KEY UPDATE SKIP LOCKED
+), numbered AS (
+    SELECT *, row_number() OVER (ORDER BY id) - 1 AS place FROM unpacked
+), full_block AS (
+    SELECT array_agg(id ORDER BY place) AS p, array_agg(said_at ORDER BY place) AS t,
+           array_agg(vector ORDER BY place) AS v
+      FROM numbered
+     GROUP BY place / %(slots)s
+    HAVING count(*) = %(slots)s
+     ORDER BY place / %(slots)s
+), packed AS (
+    INSERT INTO embedding_blocks
+           (user_id, corpus, model_id, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
+            t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
+    SELECT %(user_id)s, %(corpus)s, %(model_id)s, p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
+           t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
+           v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+      FROM full_block
+    RETURNING id, ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9] AS passages
+)
+UPDATE embeddings SET block_id = passage.block_id
+  FROM (SELECT packed.id AS block_id, unnest(passages) AS id FROM packed) AS passage
+ WHERE embeddings.id = passage.id
+"""
+
+# The nearest passages are in the blocks whose own nearest are, so as many blocks as passages are wanted do. Only their
+# keys leave the scan: to hand on ten keys and distances of each block would take longer than to measure these few
+# again. And as vectors have length 1, but for what half precision rounds off, their inner product says which blocks
+# those are (eight more than needed, for what it rounds differently); it takes less than the cosine, which then ranks.
+#
+# The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
+# It gives one row at least, for that count. A chat's turns come with what is shown of them.
+_NEAREST = """
+WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
+    SELECT %(vector)s::halfvec AS q
+), near_block AS MATERIALIZED (
+    SELECT id
+      FROM asked, embedding_blocks
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+     LIMIT %(passages)s + 8
+), near AS MATERIALIZED (
+    SELECT id, distance
+      FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
+                   unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
+                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q]) AS distance
+              FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
+     WHERE distance IS NOT NULL
+     UNION ALL
+    SELECT id, vector <=> q
+      FROM asked, embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
+     ORDER BY distance, id
+     LIMIT %(passages)s
+), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
+    SELECT corpus, source_id, chunk_index, min(distance) AS distance
+      FROM near
+     CROSS JOIN LATERAL (SELECT corpus, source_id, chunk_index FROM embeddings WHERE id = near.id OFFSET 0) AS passage
+     GROUP BY corpus, source_id, chunk_index
+     ORDER BY distance, source_id, chunk_index
+     LIMIT %(texts)s
+)
+SELECT pending, (SELECT count(*) FROM near), text.*
+  FROM (SELECT count(DISTINCT (source_id, chunk_index)) AS pending
+          FROM embeddings
+         WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
+           AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
+  LEFT JOIN (SELECT source_id, chunk_index, distance, beginning
+               FROM nearest
+               LEFT JOIN LATERAL (
+                 SELECT left(user_message, %(length)s) AS beginning
+                   FROM intake_conversation_turns
+                  WHERE user_id = %(user_id)s AND conversation_id = source_id AND turn_number = chunk_index
+                 OFFSET 0) AS turn
+                 ON corpus = 'chat') AS text
+    ON true
+ ORDER BY distance, source_id, chunk_index
+"""
+
+# Scans as `_NEAREST` does, and measures every other candidate too. How near a text's nearest passage is, the scan has
+# told of those that it found; so what is looked up is the first passage of these, and every passage of the others.
+# `unrelated` is the distance that three in ten of some passages are beyond.
+_DISTANCES = """
+WITH asked AS NOT MATERIALIZED (
+    SELECT %(vector)s::halfvec AS q
+), near_block AS MATERIALIZED (
+    SELECT id
+      FROM asked, embedding_blocks
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+     LIMIT %(passages)s + 8
+), near AS MATERIALIZED (
+    SELECT id, distance
+      FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
+                   unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
+                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q]) AS distance
+              FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
+     WHERE distance IS NOT NULL
+     UNION ALL
+    SELECT id, vector <=> q
+      FROM asked, embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+       AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
+     ORDER BY distance, id
+     LIMIT %(passages)s
+), sample AS MATERIALIZED (
+    SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY vector <=> q) AS unrelated
+      FROM (SELECT unnest(ARRAY[v0, v1, v2, v3, v4, v5, v6, v7, v8, v9]) AS vector
+              FROM (SELECT *
+                      FROM embedding_blocks
+                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+                       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+                     LIMIT %(sample)s / 10) AS some_blocks
+             UNION ALL
+            SELECT vector
+              FROM embeddings
+             WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+               AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+               AND vector IS NOT NULL AND block_id IS NULL
+             LIMIT %(sample)s) AS some_passages, asked
+), found AS MATERIALIZED (
+    SELECT corpus, source_id, chunk_index, min(distance) AS distance,
+           min(distance) FILTER (WHERE part = 0) AS said_distance
+      FROM near
+     CROSS JOIN LATERAL (SELECT corpus, source_id, chunk_index, part FROM embeddings WHERE id = near.id OFFSET 0) AS row
+     GROUP BY corpus, source_id, chunk_index
+), candidate AS MATERIALIZED (
+    SELECT source_id, chunk_index, distance, said_distance FROM found
+     UNION ALL
+    SELECT source_id, chunk_index, NULL, NULL
+      FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
+     WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
+)
+SELECT pending, (SELECT unrelated FROM sample), text.*
+  FROM (SELECT count(DISTINCT (source_id, chunk_index)) AS pending
+          FROM embeddings
+         WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
+           AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)) AS counted
+  LEFT JOIN (
+    SELECT source_id::text, chunk_index, corpus, date_part('epoch', said_at),
+           coalesce(candidate.distance, measured.distance), coalesce(candidate.said_distance, measured.said_distance),
+           said_length + answered_length
+      FROM candidate
+      JOIN indexed_texts AS text USING (source_id, chunk_index)
+     CROSS JOIN LATERAL (
+        SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
+          FROM (SELECT part, vector <=> q AS distance
+                  FROM asked, embeddings AS e
+                 WHERE candidate.said_distance IS NULL
+                   AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
+                   AND e.source_id = candidate.source_id AND e.chunk_index = candidate.chunk_index
+                   AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+                   AND (part = 0 OR candidate.distance IS NULL)
+                OFFSET 0) AS each  -- no distance is computed twice
+           ) AS measured
+     WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)) AS text
+    ON true
+"""
+
+# Both, where a slot that was said at another time counts like an empty one. For a scan without dates it would cost as
+# much as the distances do.
+_IN_TIME = {
+    statement: re.sub(r"\bv(\d) <", r"CASE WHEN t\1 >= %(since)s AND t\1 < %(until)s THEN v\1 END <", statement)
+    for statement in (_NEAREST, _DISTANCES)
+}
+
+_COUNT_PENDING = """
+SELECT count(DISTINCT (source_id, chunk_index))
+  FROM embeddings
+ WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
+   AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+"""
+
+
+class NearText(NamedTuple):
+    """`distance` is the cosine distance of its nearest passage, `beginning` a turn's first words; None of no turn."""
+
+    source_id: UUID
+    chunk_index: int
+    distance: float
+    beginning: str | None
+
+
+class Nearest(NamedTuple):
+    """Texts, the nearest first; and how many of the corpora, of whatever date, have a passage without a vector."""
+
+    texts: list[NearText]
+    pending: int
+
+
+class Measured(NamedTuple):
+    """A text's distances: of its nearest passage and of its first one, where the user speaks; None without vector.
+
+    `said_at` is in seconds since 1970, `terms` the text's length.
+    """
+
+    key: PlainKey
+    corpus: str
+    said_at: float
+    distance: float | None
+    said_distance: float | None
+    terms: int
+
+
+class Distances(NamedTuple):
+    """Texts in no order.
+
+    `unrelated` is the distance that three in ten of the person's passages are beyond, None if there are none; `pending`
+    is as in `Nearest`.
+    """
+
+    texts: list[Measured]
+    unrelated: float | None
+    pending: int
+
+
+def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
+    """Store a batch's vectors, of one model, and pack them with what is unpacked of the same people."""
+    parameters: dict[str, Any] = {
+        "ids": [row.pk for row in rows],
+        "hashes": [bytes(row.content_hash) for row in rows],
+        "vectors": [_halfvec(vector) for vector in vectors],
+        "now": now,
+        "slots": slots_for(vectors.shape[1]),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE, parameters)
+
+
+def pack_all(*, until: datetime | None = None) -> int:
+    """Pack what is unpacked anywhere, or until the time is up; returns how many vectors that were."""
+    with connection.cursor() as cursor:
+        cursor.execute(_UNPACKED_BY_OWNER)
+        owners = cursor.fetchall()
+    dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
+    packed = 0
+    for user_id, corpus, model_id in owners:
+        slots = slots_for(dimensions[model_id])
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_PACK, {"user_id": user_id, "corpus": corpus, "model_id": model_id, "slots": slots})
+            packed += cursor.rowcount
+        if until is not None and timezone.now() >= until:
+            break
+    return packed
+
+
+def delete(place: "Place") -> None:
+    """Remove the vectors of what is gone; a trigger takes them out of their blocks in the same statement."""
+    Embedding.objects.at(place).delete()
+
+
+def nearest(
+    scope: Scope, *, model: str, vector: Vector, limit: int, most_passages: int, beginning_length: int = 0
+) -> Nearest:
+    """The `limit` nearest texts in `scope`; exact. `most_passages`: the most that a text can have.
+
+    A few passages a text are fetched at first, since few texts crowd a ranking with theirs. Where they do,
+    `most_passages` a text are enough whatever they are.
+    """
+    parameters = {"model": model, "vector": _halfvec(vector), "texts": limit, "length": beginning_length}
+    for passages in (limit * USUAL_PASSAGES, limit * most_passages):
+        rows = _scan(_NEAREST, scope, parameters | {"passages": passages})
+        pending, found, *_ = rows[0]
+        texts = [NearText(*row[2:]) for row in rows if row[2] is not None]
+        if len(texts) == limit or found < passages:
+            break
+    return Nearest(texts, pending)
+
+
+def distances(scope: Scope, *, model: str, vector: Vector, passages: int, also: Collection[PlainKey]) -> Distances:
+    """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`."""
+    parameters = {
+        "model": model,
+        "vector": _halfvec(vector),
+        "passages": passages,
+        "sample": SAMPLE,
+        "sources": [source for source, _ in also],
+        "chunks": [place for _, place in also],
+    }
+    rows = _scan(_DISTANCES, scope, parameters)
+    pending, unrelated, *_ = rows[0]
+    texts = [Measured((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
+    return Distances(texts, unrelated, pending)
+
+
+def count_pending(scope: Scope, *, model: str) -> int:
+    """How many texts of the person's in the corpora, of whatever date, have a passage without a vector."""
+    ((count,),) = fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
+    return int(count)
+
+
+def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
+    return fetch(_IN_TIME[statement] if scope.is_dated else statement, scope.parameters() | parameters)
+
+
+def _halfvec(vector: Vector) -> str:
+    """A vector in half precision, as PostgreSQL reads it."""
+    return str(HalfVectorField().get_prep_value(vector))
