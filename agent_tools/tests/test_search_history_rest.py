@@ -15,7 +15,7 @@ from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.search.history.messages import Messages
+from memory.search.sources import Messages
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from agent_tools.tools.history_input import ScopeName, SearchHistoryInput
 from agent_tools.tools.history_text import history_text
 from intake.links import conversation_path
 from intake.models import User
-from memory.search.history import History, HistoryRequest, HistoryScope
-from memory.search.history import HistoryResult as Found
+from memory.search.history import History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
+from memory.search.sources import HistoryScope
 
 
 class HistoryResult(ToolOutput):
@@ -102,7 +102,7 @@ def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -
     )
 
 
-def _result(found: Found) -> HistoryResult:
+def _result(found: HistoryMatch) -> HistoryResult:
     reference = found.reference
     return HistoryResult(
         source=reference.kind.value,

@@ -12,7 +12,7 @@ from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import DEFAULT_TYPE
 from memory.rest.queries import NO_DAY, parse_day
-from memory.search.history import HistoryScope
+from memory.search.sources import HistoryScope
 
 SCOPES = [
     (HistoryScope.ALL.value, "Everything"),

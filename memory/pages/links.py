@@ -6,7 +6,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from intake.links import conversation_path
-from memory.search.history import Reference
+from memory.search.sources import Reference
 
 
 def path_to(reference: Reference) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from memory.search.history.excerpts import Excerpt
+from memory.search.excerpts import Excerpt
 
 
 def marked(excerpt: Excerpt) -> SafeString:

@@ -20,7 +20,8 @@ from memory.pages.forms import SearchForm
 from memory.pages.links import path_to
 from memory.pages.marking import marked
 from memory.pages.people import page_for_people, show
-from memory.search.history import History, HistoryRequest, HistoryResult, HistoryScope, Kind, search_history
+from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
+from memory.search.sources import HistoryScope, Kind
 
 RESULTS = 20
 MORE_RESULTS = 50
@@ -116,7 +117,7 @@ def _groups(history: History, *, by_day: bool) -> list[Group]:
     return [Group(None, shown)] if shown else []
 
 
-def _shown(result: HistoryResult) -> Shown:
+def _shown(result: HistoryMatch) -> Shown:
     reference, pieces = result.reference, result.pieces
     title: str | SafeString = reference.session or _title_of_note(result)
     if reference.kind is Kind.SESSION:
@@ -132,7 +133,7 @@ def _shown(result: HistoryResult) -> Shown:
     )
 
 
-def _title_of_note(result: HistoryResult) -> str:
+def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return "Record"
     return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"

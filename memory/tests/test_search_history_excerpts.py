@@ -5,8 +5,7 @@ import unicodedata
 
 import pytest
 
-from memory.search.history.excerpts import Matcher, cut
-from memory.search.history.passages import EXCERPT_LENGTH, Part, matching, show
+from memory.search.excerpts import EXCERPT_LENGTH, Matcher, Segment, cut, matching, show
 
 LOREM = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore " * 40
 
@@ -127,7 +126,7 @@ def test_whatever_the_text_the_excerpt_is_of_it_and_within_its_length(seed):
 
 def test_only_the_sides_of_a_turn_that_match_are_shown():
     matcher = Matcher.of("sushi")
-    parts = [Part("I love sushi", before="User: "), Part("Noted.", before="Assistant: ")]
+    parts = [Segment("I love sushi", before="User: "), Segment("Noted.", before="Assistant: ")]
     shown = show(matching(parts, matcher), matcher)
     assert shown.excerpt.text == "User: I love sushi"
     assert marked(shown.excerpt) == ["sushi"]
@@ -136,7 +135,7 @@ def test_only_the_sides_of_a_turn_that_match_are_shown():
 
 def test_both_sides_that_match_share_the_room():
     matcher = Matcher.of("sushi")
-    parts = [Part(f"sushi {LOREM}", before="User: "), Part(f"{LOREM} sushi", before="Assistant: ")]
+    parts = [Segment(f"sushi {LOREM}", before="User: "), Segment(f"{LOREM} sushi", before="Assistant: ")]
     shown = show(matching(parts, matcher), matcher)
     assert 450 < len(shown.excerpt.text) <= 500
     user, assistant = shown.excerpt.text.split("\n")
@@ -147,18 +146,18 @@ def test_both_sides_that_match_share_the_room():
 
 def test_a_short_side_leaves_its_room_to_the_other():
     matcher = Matcher.of("sushi")
-    shown = show([Part("sushi?", before="User: "), Part(f"sushi {LOREM}", before="Assistant: ")], matcher)
+    shown = show([Segment("sushi?", before="User: "), Segment(f"sushi {LOREM}", before="Assistant: ")], matcher)
     assert 470 < len(shown.excerpt.text) <= 500
 
 
 def test_when_neither_side_matches_both_are_shown_but_none_that_is_blank():
     matcher = Matcher.of("sushi")
-    assert len(matching([Part("raw fish"), Part("Noted.")], matcher)) == 2
-    assert matching([Part("raw fish"), Part("  ")], matcher) == [Part("raw fish")]
+    assert len(matching([Segment("raw fish"), Segment("Noted.")], matcher)) == 2
+    assert matching([Segment("raw fish"), Segment("  ")], matcher) == [Segment("raw fish")]
 
 
 def test_nothing_is_marked_in_words_of_ours():
     matcher = Matcher.of("user")
-    shown = show([Part("A user of it", before="User: ", after=" (user)")], matcher)
+    shown = show([Segment("A user of it", before="User: ", after=" (user)")], matcher)
     assert shown.excerpt.text == "User: A user of it (user)"
     assert shown.excerpt.highlights == [(8, 12)]

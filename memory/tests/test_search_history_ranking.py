@@ -7,8 +7,7 @@ from math import exp, isclose, log
 
 import pytest
 
-from memory.search.history.overlap import Fingerprint
-from memory.search.history.ranking import decay, rank
+from memory.search.ranking import Fingerprint, decay, rank
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}

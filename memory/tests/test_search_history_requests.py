@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memory.search.history.requests import HistoryRequest, Period, within
+from memory.search.history import HistoryRequest, within
+from memory.search.sources import Period
 
 
 def period(first, last, zone):

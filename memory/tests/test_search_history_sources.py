@@ -9,8 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from core.ids import uuid7
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
-from memory.search.history import HistoryRequest, HistoryScope, search_history, sessions
-from memory.search.history.messages import with_literal
+from memory.search import sessions
+from memory.search.history import HistoryRequest, search_history
+from memory.search.sources import HistoryScope, with_literal
 
 ONE, TWO, THREE = (uuid7(), 1), (uuid7(), 1), (uuid7(), 2)
 

@@ -16,9 +16,9 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.pages.marking import marked
-from memory.search.history.excerpts import Excerpt
-from memory.search.history.messages import Messages
-from memory.search.history.patience import OutOfTime
+from memory.search.deadline import OutOfTime
+from memory.search.excerpts import Excerpt
+from memory.search.sources import Messages
 
 pytestmark = pytest.mark.django_db
 

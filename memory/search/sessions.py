@@ -15,8 +15,8 @@ from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
 from memory.models.corpora import Key
-from memory.search.history.passages import Part
-from memory.search.history.sources import Asked, Hit, Kind, Passage, Reference, Source
+from memory.search.excerpts import Segment
+from memory.search.sources import UNTITLED, FoundText, HistorySource, Hit, Kind, Question, Reference
 from memory.terms import searchable
 
 # Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
@@ -28,7 +28,6 @@ BEST = 100
 PREVIEW_LENGTH = 200
 # No title and no preview is longer, and neither is what can stand in one.
 LONGEST = 200
-UNTITLED = "Untitled"
 
 _PREVIEW = """
 left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assistant_message END, %(preview_length)s)
@@ -84,11 +83,11 @@ SELECT id, raw, last_active_at
 """
 
 
-class Sessions(Source):
+class Sessions(HistorySource):
     name = "sessions"
 
-    def find(self, asked: Asked) -> list[Hit]:
-        """See Source."""
+    def find(self, asked: Question) -> list[Hit]:
+        """See HistorySource."""
         piece = " ".join(asked.query.split())
         with connection.cursor() as cursor:
             cursor.execute(
@@ -109,13 +108,13 @@ class Sessions(Source):
             )
             return [Hit(self.name, (id_, 0), float(raw), at) for id_, raw, at in cursor.fetchall()]
 
-    def read(self, keys: Sequence[Key], asked: Asked) -> Mapping[Key, Passage]:
-        """See Source: a conversation in which nothing has been answered yet is the one that asks."""
+    def read(self, keys: Sequence[Key], asked: Question) -> Mapping[Key, FoundText]:
+        """See HistorySource: a conversation in which nothing has been answered yet is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
-        return {(row[0], 0): _passage(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+        return {(row[0], 0): _found_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
-def _rows(ids: Sequence[UUID], asked: Asked) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
+def _rows(ids: Sequence[UUID], asked: Question) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
     """Of each its id, title and last time, its preview and how many messages it has; None where it has no turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
     last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
@@ -132,16 +131,16 @@ def _rows(ids: Sequence[UUID], asked: Asked) -> Iterable[tuple[UUID, str, dateti
     return told.filter(pk__in=ids).values_list("pk", "title", "last_active_at", "preview", "messages")
 
 
-def _passage(
-    asked: Asked, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
-) -> Passage:
+def _found_text(
+    asked: Question, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
+) -> FoundText:
     day = last_active_at.astimezone(asked.zone).date()
     title = " ".join(title.split()) or UNTITLED
     count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
-    return Passage(
+    return FoundText(
         reference=Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title),
-        parts=[
-            Part(title, before='Session: "', after=f'" ({count}, last active: {day})'),
-            Part(" ".join((preview or "").split()), before="Preview: "),
+        segments=[
+            Segment(title, before='Session: "', after=f'" ({count}, last active: {day})'),
+            Segment(" ".join((preview or "").split()), before="Preview: "),
         ],
     )

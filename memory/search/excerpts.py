@@ -1,6 +1,6 @@
-"""What is shown of a text that was found: a stretch of it around the match, and where in it the matches are.
+"""What is shown of a text that was found: stretches of its segments around the matches, and where those are; pure.
 
-Pure. Lengths and places are counted in characters (code points) of the excerpt.
+Lengths and places are counted in characters (code points) of the excerpt.
 """
 
 import re
@@ -8,12 +8,13 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memory.search.history.overlap import UNSPACED
+from memory.search.ranking import UNSPACED
 
-Span = tuple[int, int]
+Highlight = tuple[int, int]
 """Start (inclusive) and end (exclusive)."""
 
 ELLIPSIS = "…"
+EXCERPT_LENGTH = 500
 # How far a cut may move to fall between two words.
 LEEWAY = 30
 # Of a text that is full of matches, so many decide where it is cut.
@@ -35,7 +36,7 @@ class Excerpt:
     """`highlights` are ascending and disjoint."""
 
     text: str
-    highlights: list[Span]
+    highlights: list[Highlight]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Matcher:
     likely: re.Pattern[str] | None
     words: frozenset[str] = frozenset()
     # Looking is what an excerpt costs, and a text is looked at for which side matches, where to cut and what to mark.
-    seen: dict[str, tuple[list[Span], list[Span]]] = field(default_factory=dict, repr=False, compare=False)
+    seen: dict[str, tuple[list[Highlight], list[Highlight]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, query: str) -> "Matcher":
@@ -67,21 +68,76 @@ class Matcher:
     def knowing(self, words: Iterable[str]) -> "Matcher":
         return Matcher(self.literal, self.likely, frozenset(words))
 
-    def literals(self, text: str) -> list[Span]:
+    def literals(self, text: str) -> list[Highlight]:
         """Where the query's very letters are."""
         return self._look(text)[0]
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str) -> list[Highlight]:
         """Where the text matches, ascending; what touches or overlaps is one."""
         return self._look(text)[1]
 
-    def _look(self, text: str) -> tuple[list[Span], list[Span]]:
+    def _look(self, text: str) -> tuple[list[Highlight], list[Highlight]]:
         if text not in self.seen:
             literals = [match.span() for match in self.literal.finditer(text)]
             likely = self.likely.finditer(text) if self.likely is not None and self.words else ()
             inflected = [match.span() for match in likely if match.group().lower() in self.words]
             self.seen[text] = literals, _united(literals + inflected)
         return self.seen[text]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of text between words of ours, in which nothing is looked for."""
+
+    text: str
+    before: str = ""
+    after: str = ""
+
+    @property
+    def frame(self) -> int:
+        return len(self.before) + len(self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What an excerpt shows of one segment: the words of ours before it, and the segment's own with its matches."""
+
+    before: str
+    own: Excerpt
+
+
+@dataclass(frozen=True, slots=True)
+class ShownText:
+    """An excerpt as one text, and the pieces that it is made of."""
+
+    excerpt: Excerpt
+    pieces: list[Piece]
+
+    @property
+    def own_words(self) -> str:
+        """Those in it that are the text's own, by which it is compared with others."""
+        return "\n".join(piece.own.text for piece in self.pieces)
+
+
+def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> ShownText:
+    """One line or more for each segment, at most `length` characters in all; a short one leaves its room to others."""
+    room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
+    sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
+    cuts = [cut(segment.text, matcher, length=size) for segment, size in zip(segments, sizes, strict=True)]
+    text = ""
+    highlights: list[Highlight] = []
+    for segment, excerpt in zip(segments, cuts, strict=True):
+        text += ("\n" if text else "") + segment.before
+        highlights += [(start + len(text), end + len(text)) for start, end in excerpt.highlights]
+        text += excerpt.text + segment.after
+    pieces = [Piece(segment.before, excerpt) for segment, excerpt in zip(segments, cuts, strict=True)]
+    return ShownText(Excerpt(text, highlights), pieces)
+
+
+def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:
+    """The segments that have a match; all that are not blank when none has, since then their meaning was the match."""
+    written = [segment for segment in segments if segment.text.strip()]
+    return [segment for segment in written if matcher.spans(segment.text)] or written
 
 
 def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:
@@ -103,7 +159,7 @@ def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:
     return Excerpt(before + text[start:end] + after, shown)
 
 
-def _window(text: str, spans: Sequence[Span], length: int) -> Span:
+def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:
     """The stretch to show, ellipses not counted."""
     first, last = _densest(spans[:CONSIDERED], length) if spans else (0, 0)
     room = length - 2 * len(ELLIPSIS)
@@ -117,9 +173,9 @@ def _window(text: str, spans: Sequence[Span], length: int) -> Span:
     return start, _word_end(text, start + room, limit=min(last, start + room))
 
 
-def _densest(spans: Sequence[Span], length: int) -> Span:
+def _densest(spans: Sequence[Highlight], length: int) -> Highlight:
     """From the first to the last of the matches that fit together; the first of those stretches that have most."""
-    best: tuple[int, Span] = (0, spans[0])
+    best: tuple[int, Highlight] = (0, spans[0])
     until = 0
     for index, (start, end) in enumerate(spans):
         until = max(until, index + 1)
@@ -187,11 +243,20 @@ def _with_any_space(piece: str) -> str:
     return r"\s+".join(re.escape(word) for word in piece.split())
 
 
-def _united(spans: Iterable[Span]) -> list[Span]:
-    united: list[Span] = []
+def _united(spans: Iterable[Highlight]) -> list[Highlight]:
+    united: list[Highlight] = []
     for start, end in sorted(spans):
         if united and start <= united[-1][1]:
             united[-1] = (united[-1][0], max(united[-1][1], end))
         else:
             united.append((start, end))
     return united
+
+
+def _dealt(wishes: Sequence[int], room: int) -> list[int]:
+    """What each gets of the room: the smallest first, each at most an equal share of what is left."""
+    sizes = [0] * len(wishes)
+    for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
+        sizes[index] = min(wishes[index], room // (len(wishes) - place))
+        room -= sizes[index]
+    return sizes

@@ -19,7 +19,7 @@ class OutOfTime(Exception):
     """What was asked of the database in this time is not done, and never will be."""
 
 
-class Patience:
+class Deadline:
     """What is left of some seconds; the clock runs from the beginning."""
 
     def __init__(self, seconds: float) -> None:
@@ -36,7 +36,7 @@ def at_most(seconds: float) -> Iterator[None]:
     """A transaction whose statements end by then. Raises `OutOfTime`."""
     kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
     try:
-        with transaction.atomic(), kept, connection.execute_wrapper(_Limit(Patience(seconds))):
+        with transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
             yield
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
@@ -47,12 +47,12 @@ def at_most(seconds: float) -> Iterator[None]:
 class _Limit:
     """Sets the limit before a statement, unless the one that is set is about what is left."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
         self._set = inf
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        left = self._patience.left
+        left = self._deadline.left
         if left <= 0:
             raise OutOfTime
         if self._set - left > TOLERANCE:

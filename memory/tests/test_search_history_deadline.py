@@ -9,11 +9,11 @@ from django.db import OperationalError, connection
 from core.errors import SearchFailed
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
-from memory.search.history import HistoryRequest, HistoryScope, search_history, searching
-from memory.search.history.memories import Memories
-from memory.search.history.messages import Messages
-from memory.search.history.patience import OutOfTime, at_most
-from memory.search.history.sessions import Sessions
+from memory.search import history as searching
+from memory.search.deadline import OutOfTime, at_most
+from memory.search.history import HistoryRequest, search_history
+from memory.search.sessions import Sessions
+from memory.search.sources import HistoryScope, Memories, Messages
 
 pytestmark = pytest.mark.django_db
 

@@ -1,0 +1,303 @@
+"""`search_history`: asks every source, each within its time, and makes one list of what they found (FEAT-032)."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+
+from core.errors import RecollectError, SearchFailed
+from intake.models import User
+from intake.services import without_nul
+from intake.zones import zone_of
+from memory.embedders import EmbedderError, get_embedder
+from memory.errors import EmbeddingModelAway
+from memory.models import Corpus
+from memory.models.corpora import Key, Scope
+from memory.search.deadline import Deadline, OutOfTime, at_most
+from memory.search.excerpts import Excerpt, Matcher, Piece, matching, show
+from memory.search.ranking import Fingerprint, Ranked, rank
+from memory.search.sessions import Sessions
+from memory.search.sources import (
+    SEARCHED_LENGTH,
+    WRITTEN_DOWN,
+    FoundText,
+    HistoryScope,
+    HistorySource,
+    Hit,
+    Kind,
+    Memories,
+    Messages,
+    Period,
+    Question,
+    Reference,
+)
+from memory.terms import searchable
+from memory.vectors import count_pending
+
+DEFAULT_RESULTS = 10
+MAX_RESULTS = 50
+# A result repeats a better one that has more of its words, in runs, than this.
+REPEATS = 0.8
+# A session says which conversation, a message which place in it: neither replaces the other, though a title is often
+# the first message's words and a preview the last one's.
+DIFFERENT_THINGS = {Kind.MESSAGE, Kind.SESSION}
+# Read at a time: what is asked for, and some more for those that repeat others.
+SPARE = 5
+SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
+    HistoryScope.ALL: (Memories(), Messages(), Sessions()),
+    HistoryScope.MEMORY: (Memories(),),
+    HistoryScope.DAILY_LOG: (Memories(),),
+    HistoryScope.SESSIONS: (Messages(), Sessions()),
+}
+CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
+    HistoryScope.ALL: (*WRITTEN_DOWN, Corpus.CHAT),
+    HistoryScope.MEMORY: WRITTEN_DOWN,
+    HistoryScope.DAILY_LOG: (Corpus.DAILY_LOG,),
+    HistoryScope.SESSIONS: (Corpus.CHAT,),
+}
+# What reading the best results may take after sources that used up the time: it is a few rows, by their keys.
+SECONDS_TO_READ = 2.0
+
+_SAME = """
+WITH asked AS MATERIALIZED (
+    SELECT tsvector_to_array(to_tsvector(%(configuration)s::regconfig, %(query)s)) AS lexemes
+)
+SELECT word
+  FROM unnest(%(words)s::text[]) AS word
+ CROSS JOIN asked
+ WHERE tsvector_to_array(to_tsvector(%(configuration)s::regconfig, word)) && lexemes
+"""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRequest:
+    """`date_from` and `date_to` are days of the person's own, both included; None leaves that side open."""
+
+    query: str
+    scope: HistoryScope = HistoryScope.ALL
+    date_from: date | None = None
+    date_to: date | None = None
+    max_results: int = DEFAULT_RESULTS
+
+    def __post_init__(self) -> None:
+        if not without_nul(self.query).strip():
+            raise ValueError("A search needs a query.")
+        if not 1 <= self.max_results <= MAX_RESULTS:
+            raise ValueError(f"From 1 to {MAX_RESULTS} results.")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMatch:
+    """`excerpt` is one text; `pieces` are the same by the segments they are from, for a page that shows those apart."""
+
+    reference: Reference
+    score: float
+    excerpt: Excerpt
+    pieces: Sequence[Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`results`: the best first. `unfinished`: the sources that were not searched to the end, by name.
+
+    `pending`: how many of the texts in scope have no vector yet, and so are found by their words alone.
+    """
+
+    results: list[HistoryMatch]
+    unfinished: list[str]
+    pending: int
+
+    def by_day(self) -> list[tuple[date, list[int]]]:
+        """Which of `results` are of each day: the newest day first, the best of it first."""
+        days = sorted({result.reference.day for result in self.results}, reverse=True)
+        return [
+            (day, [index for index, result in enumerate(self.results) if result.reference.day == day]) for day in days
+        ]
+
+
+def search_history(request: HistoryRequest, *, user: User, now: datetime) -> History:
+    """What `user` said and wrote down that answers the request, from every source in its scope (FEAT-032).
+
+    1. Each source finds its hits in its share of the time; one that does not is named in `unfinished`.
+    2. The hits become one ranking: by their source's best, its weight, their age.
+    3. From the top, texts are read, and those that repeat a better one dropped, until there are enough.
+
+    Raises `EmbeddingModelAway` (retryable), and `SearchFailed` when a source fails.
+    """
+    deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
+    asked = _asked(request, user)
+    sources = SOURCES[request.scope]
+    found = dict(_searched(sources, asked, deadline))
+    hits = [hit for those in found.values() for hit in those or []]
+    ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
+    unfinished = [name for name, those in found.items() if those is None]
+    try:
+        with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
+            results = choose(ranked, asked, sources=sources, limit=request.max_results)
+            return History(
+                results, unfinished, pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.model)
+            )
+    except OutOfTime as error:
+        raise SearchFailed("Search failed: what was found could not be read in time.") from error
+
+
+def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
+    """The days of the request in this zone. A day lasts until the next one begins, be it 23 hours or 25."""
+    first, last = request.date_from, request.date_to
+    return Period(
+        since=None if first is None else _beginning(first, zone),
+        until=None if last is None or last == date.max else _beginning(last + timedelta(days=1), zone),
+    )
+
+
+def _beginning(day: date, zone: ZoneInfo) -> datetime:
+    """Where the clock skips midnight, the moment it skips; where it strikes midnight twice, the first time."""
+    midnight = datetime.combine(day, time.min, tzinfo=zone)
+    # In UTC, since what compares two moments of one zone compares what their clocks show.
+    try:
+        return midnight.astimezone(UTC)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _asked(request: HistoryRequest, user: User) -> Question:
+    embedder = get_embedder()
+    query = without_nul(request.query).strip()
+    zone = zone_of(user)
+    try:
+        vector = embedder.embed_query(query[:SEARCHED_LENGTH])
+    except EmbedderError as error:
+        raise EmbeddingModelAway from error
+    return Question(
+        user=user,
+        query=query,
+        scope=request.scope,
+        period=within(request, zone),
+        zone=zone,
+        vector=vector,
+        model=embedder.name,
+    )
+
+
+def _searched(
+    sources: Sequence[HistorySource], asked: Question, deadline: Deadline
+) -> Iterator[tuple[str, list[Hit] | None]]:
+    """One after the other, since each takes a connection; None for a source that was not done in time.
+
+    What is left of the time is dealt out evenly: a slow source takes nothing from those after it, and a quick one
+    leaves them its share.
+    """
+    for index, source in enumerate(sources):
+        yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
+
+
+def _found(source: HistorySource, asked: Question, *, seconds: float) -> list[Hit] | None:
+    try:
+        with _failing_as(f"{source.name} could not be searched"), at_most(seconds):
+            return source.find(asked)
+    except OutOfTime:
+        logger.warning("search_history: %s could not be searched in time", source.name)
+        return None
+
+
+@contextmanager
+def _failing_as(sentence: str) -> Iterator[None]:
+    """What nobody expected becomes the contract's error; the log names its kind, for its words may be a person's."""
+    try:
+        yield
+    except (RecollectError, OutOfTime, OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        logger.error("search_history: %s (%s)", sentence, type(error).__name__)
+        raise SearchFailed(f"Search failed: {sentence}.") from error
+
+
+def choose(
+    ranked: Sequence[Ranked[Hit]], asked: Question, *, sources: Collection[HistorySource], limit: int
+) -> list[HistoryMatch]:
+    """The first `limit` that repeat no better one, in their order. Only what stands above the last of them is read."""
+    return list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
+
+
+def _distinct(shown: Iterator[tuple[HistoryMatch, str]]) -> Iterator[HistoryMatch]:
+    better: list[tuple[Kind, Fingerprint]] = []
+    for result, own_words in shown:
+        kind, fingerprint = result.reference.kind, Fingerprint.of(own_words)
+        if not any(
+            {kind, other_kind} != DIFFERENT_THINGS and fingerprint.share_in(other) > REPEATS
+            for other_kind, other in better
+        ):
+            better.append((kind, fingerprint))
+            yield result
+
+
+def _shown(
+    ranked: Sequence[Ranked[Hit]], asked: Question, sources: Collection[HistorySource], *, at_once: int
+) -> Iterator[tuple[HistoryMatch, str]]:
+    """Each with the words by which it is compared; without those whose text is gone."""
+    inflections = Inflections(asked.query)
+    for start in range(0, len(ranked), at_once):
+        batch = ranked[start : start + at_once]
+        texts_by_key = _read(batch, asked, sources)
+        texts = [segment.text for text in texts_by_key.values() for segment in text.segments]
+        matcher = inflections.matcher_for(texts)
+        for each in batch:
+            text = texts_by_key.get((each.hit.source, each.hit.key))
+            if text is not None:
+                segments = matching(text.segments, matcher) if text.only_matching else text.segments
+                shown = show(segments, matcher)
+                yield HistoryMatch(text.reference, each.score, shown.excerpt, shown.pieces), shown.own_words
+
+
+def _read(
+    batch: Sequence[Ranked[Hit]], asked: Question, sources: Collection[HistorySource]
+) -> Mapping[tuple[str, Key], FoundText]:
+    """A question or two for each source that has a hit in the batch."""
+    keys: dict[str, list[Key]] = defaultdict(list)
+    for each in batch:
+        keys[each.hit.source].append(each.hit.key)
+    return {
+        (source.name, key): text
+        for source in sources
+        if source.name in keys
+        for key, text in source.read(keys[source.name], asked).items()
+    }
+
+
+class Inflections:
+    """Learns as it is shown texts; a word is asked about once."""
+
+    def __init__(self, query: str) -> None:
+        self._query = query
+        self._asked: set[str] = set()
+        self._known: set[str] = set()
+        self._matcher = Matcher.of(query)
+
+    def matcher_for(self, texts: Iterable[str]) -> Matcher:
+        """Knows every word of these texts that is one of the query's, inflected or not."""
+        new = self._matcher.candidates(texts) - self._asked
+        if new:
+            self._asked |= new
+            self._known |= self._same(new)
+        return self._matcher.knowing(self._known)
+
+    def _same(self, words: set[str]) -> set[str]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                _SAME,
+                {
+                    "configuration": settings.TEXT_SEARCH_CONFIG,
+                    "query": searchable(self._query[:SEARCHED_LENGTH]),
+                    "words": sorted(words),
+                },
+            )
+            return {word for (word,) in cursor.fetchall()}
