@@ -5,7 +5,7 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
-from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
+from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
 
 @login_not_required
@@ -28,7 +28,7 @@ def _embedder_is_of_use() -> bool:
     """Also that it is one which made the index: any other would look for what is not there."""
     try:
         get_embedder().warm_up()
-        active.require(*(embedder.name for embedder in configured_embedders()))
+        require_active(*(embedder.name for embedder in configured_embedders()))
     except (EmbedderError, DatabaseError):
         return False
     return True

@@ -18,8 +18,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import indexing
-from memory.embedders import Embedder, active, using
+from memory import embedders, indexing
+from memory.embedders import Embedder, using
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.sources import SourceKey
 
@@ -54,7 +54,7 @@ class Switch:
 
     def run(self, *, despite_refused: bool = False) -> None:
         """Raise PartsRefused, and leave everything as it is, unless every part has a vector (or `despite_refused`)."""
-        if active.read_active_name() != self.following.name:
+        if embedders.read_active_name() != self.following.name:
             # Words that are missing would make the next model's indexing take the active one's for outdated.
             indexing.enqueue_missing(now=timezone.now())
             self._catch_up()
@@ -62,7 +62,7 @@ class Switch:
                 raise PartsRefused(refused)
             self._activate()
             self.tell(f"{self.following.name} is active.")
-            self.sleep(2 * active.SECONDS)
+            self.sleep(2 * embedders.ACTIVE_NAME_SECONDS)
         self._catch_up()
         self._delete_others()
 
@@ -127,7 +127,7 @@ class Switch:
     def _activate(self) -> None:
         model = EmbeddingModel.objects.for_embedder(self.following)
         EmbeddingModel.objects.filter(pk=model.pk).update(activated_at=timezone.now())
-        active.forget()
+        embedders.forget_active_name()
 
     def _delete_others(self) -> None:
         deleted = 0

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from memory.embedders import EmbedderError, active, configured_embedders, get_embedder
+from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def refuse_without_a_model(**_: Any) -> None:
         embedders = configured_embedders()
         for embedder in embedders:
             embedder.check()
-        active.require(*(embedder.name for embedder in embedders))
+        require_active(*(embedder.name for embedder in embedders))
     except EmbedderError as error:
         sys.exit(f"The worker cannot start: {error}")
     except DatabaseError as error:

@@ -261,6 +261,8 @@ CHAT_UNDO = "agent_tools.chat.undo"
 CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
 # The notes in the model's instructions, and their length at most; 0 is none.
 CHAT_NOTES = "memory.notes.notes"
+# Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
+CHAT_FAR_DISTANCE = "memory.notes.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
 # A streaming turn without a heartbeat for this long has lost its server.
@@ -326,9 +328,6 @@ HISTORY_WEIGHTS = {
 }
 # The exponential decay of a score per day of age: at 0.01 it halves in 69 days. 0 turns it off.
 HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
-# A text that shares no term with the query and is farther than this cosine distance is no result. Tuned for the
-# built-in model; many others place all texts nearer together.
-HISTORY_UNRELATED_DISTANCE = env.float("HISTORY_UNRELATED_DISTANCE", default=0.75)
 # The deadline of a search: then the sources that are done are the answer.
 HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
 

@@ -12,8 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import connections
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
@@ -23,8 +25,6 @@ from intake.links import conversation_path
 from intake.models import Turn
 
 CHATS, NOTES = "search_chat_history", "search_history"
-# Beyond this cosine distance the built-in embedding model's matches are mostly chance.
-FAR = 0.75
 QUOTE_LENGTH = 280
 SHOWN = 5
 NOTES_SHOWN = 3
@@ -45,7 +45,8 @@ def recall_model(caller: Caller) -> FunctionModel:
             yield calls
             return
         chats = found.get(CHATS, {})
-        matches = [match for match in chats.get("results", []) if match["score"] <= FAR]
+        far = import_string(settings.CHAT_FAR_DISTANCE)()
+        matches = [match for match in chats.get("results", []) if match["score"] <= far]
         turns = await sync_to_async(_turns, thread_sensitive=False)(caller, matches)
         said, noted = _said(question, matches, turns), _noted(found.get(NOTES, {}))
         for piece in [_opening(said, noted, note=chats.get("note")), *said, *noted, HOW_TO_ADD]:

@@ -4,8 +4,11 @@
 database says which of the two is active (docs/decisions/0016).
 """
 
+import asyncio
+import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,8 +19,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from memory.embedders import active
 from memory.embedders.base import (
+    Calibration,
     Embedder,
     EmbedderError,
     EmbedderMisconfigured,
@@ -26,6 +29,7 @@ from memory.embedders.base import (
 )
 
 __all__ = [
+    "Calibration",
     "Embedder",
     "EmbedderError",
     "EmbedderMisconfigured",
@@ -34,12 +38,21 @@ __all__ = [
     "configured_embedders",
     "get_embedder",
     "get_next_embedder",
+    "read_active_name",
+    "require_active",
     "using",
 ]
+
+logger = logging.getLogger(__name__)
+
+# How long a process goes by the name of the active model that it read last: while models are switched, two processes
+# may differ for as long.
+ACTIVE_NAME_SECONDS = 1.0
 
 _lock = threading.Lock()
 # By the name of the setting.
 _embedders: dict[str, Embedder] = {}
+_active_name: tuple[float, str | None] | None = None
 _chosen: ContextVar[Embedder | None] = ContextVar("embedder", default=None)
 
 
@@ -53,9 +66,9 @@ def get_embedder() -> Embedder:
     current, following = _configured("EMBEDDER"), get_next_embedder()
     if following is None:
         return current
-    name = active.active_name()
+    name = _recent_active_name()
     if name not in (None, current.name, following.name):
-        active.require(current.name, following.name)
+        require_active(current.name, following.name)
     return following if name == following.name else current
 
 
@@ -67,6 +80,48 @@ def get_next_embedder() -> Embedder | None:
 def configured_embedders() -> list[Embedder]:
     """All that the settings name. Raise EmbedderMisconfigured."""
     return [embedder for embedder in (_configured("EMBEDDER"), get_next_embedder()) if embedder is not None]
+
+
+def _recent_active_name() -> str | None:
+    """The active model's name, read once in a while; None where none was ever switched to, and so whatever is configured is active."""
+    global _active_name  # noqa: PLW0603
+    if _active_name is not None and time.monotonic() - _active_name[0] < ACTIVE_NAME_SECONDS:
+        return _active_name[1]
+    if _is_in_event_loop():
+        # It may not wait for the database. It asks at start-up only, to have a model loaded.
+        return None
+    name = read_active_name()
+    _active_name = (time.monotonic(), name)
+    return name
+
+
+def read_active_name() -> str | None:
+    from memory.models import EmbeddingModel  # its module needs the embedders'
+
+    return EmbeddingModel.objects.active().values_list("name", flat=True).first()
+
+
+def require_active(*configured: str) -> None:
+    """Raise EmbedderMisconfigured if none of these models made the index: search would look for what is not there."""
+    name = read_active_name()
+    if name is not None and name not in configured:
+        raise EmbedderMisconfigured(
+            f"The index was made with the embedding model {name}, and the settings name {' and '.join(configured)}: "
+            "name it again in EMBEDDING_…, and put another one into EMBEDDING_NEXT_… to switch to."
+        )
+
+
+def forget_active_name() -> None:
+    global _active_name  # noqa: PLW0603
+    _active_name = None
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager
@@ -96,6 +151,8 @@ def _build(name: str) -> Embedder:
         raise EmbedderMisconfigured(f"settings.{name} cannot be followed: {error}") from error
     if not isinstance(embedder, Embedder):
         raise EmbedderMisconfigured(f"settings.{name}: {setting['BACKEND']} is not an Embedder.")
+    if embedder.calibration is None:
+        logger.warning("Nobody has tuned search for %s: it is measured on each person's own vectors", embedder.name)
     return embedder
 
 
@@ -105,7 +162,7 @@ def reset_embedder(**_kwargs: Any) -> None:
     # A lock that another thread held while the process forked would stay locked for ever in the child.
     _lock = threading.Lock()
     _embedders.clear()
-    active.forget()
+    forget_active_name()
 
 
 def _follow_setting(*, setting: str, **_kwargs: Any) -> None:

@@ -1,7 +1,12 @@
-"""What indexing and search ask of an embedding model, whichever it is."""
+"""What indexing and search ask of an embedding model, whichever it is; and a fake one for tests."""
 
+import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +17,9 @@ Matrix = npt.NDArray[np.float32]
 """float32, shape (n, dimensions): one Vector per row."""
 Span = tuple[int, int]
 """Start (inclusive) and end (exclusive) of a token, in characters of the text it was found in."""
+
+
+_WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class EmbedderError(Exception):
@@ -30,6 +38,36 @@ class EmbedderMisconfigured(EmbedderError):
     """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How a model's cosine distances are to be read.
+
+    The numbers of the built-in model (`TUNED`) were chosen on LoCoMo and BEAM-100K (docs/decisions/0009). There three
+    in ten of a person's passages are farther from a query than `UNRELATED`, and the other two distances are in
+    proportion to that. A model that nobody has tuned gets them in proportion to its own.
+    """
+
+    convincing: float
+    """So much nearer than the unrelated is what answers most questions."""
+    far: float
+    """Beyond this distance a match is mostly chance."""
+    lexical_weight: float = 0.45
+    """The share of the terms in a hybrid score. Nearly even: that either retriever adds to the other holds everywhere,
+    which one is better differs from data to data."""
+
+    @classmethod
+    def measured(cls, unrelated: float) -> Self:
+        """For a model without one, where three in ten of the person's passages are farther than `unrelated`."""
+        scale = unrelated / UNRELATED
+        return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale)
+
+
+UNRELATED = 0.87
+TUNED = Calibration(convincing=0.35, far=0.75)
+# For a model that nobody has tuned, beside too few vectors to measure: nothing is too far to be shown.
+UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
+
+
 class Embedder(ABC):
     """An embedding model. One instance serves all threads of a process.
 
@@ -41,6 +79,8 @@ class Embedder(ABC):
     dimensions: int
     max_tokens: int
     """The longest text that is read whole, in tokens as `token_offsets` counts them."""
+    calibration: Calibration | None = None
+    """None where nobody has tuned the model: search then measures one on the person's own vectors."""
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:
@@ -69,3 +109,32 @@ def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
     array = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(array, axis=-1, keepdims=True)
     return (array / np.where(lengths == 0.0, 1.0, lengths)).astype(np.float32)
+
+
+class FakeEmbedder(Embedder):
+    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words'."""
+
+    calibration = TUNED
+
+    def __init__(self, *, name: str = "fake", dimensions: int = 384, max_tokens: int = 256) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self.max_tokens = max_tokens
+
+    def embed_query(self, text: str) -> Vector:
+        """See Embedder."""
+        words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
+        # A text without words has a direction too: the distance to a zero vector is not a number.
+        return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """See Embedder."""
+        return np.array([self.embed_query(text) for text in texts], np.float32).reshape(-1, self.dimensions)
+
+    def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
+        """See Embedder: a token is a word or a punctuation mark."""
+        return [match.span() for match in islice(_WORD.finditer(text), at_most)]
+
+    def _direction(self, word: str) -> np.ndarray:
+        seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        return np.random.default_rng(seed).standard_normal(self.dimensions)

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
-from memory.embedders.base import Embedder, EmbedderMisconfigured, Matrix, Span, Vector
+from memory.embedders.base import TUNED, Embedder, EmbedderMisconfigured, Matrix, Span, Vector
 from memory.embedders.model_files import TOKENIZER_SHA256, WEIGHTS_SHA256, check_file, find_model_dir, load_graph
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
@@ -56,6 +56,7 @@ class MiniLMEmbedder(Embedder):
     name = "all-MiniLM-L6-v2/int8"
     dimensions = 384
     max_tokens = 254  # 256 with the two around them
+    calibration = TUNED
 
     def __init__(self, *, cache_dir: Path, threads: int = 2, model_dir: Path | None = None) -> None:
         self._cache_dir = Path(cache_dir)

@@ -15,14 +15,14 @@ from intake.models import User
 from intake.reading import beginnings
 from memory import terms, vectors
 from memory.chunking import MAX_PARTS
-from memory.embedders import EmbedderError, get_embedder
-from memory.embedders.base import Vector
+from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
+from memory.embedders.base import UNCALIBRATED, Vector
 from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
 from memory.models.corpora import Key, Scope
 from memory.search.fusion import Candidate, fuse
 from memory.terms import TermHit
-from memory.vectors import Measured
+from memory.vectors import Distances, Measured
 
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
@@ -30,6 +30,8 @@ DISTANCE_UNKNOWN = 1.0
 # What each retriever brings: several times what anybody asks for, so that a text which is only good in both is there.
 TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
+# A model that nobody has tuned is measured on a person's vectors if so many of their texts have one.
+MEASURED_TEXTS = 50
 
 NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
 
@@ -89,10 +91,14 @@ class Found(NamedTuple):
 
 
 class FoundTexts(NamedTuple):
-    """Texts, the best first; and how many of the scope's corpora have a passage without a vector."""
+    """Texts, the best first. `pending`: how many of the scope's corpora have a passage without a vector.
+
+    `calibration` is what their distances were read by.
+    """
 
     texts: list[Found]
     pending: int
+    calibration: Calibration
 
 
 def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode = SearchMode.SEMANTIC) -> ChatHistory:
@@ -109,27 +115,39 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
     if mode is SearchMode.SEMANTIC:
         return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
-    found = rank(scope, query=query, vector=vector, model=embedder.name)
+    found = rank(scope, query=query, vector=vector, embedder=embedder)
     return ChatHistory(_matches(user, found.texts[:limit]), pending=found.pending)
 
 
-def by_terms(scope: Scope, *, query: str, vector: Vector, model: str) -> FoundTexts:
+def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
     """The texts that share terms with the query, the best first by BM25F alone."""
     hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
-    measured = vectors.distances(scope, model=model, vector=vector, passages=0, also=[hit.key for hit in hits])
+    measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=0, also=[hit.key for hit in hits])
     texts = {text.key: text for text in measured.texts}
     ranked = [Found(texts[hit.key], hit.score, shares_terms=True) for hit in hits if hit.key in texts]
-    return FoundTexts(ranked, measured.pending)
+    return FoundTexts(ranked, measured.pending, _calibration(embedder, measured))
 
 
-def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, model: str) -> FoundTexts:
+def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
     """The texts that either retriever found, the most relevant first."""
     hits = {hit.key: hit for hit in terms.score(scope, query=query, limit=TEXTS_BY_TERMS)}
-    measured = vectors.distances(scope, model=model, vector=vector, passages=PASSAGES_BY_MEANING, also=hits)
+    measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=PASSAGES_BY_MEANING, also=hits)
+    calibration = _calibration(embedder, measured)
     texts = {text.key: text for text in measured.texts}
     candidates = [_candidate(text, hits.get(text.key, NO_TERMS)) for text in measured.texts]
-    fused = fuse(candidates, unrelated=0.0 if measured.unrelated is None else measured.unrelated)
-    return FoundTexts([Found(texts[key], relevance, key in hits) for key, relevance in fused.items()], measured.pending)
+    unrelated = 0.0 if measured.unrelated is None else measured.unrelated
+    fused = fuse(candidates, unrelated=unrelated, calibration=calibration)
+    ranked = [Found(texts[key], relevance, key in hits) for key, relevance in fused.items()]
+    return FoundTexts(ranked, measured.pending, calibration)
+
+
+def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
+    if embedder.calibration is not None:
+        return embedder.calibration
+    having_vector = sum(text.distance is not None for text in measured.texts)
+    if measured.unrelated is None or having_vector < MEASURED_TEXTS:
+        return UNCALIBRATED
+    return Calibration.measured(measured.unrelated)
 
 
 def _candidate(text: Measured, hit: TermHit) -> Candidate:

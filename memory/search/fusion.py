@@ -1,9 +1,9 @@
-"""How words and meaning become one ranking: scores are fused, not ranks, since how much better the best is matters.
+"""How terms and meaning become one ranking: scores are fused, not ranks, since how much better the best is matters.
 
-1. Each leg is brought to 0..1 within one query: the best candidate gets 1, in meaning only if it is near enough to
-   convince; a text without the query's words, or as far from it as the person's unrelated texts, gets 0.
-2. Beside a long answer, what the person said is counted again by itself, in both legs.
-3. The legs are added with fixed weights. A text that waits for its vector is judged by its words alone.
+1. Each retriever's scores are brought to 0..1 within one query: the best candidate gets 1, in meaning only if it is
+   near enough to convince; a text without the query's terms, or as far from it as the person's unrelated texts, gets 0.
+2. Beside a long answer, what the user said is counted again by itself, in both.
+3. Both are added with the model's weights. A text that waits for its vector is judged by its terms alone.
 4. A short remark leans on the turns before and after it.
 
 Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. How the weights were
@@ -15,47 +15,44 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from memory.embedders import Calibration
     from memory.models.corpora import PlainKey
 
-# Nearly the same for both: which leg is better differs from data to data; that the other adds to it does not.
-LEXICAL_WEIGHT = 0.45
-# Most questions are about what the person said, and a long answer drowns it.
+# Most questions are about what the user said, and a long answer drowns it.
 SAID_SHARE = 0.4
-# So much nearer than the unrelated is what answers most questions, in cosine distance. Where nothing comes as near, the
-# nearest is not worth as much: a name or a number that no model knows lies about as far from everything.
-CONVINCING = 0.35
 # "Yes, last Tuesday!" says neither what nor who; the turn before it does.
 NEIGHBOUR_SHARE = 0.2
-# At so many words, stop words not counted, a turn stands halfway between a remark and a text that needs no context.
-REMARK_WORDS = 120
+# At so many terms a turn stands halfway between a remark and a text that needs no context.
+REMARK_TERMS = 120
 
 
 class Candidate(NamedTuple):
-    """What the legs know of a text. `distance` is None while it has no vector; `words` is its length."""
+    """What the retrievers know of a text. `distance` is None while it has no vector; `terms` is its length."""
 
     key: "PlainKey"
-    words: int
+    terms: int
     lexical: float = 0.0
     said_lexical: float = 0.0
     distance: float | None = None
     said_distance: float | None = None
 
 
-def fuse(candidates: Collection[Candidate], *, unrelated: float) -> "dict[PlainKey, float]":
+def fuse(candidates: Collection[Candidate], *, unrelated: float, calibration: "Calibration") -> "dict[PlainKey, float]":
     """Relevance by key, the best first. `unrelated` is the distance at which likeness in meaning counts for nothing."""
-    by_words, by_said_words, by_nearness = _units(candidates, unrelated)
+    by_terms, by_said_terms, by_nearness = _units(candidates, unrelated, calibration.convincing)
+    lexical_weight = calibration.lexical_weight
     own = {}
     leaning = {}
     distances = {}
-    for key, words, lexical, said_lexical, distance, said_distance in candidates:
-        shortness = _shortness(words)
+    for key, terms, lexical, said_lexical, distance, said_distance in candidates:
+        shortness = _shortness(terms)
         share = SAID_SHARE * (1 - shortness)
-        score = (1 - share) * by_words * lexical + share * by_said_words * said_lexical
+        score = (1 - share) * by_terms * lexical + share * by_said_terms * said_lexical
         if distance is not None:
             closeness = unrelated - distance
             said_closeness = closeness if said_distance is None else unrelated - said_distance
             near = by_nearness * ((1 - share) * max(0.0, closeness) + share * max(0.0, said_closeness))
-            score = LEXICAL_WEIGHT * score + (1 - LEXICAL_WEIGHT) * near
+            score = lexical_weight * score + (1 - lexical_weight) * near
         own[key] = score
         leaning[key] = NEIGHBOUR_SHARE * shortness
         # Beyond the unrelated, and in a history of a few turns, distance alone tells the candidates apart.
@@ -64,13 +61,17 @@ def fuse(candidates: Collection[Candidate], *, unrelated: float) -> "dict[PlainK
     return {key: -negative for negative, _, key in sorted(ranking)}
 
 
-def _units(candidates: Collection[Candidate], unrelated: float) -> tuple[float, float, float]:
-    """The factors that bring the best of each leg to 1; in words of both sides, in the person's own, in meaning."""
+def _units(candidates: Collection[Candidate], unrelated: float, convincing: float) -> tuple[float, float, float]:
+    """The factors that bring the best of each retriever to 1; in terms of both sides, of the user's own, in meaning.
+
+    Where nothing is convincingly near, the nearest is not worth as much: a name or a number that no model knows lies
+    about as far from everything.
+    """
     nearest = min((one.distance for one in candidates if one.distance is not None), default=unrelated)
     return (
         _unit(max((one.lexical for one in candidates), default=0.0)),
         _unit(max((one.said_lexical for one in candidates), default=0.0)),
-        _unit(max(unrelated - nearest, CONVINCING)),
+        _unit(max(unrelated - nearest, convincing)),
     )
 
 
@@ -79,9 +80,9 @@ def _unit(best: float) -> float:
     return 1 / best if best > 0 else 0.0
 
 
-def _shortness(words: int) -> float:
-    """1 for a word or two, a half at `REMARK_WORDS`, about nothing for a page."""
-    return 1 / (1 + (words / REMARK_WORDS) ** 2)
+def _shortness(terms: int) -> float:
+    """1 for a term or two, a half at `REMARK_TERMS`, about nothing for a page."""
+    return 1 / (1 + (terms / REMARK_TERMS) ** 2)
 
 
 def _around(key: "PlainKey", own: "Mapping[PlainKey, float]") -> float:

@@ -144,7 +144,9 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
             results = choose(ranked, asked, sources=sources, limit=request.max_results)
             return History(
-                results, unfinished, pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.model)
+                results,
+                unfinished,
+                pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
@@ -184,7 +186,7 @@ def _asked(request: HistoryRequest, user: User) -> Question:
         period=within(request, zone),
         zone=zone,
         vector=vector,
-        model=embedder.name,
+        embedder=embedder,
     )
 
 

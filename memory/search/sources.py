@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.conf import settings
 from django.db.models import F, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Greatest, Lower, StrIndex, Substr
 
 from intake.models import Turn, User
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
+from memory.embedders import Calibration, Embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.corpora import Key, Scope
@@ -68,7 +68,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A request as every source receives it: whose rows, the query, its vector and the model's name, and which time."""
+    """A request as every source receives it: whose rows, the query, its vector and the model, and which time."""
 
     user: User
     query: str
@@ -76,7 +76,7 @@ class Question:
     period: Period
     zone: ZoneInfo
     vector: Vector
-    model: str
+    embedder: Embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +231,20 @@ def _related(scope: Scope, asked: Question) -> list[Found]:
     """The texts that share terms with the query, and those that are near it in meaning.
 
     The engine gives the nearest texts however far they are. Here that would be the end of "no matching results": what
-    shares no term with the query and is farther than `settings.HISTORY_UNRELATED_DISTANCE` is left out.
+    shares no term with the query and is farther than the model's `Calibration.far` is left out.
     """
-    found = by_terms_and_meaning(scope, query=asked.query[:SEARCHED_LENGTH], vector=asked.vector, model=asked.model)
-    return [each._replace(relevance=each.relevance or _faint(each)) for each in found.texts if _is_related(each)]
+    found = by_terms_and_meaning(
+        scope, query=asked.query[:SEARCHED_LENGTH], vector=asked.vector, embedder=asked.embedder
+    )
+    return [
+        each._replace(relevance=each.relevance or _faint(each))
+        for each in found.texts
+        if _is_related(each, found.calibration)
+    ]
 
 
-def _is_related(found: Found) -> bool:
-    near = found.distance is not None and found.distance <= settings.HISTORY_UNRELATED_DISTANCE
+def _is_related(found: Found, calibration: Calibration) -> bool:
+    near = found.distance is not None and found.distance <= calibration.far
     return near or found.shares_terms
 
 

@@ -6,10 +6,9 @@ import pytest
 from django.test import override_settings
 
 from memory.embedders import EmbedderMisconfigured, get_embedder
-from memory.embedders.base import normalised
-from memory.embedders.fake import FakeEmbedder
+from memory.embedders.base import FakeEmbedder, normalised
 
-FAKE = {"BACKEND": "memory.embedders.fake.FakeEmbedder", "OPTIONS": {"dimensions": 8}}
+FAKE = {"BACKEND": "memory.embedders.base.FakeEmbedder", "OPTIONS": {"dimensions": 8}}
 
 
 def test_setting_names_the_backend_and_its_options():
@@ -56,7 +55,7 @@ def test_forked_process_builds_its_own():
     ("setting", "named"),
     [
         ({"BACKEND": "memory.embedders.nowhere.Embedder"}, "nowhere"),
-        ({"BACKEND": "memory.embedders.fake.FakeEmbedder", "OPTIONS": {"colour": "red"}}, "colour"),
+        ({"BACKEND": "memory.embedders.base.FakeEmbedder", "OPTIONS": {"colour": "red"}}, "colour"),
         ({"BACKEND": "builtins.dict"}, "not an Embedder"),
         ({}, "BACKEND"),
     ],

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from memory.embedders import EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable
-from memory.embedders.fake import FakeEmbedder
+from memory.embedders.base import FakeEmbedder
 from memory.embedders.openai_compatible import BATCH_SIZE, OpenAICompatibleEmbedder
 
 KEY = "sk-a-secret-key"

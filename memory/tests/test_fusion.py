@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from memory.embedders.base import TUNED
 from memory.search.fusion import Candidate, fuse
 
 A, B = "a", "b"
@@ -13,19 +14,19 @@ UNRELATED = 1.0
 
 
 def ranking(*candidates):
-    return list(fuse(candidates, unrelated=UNRELATED))
+    return list(fuse(candidates, unrelated=UNRELATED, calibration=TUNED))
 
 
 def scores(*candidates):
-    return fuse(candidates, unrelated=UNRELATED)
+    return fuse(candidates, unrelated=UNRELATED, calibration=TUNED)
 
 
-def candidate(place, *, source=A, words=PAGE, **figures):
-    return Candidate(key=(source, place), words=words, **figures)
+def candidate(place, *, source=A, terms=PAGE, **figures):
+    return Candidate(key=(source, place), terms=terms, **figures)
 
 
 def test_nothing_fuses_to_nothing():
-    assert fuse([], unrelated=UNRELATED) == {}
+    assert fuse([], unrelated=UNRELATED, calibration=TUNED) == {}
 
 
 def test_what_is_best_in_both_legs_comes_first_and_scores_one():
@@ -80,15 +81,15 @@ def test_beside_a_long_answer_the_persons_own_words_count_again():
 
 
 def test_between_two_short_sides_it_does_not_matter_who_said_it():
-    asked = candidate(1, words=REMARK, lexical=5.0, said_lexical=5.0, distance=0.4)
-    answered = candidate(3, words=REMARK, lexical=5.0, said_lexical=0.0, distance=0.4)
+    asked = candidate(1, terms=REMARK, lexical=5.0, said_lexical=5.0, distance=0.4)
+    answered = candidate(3, terms=REMARK, lexical=5.0, said_lexical=0.0, distance=0.4)
     found = scores(answered, asked)
     assert found[asked.key] == pytest.approx(found[answered.key], rel=0.01)
 
 
 def test_a_remark_leans_on_the_turns_around_it():
     hit = candidate(4, lexical=5.0, said_lexical=5.0, distance=0.2)
-    beside, elsewhere = candidate(5, words=REMARK, distance=0.6), candidate(9, words=REMARK, distance=0.6)
+    beside, elsewhere = candidate(5, terms=REMARK, distance=0.6), candidate(9, terms=REMARK, distance=0.6)
     assert ranking(elsewhere, beside, hit) == [hit.key, beside.key, elsewhere.key]
 
 
@@ -101,7 +102,7 @@ def test_a_page_leans_on_nothing():
 
 def test_the_turns_of_another_conversation_are_no_neighbours():
     hit = candidate(4, source=B, lexical=5.0, said_lexical=5.0, distance=0.2)
-    found = scores(hit, candidate(5, words=REMARK, distance=0.6), candidate(9, words=REMARK, distance=0.6))
+    found = scores(hit, candidate(5, terms=REMARK, distance=0.6), candidate(9, terms=REMARK, distance=0.6))
     assert found[A, 5] == found[A, 9]
 
 

@@ -12,8 +12,7 @@ import memory
 from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, indexing, records, search_memory
 from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.embedders.base import normalised
-from memory.embedders.fake import FakeEmbedder
+from memory.embedders.base import FakeEmbedder, normalised
 from memory.models import Corpus, Embedding, EmbeddingModel, MemoryRecord
 from memory.records import Record
 from memory.search import build_filter

@@ -10,8 +10,15 @@ from core.isolation.acting import acting_as
 from core.testing.examiner import as_a_worker
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, indexing, records
-from memory.embedders import EmbedderMisconfigured, EmbedderRefused, active, get_embedder, get_next_embedder, using
+from memory import documents, embedders, indexing, records
+from memory.embedders import (
+    EmbedderMisconfigured,
+    EmbedderRefused,
+    get_embedder,
+    get_next_embedder,
+    require_active,
+    using,
+)
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.search.chat_history import search_chat_history
 from memory.sources import SourceKey, load
@@ -19,7 +26,7 @@ from memory.switching import PartsRefused, Switch
 
 pytestmark = pytest.mark.django_db
 
-FAKE = "memory.embedders.fake.FakeEmbedder"
+FAKE = "memory.embedders.base.FakeEmbedder"
 NEXT = {"BACKEND": FAKE, "OPTIONS": {"name": "next", "dimensions": 96, "max_tokens": 64}}
 
 
@@ -110,8 +117,6 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
 
 
 def _current():
-    from memory import embedders
-
     return embedders._configured("EMBEDDER")
 
 
@@ -177,7 +182,7 @@ def test_settings_that_name_other_models_than_the_index_was_made_with_are_refuse
     ):
         get_embedder()
     with pytest.raises(EmbedderMisconfigured, match="name it again"):
-        active.require("fake")
+        require_active("fake")
     settings.EMBEDDER = NEXT
     assert get_embedder().name == "next"
 
@@ -218,7 +223,7 @@ def test_search_finds_everything_at_every_moment_of_a_switch_by_command(next_con
         return embed(texts)
 
     monkeypatch.setattr(next_configured, "embed_documents", search_meanwhile)
-    monkeypatch.setattr(active, "SECONDS", 0.01)
+    monkeypatch.setattr(embedders, "ACTIVE_NAME_SECONDS", 0.01)
     call_command("switch_embedding_model")
     assert set(during) == {("fake", 5)}
     assert EmbeddingModel.objects.active().get().name == "next"
