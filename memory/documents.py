@@ -19,7 +19,7 @@ from intake.models import User
 from memory import indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.sources.documents import entry_of
+from memory.sources import document_entry
 from memory.texts import checked
 
 MAX_LOGS = 100
@@ -116,7 +116,7 @@ def create(*, user: User, day: date | None, content: str, now: datetime) -> Docu
                 )
         except IntegrityError:
             raise Conflict(EXISTS) from None
-        indexing.index(entry_of(row), now=now)
+        indexing.index(document_entry(row), now=now)
     return Document.of(row)
 
 
@@ -192,7 +192,7 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
 
 def _indexed(user: User, day: date | None, now: datetime) -> Document:
     row = _get(user, day)
-    indexing.index(entry_of(row), now=now)
+    indexing.index(document_entry(row), now=now)
     return Document.of(row)
 
 

@@ -11,7 +11,8 @@ from intake.models import Conversation, Turn, User
 from intake.models.conversations import turn_being_recorded
 from memory import indexing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
-from memory.sources import Place, documents, records, turns
+from memory.models.corpora import Place
+from memory.sources import document_place, record_place, turn_entry, turn_place
 
 # Under this name a turn carries from the one signal to the other what has begun.
 _BEGUN = "_begun_to_index"
@@ -20,14 +21,14 @@ _BEGUN = "_begun_to_index"
 @receiver(turn_being_recorded, dispatch_uid="memory.begin_to_index_turn")
 def begin_to_index_turn(instance: Turn, **kwargs: Any) -> None:
     if _is_indexed(instance):
-        setattr(instance, _BEGUN, indexing.begin(turns.entry_of(instance)))
+        setattr(instance, _BEGUN, indexing.begin(turn_entry(instance)))
 
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
     begun = instance.__dict__.pop(_BEGUN, None)
     if not raw and _is_indexed(instance):
-        indexing.index(turns.entry_of(instance), begun=begun, now=timezone.now())
+        indexing.index(turn_entry(instance), begun=begun, now=timezone.now())
 
 
 def _is_indexed(turn: Turn) -> bool:
@@ -41,7 +42,7 @@ def _is_indexed(turn: Turn) -> bool:
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     """A conversation's turns go with the conversation, all at once."""
     if instance.user_id is not None and _deleted(origin) is Turn:
-        indexing.forget(turns.place_of(instance))
+        indexing.forget(turn_place(instance))
 
 
 @receiver(post_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
@@ -53,13 +54,13 @@ def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], *
 @receiver(post_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
 def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
-        indexing.forget(documents.place_of(instance))
+        indexing.forget(document_place(instance))
 
 
 @receiver(post_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
 def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
-        indexing.forget(records.place_of(instance))
+        indexing.forget(record_place(instance))
 
 
 def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:

@@ -14,7 +14,7 @@ from intake.models import User
 from memory import indexing
 from memory.models import MemoryRecord
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
-from memory.sources.records import entry_of
+from memory.sources import record_entry
 from memory.texts import checked
 
 MAX_RECORDS = 100
@@ -74,7 +74,7 @@ def create(
             tags=[checked(tag, field="tags", max_length=MAX_LABEL_LENGTH) for tag in dict.fromkeys(tags)],
             created_at=now,
         )
-        indexing.index(entry_of(row), now=now)
+        indexing.index(record_entry(row), now=now)
     return Record.of(row)
 
 

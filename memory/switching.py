@@ -29,10 +29,10 @@ WAIT_SECONDS = 1.0
 # Rows deleted in one transaction.
 BATCH = 5_000
 
-PLACE = ("user_id", "corpus", "source_id", "chunk_index")
-Place = tuple[int, Corpus, UUID, int]
+PLACE_COLUMNS = ("user_id", "corpus", "source_id", "chunk_index")
+IndexedPlace = tuple[int, Corpus, UUID, int]
 # With the time of the row that gives it away.
-Outdated = tuple[Place, datetime]
+Outdated = tuple[IndexedPlace, datetime]
 
 
 class PartsRefused(Exception):
@@ -89,22 +89,24 @@ class Switch:
         self._refreshed |= outdated
         return len(outdated)
 
-    def _refresh(self, place: Place) -> None:
+    def _refresh(self, place: IndexedPlace) -> None:
         with transaction.atomic():
             # First for its lock on the text, which everybody takes before they touch its rows. It leaves a chunk alone
             # that has rows and whose words are indexed already.
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
-            self._rows().filter(**dict(zip(PLACE, place, strict=True))).delete()
+            self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))).delete()
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
 
     def _outdated(self) -> Iterator[Outdated]:
-        same_place = {name: OuterRef(name) for name in PLACE}
+        same_place = {name: OuterRef(name) for name in PLACE_COLUMNS}
         earlier = self._rows().filter(**same_place, created_at__lt=OuterRef("created_at"))
         changed = self._others().filter(Exists(earlier))
         gone = self._rows().filter(~Exists(self._others().filter(**same_place))) if self._others().exists() else None
         for rows in (changed, gone):
             if rows is not None:
-                for user_id, corpus, source_id, chunk_index, created_at in rows.values_list(*PLACE, "created_at"):
+                for user_id, corpus, source_id, chunk_index, created_at in rows.values_list(
+                    *PLACE_COLUMNS, "created_at"
+                ):
                     yield (user_id, Corpus(corpus), source_id, chunk_index), created_at
 
     def _embed(self) -> None:

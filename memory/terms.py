@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from core.db.statements import Answer, ask, fetch
 from memory.models import IndexedText
-from memory.models.corpora import PlainKey, Scope
-from memory.sources import Entry, Place, Text, content_hash
+from memory.models.corpora import Place, PlainKey, Scope
+from memory.sources import Entry, Text, content_hash
 from memory.trigrams import trigram_filter
 
 # PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.

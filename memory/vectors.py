@@ -9,7 +9,7 @@ vector that no block has yet is unpacked: it is scanned in its own row.
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -20,10 +20,7 @@ from core.db.statements import Rows, fetch
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel
 from memory.models.blocks import slots_for
-from memory.models.corpora import PlainKey, Scope
-
-if TYPE_CHECKING:
-    from memory.sources import Place
+from memory.models.corpora import Place, PlainKey, Scope
 
 # How many of a text's passages are among the nearest, for most texts.
 USUAL_PASSAGES = 3
@@ -347,7 +344,7 @@ def pack_all(*, until: datetime | None = None) -> int:
     return packed
 
 
-def delete(place: "Place") -> None:
+def delete(place: Place) -> None:
     """Remove the vectors of what is gone; a trigger takes them out of their blocks in the same statement."""
     Embedding.objects.at(place).delete()
 

@@ -25,8 +25,7 @@ from intake.models import Conversation, Turn, User
 from intake.services import record_turn
 from memory.embedders import get_embedder
 from memory.models import Embedding
-from memory.sources import cut
-from memory.sources.turns import entry_of
+from memory.sources import cut, turn_entry
 
 # Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
 ROUNDS = 6
@@ -98,7 +97,7 @@ def work_off(given: Environment) -> float:
 def _batches(turns: list[Turn]) -> list[list[str]]:
     """The parts in the order in which the worker takes them, as many at a time."""
     embedder = get_embedder()
-    texts = [text for turn in turns for text in entry_of(turn).texts]
+    texts = [text for turn in turns for text in turn_entry(turn).texts]
     parts = [part for text in texts for part in cut(text, embedder).parts]
     size = settings.EMBEDDING_BATCH_SIZE
     return [parts[start : start + size] for start in range(0, len(parts), size)]

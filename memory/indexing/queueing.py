@@ -20,7 +20,8 @@ from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.indexing import new_texts
 from memory.indexing.new_texts import Begun
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
-from memory.sources import READERS, Entry, Place, Reader, Source, SourceKey, Text, content_hash, cut
+from memory.models.corpora import Place
+from memory.sources import READERS, Entry, Reader, Source, SourceKey, Text, content_hash, cut
 
 logger = logging.getLogger(__name__)
 

@@ -44,3 +44,13 @@ class Scope:
             "since": self.since or "-infinity",
             "until": self.until or "infinity",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the index: one text's place, or all of a source's when no chunk is named."""
+
+    user_id: int
+    corpus: Corpus
+    source_id: UUID
+    chunk_index: int | None = None

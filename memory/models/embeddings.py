@@ -1,7 +1,7 @@
 """The index itself: one row per part of a text, pending until a worker has filled its vector."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from django.conf import settings
@@ -13,15 +13,18 @@ from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
 from memory.models.blocks import VectorBlock
-from memory.models.corpora import Corpus
+from memory.models.corpora import Corpus, Place
 
-if TYPE_CHECKING:
-    from memory.embedders import Embedder
-    from memory.sources import Place
+
+class NamedModel(Protocol):
+    """An embedder, as far as a row stands for it."""
+
+    name: str
+    dimensions: int
 
 
 class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
-    def for_embedder(self, embedder: "Embedder") -> "EmbeddingModel":
+    def for_embedder(self, embedder: NamedModel) -> "EmbeddingModel":
         """The row that stands for this model, made on its first use."""
         model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
         return model
@@ -60,7 +63,7 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
         """By the model's name; a subquery rather than a join, so that a scan needs nothing but its index."""
         return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
 
-    def at(self, place: "Place") -> Self:
+    def at(self, place: Place) -> Self:
         rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
         return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 

@@ -4,7 +4,7 @@ A search for words reads the postings of the query's words and nothing else, so 
 the person has; and a person's statistics are theirs alone.
 """
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -13,10 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
 from intake.models import User
-from memory.models.corpora import Corpus
-
-if TYPE_CHECKING:
-    from memory.sources import Place
+from memory.models.corpora import Corpus, Place
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -33,7 +30,7 @@ class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
 
-    def at(self, place: "Place") -> Self:
+    def at(self, place: Place) -> Self:
         rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)
         return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 

@@ -26,8 +26,7 @@ from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.corpora import Key, Scope
 from memory.search.chat_history import Found, by_terms_and_meaning
 from memory.search.excerpts import Segment
-from memory.sources.documents import entry_of
-from memory.sources.records import ONLY_CHUNK
+from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
@@ -146,7 +145,7 @@ def _documents(ids: set[UUID], asked: Question) -> dict[Key, FoundText]:
             reference=_reference_of(document, asked), segments=[Segment(text.said)]
         )
         for document in documents
-        for text in entry_of(document).texts
+        for text in document_entry(document).texts
     }
 
 

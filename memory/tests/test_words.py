@@ -169,12 +169,12 @@ def test_no_text_is_too_odd_to_be_saved(message):
 
 def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
     from memory import terms
-    from memory.sources.turns import entry_of
+    from memory.sources import turn_entry
 
     turn = a_turn(a_person(), "I adopted a cat", "Congratulations!")
     IndexedText.objects.all().delete()
     with django_assert_num_queries(1):
-        assert terms.add(entry_of(turn))
+        assert terms.add(turn_entry(turn))
 
 
 def test_a_word_cannot_be_stored_twice_for_one_text():

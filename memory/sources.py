@@ -1,0 +1,266 @@
+"""Where the indexed text comes from: a reader for each corpus, and what indexing knows of a text.
+
+The texts stay where they are kept: turns, documents and records. A reader says which rows are indexed and how each
+reads; nothing else knows how many corpora there are.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from django.db.models import Model, QuerySet
+
+from intake.models import Turn, User
+from memory.chunking import text_parts, turn_parts
+from memory.document_chunks import document_chunks
+from memory.embedders import Embedder
+from memory.models import Corpus, MemoryDocument, MemoryRecord
+from memory.models.corpora import Place
+
+AnyRow = TypeVar("AnyRow", bound=Model)
+
+ONLY_CHUNK = 0
+NOON = time(12)
+# A subquery rather than a join, since workers lock the turns that they read.
+REGISTERED = User.objects.filter(is_visitor=False).values("pk")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKey:
+    """Which text: for chat the conversation and the turn number, for a document the number of the chunk."""
+
+    corpus: Corpus
+    source_id: UUID
+    chunk_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What was said on each side, as it stands now. A text with one author has nothing on the assistant's side."""
+
+    key: SourceKey
+    user_id: int
+    said_at: datetime
+    said: str
+    answered: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """What every row of the index says of its text."""
+        return {
+            "user_id": self.user_id,
+            "corpus": self.key.corpus,
+            "source_id": self.key.source_id,
+            "chunk_index": self.key.chunk_index,
+            "said_at": self.said_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The texts that are indexed together: whatever else stands at their place in the index is stale."""
+
+    place: Place
+    texts: Sequence[Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the parts of it that are embedded one by one."""
+
+    text: Text
+    parts: list[str]
+
+    @property
+    def key(self) -> SourceKey:
+        return self.text.key
+
+    @property
+    def user_id(self) -> int:
+        return self.text.user_id
+
+    @property
+    def said_at(self) -> datetime:
+        return self.text.said_at
+
+
+class Reader(ABC, Generic[AnyRow]):
+    """Reads the texts of one corpus from the rows that keep them; the texts themselves stay where they are."""
+
+    corpus: Corpus
+    columns: Mapping[str, str]
+    """Which field of a row says where in the index its texts stand: by `source_id`, perhaps `chunk_index`."""
+
+    @abstractmethod
+    def rows(self) -> QuerySet[AnyRow, Any]:
+        """All that are to be indexed."""
+
+    @abstractmethod
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AnyRow, Any]:
+        """Those of `rows` that keep the texts with these keys; fewer if some are gone."""
+
+    @abstractmethod
+    def entry(self, row: AnyRow) -> Entry:
+        """The row's texts."""
+
+    def parts(self, text: Text, embedder: Embedder) -> list[str]:
+        """What this model embeds of a text."""
+        return text_parts(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+
+
+class TurnReader(Reader[Turn]):
+    corpus = Corpus.CHAT
+    columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
+
+    def rows(self) -> QuerySet[Turn, Any]:
+        """See Reader: turns of registered users that have ended."""
+        return Turn.objects.filter(user__in=REGISTERED).exclude(status=Turn.Status.STREAMING)
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
+        """See Reader."""
+        return Turn.objects.with_keys((key.source_id, key.chunk_index) for key in keys).filter(user__in=REGISTERED)
+
+    def entry(self, row: Turn) -> Entry:
+        """See Reader."""
+        return turn_entry(row)
+
+    def parts(self, text: Text, embedder: Embedder) -> list[str]:
+        """See Reader."""
+        return turn_parts(
+            text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+        )
+
+
+class DocumentReader(Reader[MemoryDocument]):
+    """For one of the two kinds of document."""
+
+    columns = {"source_id": "pk"}
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+
+    def rows(self) -> QuerySet[MemoryDocument, Any]:
+        """See Reader: an empty document has nothing to index."""
+        filled = MemoryDocument.objects.filter(kind=self.corpus).exclude(content="")
+        # Of the person nothing but the time zone, which is all that a worker is shown.
+        own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
+        return filled.select_related("user").only(*own, "user__time_zone")
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryDocument, Any]:
+        """See Reader."""
+        return self.rows().filter(pk__in={key.source_id for key in keys})
+
+    def entry(self, row: MemoryDocument) -> Entry:
+        """See Reader."""
+        return document_entry(row)
+
+
+class RecordReader(Reader[MemoryRecord]):
+    corpus = Corpus.RECORD
+    columns = {"source_id": "pk"}
+
+    def rows(self) -> QuerySet[MemoryRecord, Any]:
+        """See Reader."""
+        return MemoryRecord.objects.all()
+
+    def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[MemoryRecord, Any]:
+        """See Reader."""
+        return self.rows().filter(pk__in={key.source_id for key in keys})
+
+    def entry(self, row: MemoryRecord) -> Entry:
+        """See Reader."""
+        return record_entry(row)
+
+
+READERS: dict[Corpus, Reader[Any]] = {
+    reader.corpus: reader
+    for reader in (TurnReader(), DocumentReader(Corpus.MEMORY), DocumentReader(Corpus.DAILY_LOG), RecordReader())
+}
+
+
+def load(keys: Iterable[SourceKey], embedder: Embedder) -> Iterator[Source]:
+    """The sources that still exist, in a query for each corpus; what was deleted meanwhile does not come back."""
+    by_corpus: dict[Corpus, set[SourceKey]] = defaultdict(set)
+    for key in keys:
+        by_corpus[key.corpus].add(key)
+    for corpus, wanted in by_corpus.items():
+        reader = READERS[corpus]
+        for row in reader.rows_of(wanted):
+            yield from (cut(text, embedder) for text in reader.entry(row).texts if text.key in wanted)
+
+
+def cut(text: Text, embedder: Embedder) -> Source:
+    """The text in the parts that this model embeds."""
+    return Source(text=text, parts=READERS[text.key.corpus].parts(text, embedder))
+
+
+def turn_entry(turn: Turn) -> Entry:
+    """The text of a turn that has an owner; an answer that only quotes the person's own history is left out."""
+    place = turn_place(turn)
+    text = Text(
+        key=SourceKey(place.corpus, turn.conversation_id, turn.turn_number),
+        user_id=place.user_id,
+        said_at=turn.said_at,
+        said=turn.user_message,
+        answered="" if turn.is_recall else turn.assistant_message,
+    )
+    return Entry(place, [text])
+
+
+def turn_place(turn: Turn) -> Place:
+    if turn.user_id is None:
+        raise ValueError("A turn without an owner is not indexed.")
+    return Place(turn.user_id, Corpus.CHAT, turn.conversation_id, turn.turn_number)
+
+
+def document_entry(document: MemoryDocument) -> Entry:
+    """All of a document's texts."""
+    said_at = said_at_of(document)
+    texts = [
+        Text(
+            key=SourceKey(document.corpus, document.pk, index),
+            user_id=document.user_id,
+            said_at=said_at,
+            said=chunk.text,
+        )
+        for index, chunk in enumerate(document_chunks(document.content))
+    ]
+    return Entry(document_place(document), texts)
+
+
+def document_place(document: MemoryDocument) -> Place:
+    return Place(document.user_id, document.corpus, document.pk)
+
+
+def said_at_of(document: MemoryDocument) -> datetime:
+    """When MEMORY.md was last written; of a log noon of its day, which is that day in every time zone nearby."""
+    if document.date is None:
+        return document.updated_at
+    return datetime.combine(document.date, NOON, _time_zone(document.user))
+
+
+def _time_zone(user: User) -> ZoneInfo:
+    try:
+        return ZoneInfo(user.time_zone)
+    except (ValueError, ZoneInfoNotFoundError):
+        return ZoneInfo("UTC")
+
+
+def record_entry(record: MemoryRecord) -> Entry:
+    key = SourceKey(Corpus.RECORD, record.pk, ONLY_CHUNK)
+    text = Text(key=key, user_id=record.user_id, said_at=record.created_at, said=record.content)
+    return Entry(record_place(record), [text])
+
+
+def record_place(record: MemoryRecord) -> Place:
+    return Place(record.user_id, Corpus.RECORD, record.pk, ONLY_CHUNK)
+
+
+def content_hash(text: str) -> bytes:
+    """BLAKE2b-128: 16 bytes that tell whether a part has changed since its vector was asked for."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
