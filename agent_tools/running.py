@@ -6,17 +6,12 @@ from typing import Any, Generic, TypeVar
 
 import anyio
 import psycopg
+from anyio import to_thread
 from django.db import connection, connections
-
-from core.threads import Threads
 
 T = TypeVar("T")
 # How long the database may take to be told that a statement is to end.
 CANCEL_SECONDS = 2
-
-_working = Threads(40, name="tool")
-# Not those that may all be waiting for what is to be stopped.
-_stopping = Threads(4, name="stop")
 
 
 class Abandoned(BaseException):
@@ -36,10 +31,11 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     """
     stoppable = _Stoppable(work)
     try:
-        return await _working.run(stoppable.run, afterwards=connections.close_all)
+        return await to_thread.run_sync(stoppable.run, abandon_on_cancel=True)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            await _stopping.run(stoppable.stop)
+            # Beside the limit, whose threads may all be waiting for statements that are to be stopped.
+            await to_thread.run_sync(stoppable.stop, limiter=anyio.CapacityLimiter(1))
         raise
 
 
@@ -58,6 +54,7 @@ class _Stoppable(Generic[T]):
         finally:
             with self._lock:
                 self._using = None
+            connections.close_all()
 
     def stop(self) -> None:
         with self._lock:

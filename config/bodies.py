@@ -1,4 +1,4 @@
-"""The outermost door: a request's body is bounded in length and in time, whatever it is for and however it is sent."""
+"""The outermost layer of the web process: reads each request's body, bounded in length and time."""
 
 import asyncio
 import json
@@ -18,11 +18,15 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class BoundedBodies:
-    """Django reads a whole body, to disk if need be, before anybody asks how long it is; so it is counted here.
+class Disconnected(Exception):
+    """The client left before its body was complete."""
 
-    A length that is announced is refused at once, one that is not as soon as it is exceeded. A body that trickles in
-    is given up after `BODY_SECONDS` in all: its sender holds a connection, and a place in memory, all that time.
+
+class BoundedBodies:
+    """Hands an application a whole body, so that none of its threads waits for a slow client.
+
+    An announced length above `MAX_BODY_BYTES` is refused before the client sends any of it, another as soon as it
+    exceeds that. A body that takes longer than `BODY_SECONDS` is refused too.
     """
 
     def __init__(self, application: Application) -> None:
@@ -32,65 +36,49 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        if _announced(scope) > settings.MAX_BODY_BYTES:
-            await _refuse(TooLarge(), scope, send)
-            return
-        reading = _Reading(receive)
-        answering = _Answering(send, reading)
         try:
-            await self.application(scope, reading, answering)
-        except Exception:
-            # An answer that has begun cannot be taken back: it is cut off.
-            if reading.refused is None or answering.has_begun:
-                raise
-        if reading.refused is not None and not answering.has_begun:
-            await _refuse(reading.refused, scope, send)
-
-
-class _Reading:
-    """The body as it arrives; raises `TooLarge` or `TooSlow` into whoever reads it, and remembers."""
-
-    refused: RecollectError | None = None
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._length = 0
-        self._is_complete = False
-        self._until = asyncio.get_running_loop().time() + settings.BODY_SECONDS
-
-    async def __call__(self) -> Message:
-        if self._is_complete:
-            # From here on there is only the reader's leaving to wait for, however long.
-            return await self._receive()
-        try:
-            async with asyncio.timeout_at(self._until):
-                message = await self._receive()
-        except TimeoutError:
-            raise self._refusing(TooSlow()) from None
-        self._length += len(message.get("body", b""))
-        self._is_complete = not message.get("more_body", False)
-        if self._length > settings.MAX_BODY_BYTES:
-            raise self._refusing(TooLarge())
-        return message
-
-    def _refusing(self, error: RecollectError) -> RecollectError:
-        self.refused = error
-        return error
-
-
-class _Answering:
-    """What the application answers, unless a body was refused before it began: then that is what is told."""
-
-    def __init__(self, send: Send, reading: _Reading) -> None:
-        self._send = send
-        self._reading = reading
-        self.has_begun = False
-
-    async def __call__(self, message: Message) -> None:
-        if self._reading.refused is not None and not self.has_begun:
+            body = await _read(scope, receive)
+        except Disconnected:
             return
-        self.has_begun = True
-        await self._send(message)
+        except RecollectError as error:
+            await _refuse(error, scope, send)
+            return
+        await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
+
+
+async def _read(scope: Scope, receive: Receive) -> bytes:
+    """Raises `TooLarge`, `TooSlow` or `Disconnected`."""
+    if _announced(scope) > settings.MAX_BODY_BYTES:
+        raise TooLarge
+    body, has_more = bytearray(), True
+    try:
+        async with asyncio.timeout(settings.BODY_SECONDS):
+            while has_more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Disconnected
+                body += message.get("body", b"")
+                has_more = message.get("more_body", False)
+                if len(body) > settings.MAX_BODY_BYTES:
+                    raise TooLarge
+    except TimeoutError:
+        raise TooSlow from None
+    return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """The body as one message, then what the server reports: that the client left."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def replay() -> Message:
+        return next(messages, None) or await receive()
+
+    return replay
+
+
+def _without_ambiguous_headers(scope: Scope) -> Scope:
+    """WSGI writes hyphens as underscores: a client's `X_Forwarded_For` must not pass for a proxy's header."""
+    return {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
 
 
 def _announced(scope: Scope) -> int:
@@ -99,7 +87,7 @@ def _announced(scope: Scope) -> int:
 
 
 async def _refuse(error: RecollectError, scope: Scope, send: Send) -> None:
-    """The connection is closed: what is left of the body would be read as the next request."""
+    """Closes the connection too: the rest of the body would be read as the next request."""
     if scope["path"].startswith(("/api/", "/mcp")):
         kind, body = CONTENT_TYPE, json.dumps(problem(error)).encode()
     else:

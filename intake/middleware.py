@@ -1,19 +1,12 @@
 """Failures that were expected, wherever they arise, and headers that every answer bears."""
 
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import ClassVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from csp.constants import HEADER
-from csp.utils import build_policy
-from django.conf import settings
-from django.contrib.messages.middleware import MessageMiddleware
-from django.contrib.messages.storage import default_storage
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils.functional import SimpleLazyObject, empty
 
 from core.errors import RecollectError
 from intake.views.failures import answer_to
@@ -76,33 +69,6 @@ class FailureMiddleware(_Middleware):
         if isinstance(exception, OperationalError | InterfaceError | RecollectError):
             return answer_to(request, exception)
         return None
-
-
-class PolicyMiddleware(_Middleware):
-    """The Content-Security-Policy of the settings, put together once: django-csp's own does it for every answer."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        super().__init__(get_response)
-        self._policy = build_policy()
-
-    def change(self, response: HttpResponseBase) -> HttpResponseBase:
-        # Django's own pages about a failure, for whoever develops, would be unreadable.
-        if not (settings.DEBUG and response.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.INTERNAL_SERVER_ERROR)):
-            response.headers.setdefault(HEADER, self._policy)
-        return response
-
-
-class LazyMessageMiddleware(MessageMiddleware):
-    """Django's messages to the next page, with a store that is made when somebody reads or leaves one."""
-
-    def process_request(self, request: HttpRequest) -> None:
-        request._messages = SimpleLazyObject(lambda: default_storage(request))  # type: ignore[attr-defined]
-
-    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        store = getattr(request, "_messages", None)
-        if isinstance(store, SimpleLazyObject) and store._wrapped is empty:
-            return response
-        return super().process_response(request, response)
 
 
 class PrivacyMiddleware(_Middleware):

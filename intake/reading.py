@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from core.db.statements import fetch, plain_array
+from core.db.statements import fetch
 from core.errors import NotFound
 from core.isolation.caller import Caller
 from core.pagination import Position
@@ -95,8 +95,8 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
         return {}
     parameters = {
         "user_id": user.pk,
-        "conversations": plain_array(conversation_id for conversation_id, _ in keys),
-        "numbers": plain_array(number for _, number in keys),
+        "conversations": [conversation_id for conversation_id, _ in keys],
+        "numbers": [number for _, number in keys],
         "length": length,
     }
     return {(conversation_id, number): text for conversation_id, number, text in fetch(_BEGINNINGS, parameters)}

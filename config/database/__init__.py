@@ -1,1 +1,1 @@
-"""The database engine (`DATABASES`): Django's for PostgreSQL, with a pool that outlives restarts."""
+"""The database engine (`DATABASES`): Django's for PostgreSQL, whose pool recovers at once after a restart."""

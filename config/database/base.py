@@ -1,72 +1,29 @@
-"""Where Django looks for an engine."""
+"""Where Django looks for the engine `config.database`."""
 
-from types import SimpleNamespace
 from typing import Any
 
-import psycopg
-from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.postgresql import base
-from django.db.backends.utils import debug_transaction
-
-from config.database.pipelined import Parameters, PipelinedConnection
-from config.database.pool import RecoveringPool
+from psycopg import OperationalError
+from psycopg_pool import ConnectionPool
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Makes the pool of another class, begins transactions itself, and has plans kept; everything else is Django's.
+    """Checks each connection that the pool gives, and has the pool replace all dead ones when it finds the first.
 
-    A transaction is begun along with its first statement, and with what it is to begin with (`opening`, set by whoever
-    begins it), which spares each one two round trips. A connection therefore stays in what psycopg calls autocommit, as
-    Django has it with SQLite.
+    psycopg's own check (`CONN_HEALTH_CHECKS`) pauses ever longer after each dead connection, so that after a restart of
+    PostgreSQL four of them use up the five seconds of a request. `pool` is an attribute that Django does not document;
+    `test_the_first_request_after_a_restart_is_served_at_once` fails when it goes away.
     """
 
-    # Django's own, which the stubs do not know.
-    _connection_pools: dict[str, Any]
-    connection: Any
-    # Django asks it for a connection where there is no pool.
-    Database = SimpleNamespace(**{**vars(psycopg), "connect": PipelinedConnection.connect})  # type: ignore[assignment]
-
-    opening: tuple[str, Parameters] | None = None
-    """A statement for the next transaction that is begun, with its parameters; it is forgotten by then."""
-
-    def _start_transaction_under_autocommit(self) -> None:
-        (statement, parameters), self.opening = self.opening or ("", {}), None
-        with self.wrap_database_errors:
-            self.connection.begin(statement, parameters)
-        if self.queries_logged:
-            # Whoever reads the log wants to see where a transaction begins.
-            with debug_transaction(self, f"BEGIN; {statement.strip()}"), self.wrap_database_errors:
-                self.connection.settle()
-
-    def _set_autocommit(self, autocommit: bool) -> None:
-        # It nearly always is, and to set it again is not free.
-        if self.connection.autocommit != autocommit:
-            super()._set_autocommit(autocommit)  # type: ignore[misc]
-
-    def _configure_connection(self, connection: Any) -> bool:
-        needs_commit: bool = super()._configure_connection(connection)  # type: ignore[misc]
-        if connection.prepare_threshold is None:
-            return needs_commit
-        connection.keep_plans()
-        return True
-
-    def create_cursor(self, name: str | None = None) -> Any:
-        cursor = super().create_cursor(name)
-        if name:
-            # As Django makes it, but for this: what a transaction reads piece by piece, it need not leave behind.
-            cursor._withhold = self.autocommit
-        return cursor
-
-    @property
-    def pool(self) -> Any:
-        options = self.settings_dict["OPTIONS"].get("pool")
-        if options and self.alias not in (NO_DB_ALIAS, *self._connection_pools):
-            made = RecoveringPool(
-                kwargs={**self.get_connection_params(), "autocommit": True},
-                open=False,
-                configure=self._configure_connection,
-                **options,
-            )
-            # Of several threads the first sets it.
-            self._connection_pools.setdefault(self.alias, made)
-        return super().pool
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        connection = super().get_new_connection(conn_params)
+        pool: ConnectionPool[Any] | None = self.pool
+        if pool is None:
+            return connection
+        try:
+            ConnectionPool.check_connection(connection)
+        except OperationalError:
+            pool.putconn(connection)
+            pool.check()
+            return super().get_new_connection(conn_params)
+        return connection

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from psycopg_pool import ConnectionPool
 
 from core.isolation.roles import DEFAULT_PREFIX, Roles
 
@@ -47,11 +48,9 @@ INSTALLED_APPS = [
     "core",
 ]
 
-# All of these run natively in asynchronous requests: one that does not would move every streamed answer to a thread.
-# Django's own go to a thread for each of their hooks nevertheless; `config.handler` keeps other requests from that.
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "intake.middleware.PolicyMiddleware",
+    "csp.middleware.CSPMiddleware",
     "intake.middleware.PrivacyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -59,7 +58,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     # Pages are for registered users, unless a view says otherwise.
     "intake.identity.RegisteredMiddleware",
-    "intake.middleware.LazyMessageMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "intake.middleware.FailureMiddleware",
 ]
@@ -156,7 +155,6 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.negotiation.Negotiation",
     "DEFAULT_PARSER_CLASSES": ["core.parsers.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
@@ -226,21 +224,20 @@ NOT_PERSONAL = {
     "intake.Session": "looked up by its key before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
 }
-# The pool serves every thread of one process: a connection per thread would outgrow PostgreSQL's limit with streams.
-# Its engine looks at each connection before anybody is given it, and is of use again as soon as a restarted server is.
+# One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
+# connection before a request uses it.
 DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect", engine="config.database")}
-# The same for connections outside the pool.
-DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": {
         "min_size": env.int("DATABASE_POOL_MIN", default=1),
         "max_size": env.int("DATABASE_POOL_MAX", default=16),
         "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
+        # While PostgreSQL is away the pool tries every second; left alone it doubles its pauses up to a minute.
+        "reconnect_timeout": 1.0,
+        "reconnect_failed": ConnectionPool.check,
     },
     "connect_timeout": 5,
-    # At once: what is sent to be prepared (core.db.statements) is sent again and again.
-    "prepare_threshold": 0 if env.bool("DATABASE_PREPARED_STATEMENTS", default=True) else None,
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")

@@ -10,6 +10,7 @@ With `--for-tests` it is not, and it has the examiner's role.
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -42,6 +43,8 @@ def unless_named(*, is_needed: bool) -> Iterator[None]:
     servers = ThrowawayServers()
     try:
         os.environ.update({name: servers.urls[name] for name in ADDRESSES})
+        # What `make up` would have generated.
+        os.environ.setdefault("SECRET_KEY", secrets.token_urlsafe())
         yield
     finally:
         servers.stop()

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db import OperationalError, connection
 from django.test import Client
@@ -32,6 +33,7 @@ FAILURES = {
 STATUSES = {"database": 503, "suspicious": 400, "forbidden": 403, "broken": 500, "limited": 429}
 
 
+@login_not_required
 def fail(request, kind):
     raise FAILURES[kind]
 

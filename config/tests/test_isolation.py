@@ -11,7 +11,6 @@ from django.apps import apps
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from knox.models import get_token_model
 
@@ -342,15 +341,6 @@ def test_a_connection_that_goes_back_to_the_pool_carries_nothing(alice):
 
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(work).result() == [1, 0, (settings.DATABASE_ROLES.web, ""), True]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_transaction_begins_with_who_it_is_in_one_round_trip(alice):
-    with CaptureQueriesContext(connection) as asked, acting_as(alice):
-        pass
-    (statement,) = [query["sql"] for query in asked if "set_config" in query["sql"]]
-    assert statement.startswith("BEGIN;")
-    assert connection.get_autocommit()
 
 
 @pytest.mark.django_db(transaction=True)

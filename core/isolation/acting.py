@@ -1,15 +1,14 @@
-"""The only way to rows that belong to somebody: for one transaction the database is told who is asking.
+"""The only way to personal rows: for one transaction the database is told which user is asking.
 
-Row-level security compares each row with what is set here, whatever a query says. The settings are the transaction's:
-they are gone when it ends, and a connection that goes back to the pool carries nothing. Where nobody is set, personal
-tables are empty.
+Row-level security compares each row with that setting, whatever a query says. The setting ends with the transaction, so
+a connection that returns to the pool carries nothing. Without it personal tables are empty.
 
-Every edge comes in through here once it knows its caller: pages, the API, tools, the chat's stream, staff's pages,
-commands. Asynchronous code calls it inside `sync_to_async`. It is not for streams: nothing may stay open meanwhile.
+Pages, the API, tools, the chat's stream, staff pages and commands all come through here once they know their caller.
+Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing may stay open while it lasts.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -70,10 +69,9 @@ def _being(identity: _Identity) -> Iterator[None]:
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = database.in_atomic_block
-    with transaction.atomic() if is_nested else _begun_as(identity):
+    with transaction.atomic():
         before = _present() if is_nested else None
-        if is_nested:
-            _become(identity)
+        _become(identity)
         database.acting = identity
         try:
             yield
@@ -85,23 +83,7 @@ def _being(identity: _Identity) -> Iterator[None]:
             _become(before)
 
 
-@contextmanager
-def _begun_as(identity: _Identity) -> Iterator[None]:
-    """A transaction that is told as it begins: see `config.database`."""
-    database = _database()
-    database.ensure_connection()
-    with ExitStack() as beginning:
-        database.opening = _BECOME, identity._asdict()
-        try:
-            beginning.enter_context(transaction.atomic())
-        finally:
-            # Never left to another one's.
-            database.opening = None
-        yield
-
-
 def _database() -> Any:
-    """This thread's; what `django.db.connection` is, is worked out whenever it is asked for anything."""
     return connections[DEFAULT_DB_ALIAS]
 
 

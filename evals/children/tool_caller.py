@@ -18,7 +18,6 @@ django.setup()
 
 from agent_tools.registry import as_data  # noqa: E402
 from agent_tools.tools.chat_history import SearchChatHistoryInput, run  # noqa: E402
-from core.gc_tuning import look_for_cycles_rarely  # noqa: E402
 from core.isolation.acting import acting_as  # noqa: E402
 from evals.children.kept_line import KeptLine  # noqa: E402
 from intake.models import User  # noqa: E402
@@ -43,7 +42,6 @@ def main() -> None:
     given = json.load(sys.stdin)
     # Or the first search would, for so long that the server may have hung up on the other ways.
     get_embedder().warm_up()
-    look_for_cycles_rarely()  # as the web process does
     ways = _ways(given)
     taken: dict[str, list[float]] = {name: [] for name in ways}
     # What comes after the search, which this process does itself, meets a web process that has been idle for longest:

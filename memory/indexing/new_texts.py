@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from core.db.statements import Answer, fetch, plain_array, put_off
+from core.db.statements import Answer, ask, fetch
 from memory import nudging, terms
 from memory.embedders import Embedder
 from memory.models import Embedding
@@ -74,7 +74,7 @@ def finish(begun: Begun, *, embedder: Embedder, otherwise: Callable[[], None], n
     if begun.words() != [(1,)]:
         return False
     (text,) = begun.entry.texts
-    answer = put_off(_PARTS, _parameters(text, begun.parts, embedder=embedder, now=now))
+    answer = ask(_PARTS, _parameters(text, begun.parts, embedder=embedder, now=now))
     transaction.on_commit(partial(_look_after, answer, len(begun.parts), otherwise), robust=True)
     return True
 
@@ -102,8 +102,8 @@ def _parameters(text: Text, parts: Sequence[str], *, embedder: Embedder, now: da
         **text.columns(),
         "visibility": Embedding.VISIBILITY,
         "now": now,
-        "lengths": plain_array(len(part) for part in parts),
-        "hashes": plain_array(content_hash(part).hex() for part in parts),
+        "lengths": [len(part) for part in parts],
+        "hashes": [content_hash(part).hex() for part in parts],
         "model": embedder.name,
         "dimensions": embedder.dimensions,
     }

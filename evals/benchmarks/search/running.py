@@ -10,7 +10,6 @@ from typing import Any, Self
 from django.core.management import CommandError
 from django.utils import timezone
 
-from core.gc_tuning import cycles_looked_for_rarely
 from evals.benchmarks.base import Figures, Report
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.loading import load
@@ -125,11 +124,10 @@ def _measure(options: dict[str, Any], database: str, given: Environment, report:
         filled.load()
     rows = _rows()
     measured = Measured(filled.groups())
-    with cycles_looked_for_rarely():  # as in the web process
-        measured.ours(report)
-        measured.peers(filled.everybody, report)
-        requests_per_second, held = measured.over_http(given, report)
-        measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
+    measured.ours(report)
+    measured.peers(filled.everybody, report)
+    requests_per_second, held = measured.over_http(given, report)
+    measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
     figures = _figures(filled, measured, rows=rows, requests_per_second=requests_per_second, held=held)
     if options["plots"]:
         plots.draw(figures, options["plots"])
