@@ -12,8 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from agent_tools.scopes import Scope
 from agent_tools.snippets import PLACEHOLDER, snippets
-from agent_tools.tokens import NewToken, create_token, list_tokens, revoke_token
-from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_NAME
+from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
 from core.errors import InvalidInput, NotFound
 from intake.identity import person_of
 from intake.views.failures import not_found

@@ -1,17 +1,50 @@
-"""Pydantic's complaints in the contract's words: per field, a list of sentences."""
+"""Reads what a request sends: strict JSON, then pydantic's model, whose complaints become the contract's words."""
 
 import json
 from collections import defaultdict
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import IO, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
+from rest_framework.parsers import JSONParser
 
 from core.errors import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _STATED = "stated"
+
+
+def parse_json(body: bytes) -> Any:
+    """Raises `InvalidInput` for what is not JSON in UTF-8."""
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
+    except RecursionError:
+        raise InvalidInput("The JSON is nested too deeply.") from None
+    except ValueError:
+        raise InvalidInput("The body is not valid JSON.") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two values is meant nobody knows, and who checks a body may know otherwise than who uses it."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is given twice")
+    return members
+
+
+class StrictJSONParser(JSONParser):
+    """For DRF's views."""
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        return parse_json(stream.read())
 
 
 class Input(BaseModel):

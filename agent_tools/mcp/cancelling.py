@@ -14,7 +14,7 @@ import anyio
 from mcp_types import RequestId
 
 from core.errors import InvalidInput
-from core.parsers import parse_json
+from core.validation import parse_json
 
 METHOD = "notifications/cancelled"
 Key = tuple[str, str, RequestId]

@@ -27,12 +27,12 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, is_still_valid, secret_in
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
-from agent_tools.tokens import Refusal, TokenCaller, TokenRefused, admit, is_still_valid, secret_in
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
 from core.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
 from core.rate_limits import client_address

@@ -16,10 +16,10 @@ from mcp_types import (
     PaginatedRequestParams,
 )
 
+from agent_tools.authentication import TokenCaller
 from agent_tools.mcp.results import described, failed, succeeded
 from agent_tools.registry import Registry, Tool
 from agent_tools.running import run_in_thread
-from agent_tools.tokens import TokenCaller
 from core.errors import InsufficientScope
 
 Context = ServerRequestContext[Any, Any]

@@ -10,10 +10,10 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from mcp.server.stdio import stdio_server
 
+from agent_tools.authentication import TokenCaller, TokenRefused, verify
 from agent_tools.mcp.server import build_server
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
-from agent_tools.tokens import TokenCaller, TokenRefused, verify
 from memory.embedders import get_embedder
 
 TOKEN_IS_CHECKED_EVERY_SECONDS = 2

@@ -12,10 +12,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from agent_tools.rest.authentication import AccessTokenAuthentication
+from agent_tools.authentication import AccessTokenAuthentication, TokenCaller
 from agent_tools.scopes import ALL_SCOPES, Scope
-from agent_tools.tokens import TokenCaller, TokenInfo, create_token, list_tokens, revoke_token
-from agent_tools.tokens.issuing import DEFAULT_DAYS, LONGEST_DAYS, LONGEST_NAME
+from agent_tools.tokens import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    LONGEST_NAME,
+    TokenInfo,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
 from core.errors import InsufficientScope
 from core.validation import Input, validate
 from intake.identity import person_of

@@ -3,7 +3,8 @@
 import pytest
 from django.utils import timezone
 
-from agent_tools.tokens import Refusal, TokenRefused, admit, create_token, revoke_token
+from agent_tools.authentication import Refusal, TokenRefused, admit
+from agent_tools.tokens import create_token, revoke_token
 from core import rate_limits
 from core.errors import RateLimited
 from intake.tests.factories import a_person
@@ -65,7 +66,7 @@ def test_whoever_has_a_revoked_token_does_not_use_up_what_its_owner_may_ask_for(
 
 
 def test_no_more_owners_are_remembered_than_so_many(monkeypatch):
-    monkeypatch.setattr("agent_tools.tokens.admitting.MOST_OWNERS", 2)
+    monkeypatch.setattr("agent_tools.authentication.MOST_OWNERS", 2)
     alice = a_person()
     secrets = [create_token(user=alice).secret for _ in range(5)]
     for secret in secrets[:3]:

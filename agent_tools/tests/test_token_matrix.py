@@ -8,12 +8,13 @@ import httpx2
 import pytest
 from django.utils import timezone
 
+from agent_tools.authentication import Refusal
 from agent_tools.models import AccessToken
 from agent_tools.scopes import Scope
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from agent_tools.tests.test_mcp_stdio import request, running, say
-from agent_tools.tokens import Refusal, create_token
+from agent_tools.tokens import create_token
 from core.testing.model_server import Say
 from intake.models import Turn, User
 from intake.tests.factories import a_person

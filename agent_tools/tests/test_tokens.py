@@ -8,10 +8,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from agent_tools.authentication import Refusal, TokenRefused, is_still_valid, secret_in, verify
 from agent_tools.models import AccessToken
 from agent_tools.scopes import Scope
 from agent_tools.tests.callers import call, client_of
-from agent_tools.tokens import Refusal, TokenRefused, create_token, is_still_valid, secret_in, verify
+from agent_tools.tokens import create_token
 from intake.models import User
 from intake.tests.factories import a_person
 
@@ -228,5 +229,5 @@ def test_somebody_elses_token_a_missing_and_a_malformed_id_get_the_same_bytes(se
 
 
 def test_there_is_an_end_to_how_many_tokens_a_person_has(session, monkeypatch):
-    monkeypatch.setattr("agent_tools.tokens.issuing.MOST_TOKENS", 2)
+    monkeypatch.setattr("agent_tools.tokens.MOST_TOKENS", 2)
     assert [make(session).status_code for _ in range(3)] == [201, 201, 400]

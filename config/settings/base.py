@@ -146,16 +146,16 @@ ACCOUNT_EXPORTS = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "agent_tools.rest.authentication.AccessTokenAuthentication",
+        "agent_tools.authentication.AccessTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
         "intake.identity.IsRegistered",
-        "agent_tools.rest.authentication.HasScope",
+        "agent_tools.authentication.HasScope",
     ],
-    "DEFAULT_THROTTLE_CLASSES": ["agent_tools.rest.authentication.Throttle"],
+    "DEFAULT_THROTTLE_CLASSES": ["agent_tools.authentication.Throttle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["core.parsers.StrictJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["core.validation.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
     # DRF would take `?format=` for a renderer; the list of tools has formats of its own.

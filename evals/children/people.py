@@ -10,7 +10,7 @@ import django
 
 django.setup()
 
-from agent_tools.tokens.issuing import create_token  # noqa: E402
+from agent_tools.tokens import create_token  # noqa: E402
 from intake.models import User  # noqa: E402
 
 

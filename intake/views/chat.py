@@ -27,9 +27,8 @@ from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from core.parsers import parse_json
 from core.problems import as_recollect_error, problem_response
-from core.validation import Input, validate
+from core.validation import Input, parse_json, validate
 from intake import idempotency
 from intake.identity import caller_of
 from intake.models import User

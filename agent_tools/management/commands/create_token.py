@@ -5,8 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agent_tools.scopes import Scope
-from agent_tools.tokens import create_token
-from agent_tools.tokens.issuing import DEFAULT_DAYS
+from agent_tools.tokens import DEFAULT_DAYS, create_token
 from core.errors import InvalidInput
 from intake.models import User
 

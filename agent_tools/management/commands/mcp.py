@@ -7,8 +7,8 @@ import anyio
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from agent_tools.authentication import TokenRefused, verify
 from agent_tools.mcp.stdio import serve
-from agent_tools.tokens import TokenRefused, verify
 from agent_tools.tools import registry
 
 VARIABLE = "RECOLLECT_TOKEN"

@@ -1,18 +1,33 @@
-"""The one place that turns a presented secret into a caller, or says why not."""
+"""Who calls: the owner of a token with the token's scopes, or a user in their session with all of them.
+
+`verify` is the one place that turns a presented secret into a caller, or says why not; `admit` also counts the call
+under its owner's limit, and is the way in for every request with a token, over REST as over MCP.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from django.db import connection
 from django.db.models import Q
+from django.utils import timezone
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from knox.crypto import hash_token
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
 
 from agent_tools.models import AccessToken
 from agent_tools.scopes import ALL_SCOPES, Scope
 from core.db.statements import fetch
-from core.errors import AuthenticationRequired
+from core.errors import AuthenticationRequired, InsufficientScope
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, counting_for, take_for
 from intake.models import User
+
+if TYPE_CHECKING:
+    # DRF reads the settings, and so this module, while its views are being loaded.
+    from rest_framework.views import APIView
 
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
@@ -29,6 +44,11 @@ SELECT {", ".join(f"users.{column}" for column in _OF_OWNER)}, token.scopes,
   FROM access_tokens AS token JOIN users ON users.id = token.user_id
  WHERE token.digest = %(digest)s
 """  # noqa: S608
+
+# Whom to count a call against is known from the token's last use, since its owner never changes: so Redis counts while
+# the database looks at the token, which it does each time. No more is remembered than so many digests.
+MOST_OWNERS = 10_000
+_owners: dict[str, int] = {}
 
 
 class Refusal(StrEnum):
@@ -78,6 +98,26 @@ def verify(secret: str | None, *, now: datetime) -> TokenCaller:
     return holder_of(digest_of(secret), now=now)
 
 
+def admit(secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT) -> TokenCaller:
+    """The caller, counted under `limit`. Raises `TokenRefused` and `RateLimited`."""
+    digest = digest_of(secret)
+    owner_id = _owners.get(digest)
+    if owner_id is None:
+        caller = holder_of(digest, now=now)
+        if len(_owners) >= MOST_OWNERS:
+            _owners.clear()
+        _owners[digest] = caller.user.pk
+        take_for(limit, user_id=caller.user.pk, address=address)
+        return caller
+    try:
+        with counting_for(limit, user_id=owner_id, address=address):
+            return holder_of(digest, now=now)
+    except TokenRefused:
+        # Or whoever has one that was revoked could use up what its owner may ask for.
+        _owners.pop(digest, None)
+        raise
+
+
 def digest_of(secret: str | None) -> str:
     """A token's key in the database; raises `TokenRefused` for what cannot be a token's secret."""
     if not secret:
@@ -115,3 +155,50 @@ def is_still_valid(digest: str, *, now: datetime) -> bool:
 
 def _is_well_formed(secret: str) -> bool:
     return 0 < len(secret) <= LONGEST_SECRET and secret.isascii() and secret.isprintable() and " " not in secret
+
+
+class AccessTokenAuthentication(BaseAuthentication):
+    def authenticate(self, request: Request) -> tuple[User, TokenCaller] | None:
+        secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
+        if secret is None:
+            return None
+        view = request.parser_context.get("view")
+        if view is None:
+            # The chat, which is no view of DRF's and counts its messages itself.
+            caller = verify(secret, now=timezone.now())
+        else:
+            limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
+            caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
+        return caller.user, caller
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class Throttle(RequestThrottle):
+    """DRF's default throttle: whoever brings a token was counted on their way in."""
+
+    def allow_request(self, request: Request, view: "APIView") -> bool:
+        return isinstance(request.auth, TokenCaller) or super().allow_request(request, view)
+
+
+class AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = AccessTokenAuthentication
+    name = "accessToken"
+
+    def get_security_definition(self, auto_schema: object) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "A token made at /settings/tokens/."}
+
+
+class HasScope(BasePermission):
+    """Holds a token to its scopes at every endpoint: `search` to read and `write` to change, unless the view says.
+
+    A view says so by `required_scope`; None asks for none in particular. A person in their session may do everything.
+    """
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        by_method = Scope.SEARCH if request.method in SAFE_METHODS else Scope.WRITE
+        scope = getattr(view, "required_scope", by_method)
+        if isinstance(request.auth, TokenCaller) and scope is not None and scope not in request.auth.scopes:
+            raise InsufficientScope(f"This token lacks the scope `{scope}`.")
+        return True
