@@ -1,14 +1,18 @@
 """Who is asking: what a request's session or token says, never what its arguments say.
 
 Every page and endpoint is for registered users, unless its view is marked `login_not_required` (or, in DRF, has
-permission classes of its own).
+permission classes of its own). `SessionStore` makes this the session engine (`SESSION_ENGINE`): Django's database
+sessions, each stored with the user it belongs to.
 """
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
+from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -17,7 +21,7 @@ from rest_framework.exceptions import NotAuthenticated
 from rest_framework.permissions import BasePermission
 
 from core.isolation.caller import Caller
-from intake.models import User
+from intake.models import Session, User
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 # Under this name `request.META` keeps, while somebody logs in, the visitor they were until then.
 VISITOR = "recollect.visitor"
+SESSION_KEYS = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
 
 
 def caller_of(request: "AnyRequest") -> Caller:
@@ -82,3 +87,26 @@ class IsRegistered(BasePermission):
         if not is_registered(request):
             raise NotAuthenticated
         return True
+
+
+class SessionStore(DatabaseStore):
+    def __init__(self, session_key: str | None = None) -> None:
+        """A key from a cookie may be anything; one that no session can have is as good as none."""
+        super().__init__(session_key if session_key and SESSION_KEYS.fullmatch(session_key) else None)
+
+    @classmethod
+    def get_model_class(cls) -> type[Session]:
+        return Session
+
+    def create_model_instance(self, data: dict[str, Any]) -> Session:
+        return _with_user(super().create_model_instance(data), data)
+
+    async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
+        return _with_user(await super().acreate_model_instance(data), data)
+
+
+def _with_user(session: Any, data: dict[str, Any]) -> Session:
+    user_id = data.get(SESSION_KEY)
+    session.user_id = int(user_id) if user_id is not None else None
+    stored: Session = session
+    return stored

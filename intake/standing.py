@@ -13,7 +13,7 @@ from django.contrib.auth import get_user
 from django.db import InterfaceError, OperationalError, connections
 from django.http import HttpRequest
 
-from intake.sessions import SessionStore
+from intake.identity import SessionStore
 
 logger = logging.getLogger(__name__)
 

@@ -94,7 +94,7 @@ STORAGES = {
 
 # Sessions, and what a browser must refuse
 
-SESSION_ENGINE = "intake.sessions"
+SESSION_ENGINE = "intake.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
