@@ -2,8 +2,7 @@
 
 from django.contrib import admin
 
-from memory.admin.embedding_models import EmbeddingModelAdmin
-from memory.admin.embeddings import EmbeddingAdmin
+from memory.admin.embeddings import EmbeddingAdmin, EmbeddingModelAdmin
 
 __all__ = ["EmbeddingAdmin", "EmbeddingModelAdmin"]
 

@@ -1,14 +1,19 @@
-"""The list of embeddings at any size: an order that an index serves, a bounded count, no vector fetched."""
+"""The list of embeddings at any size: an order that an index serves, a bounded count, no vector fetched.
+
+And what lies near a vector: the way to see that an embedding means something without reading its text.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import FloatField, Func, IntegerField, QuerySet
+from django.db.models import F, FloatField, Func, IntegerField, QuerySet, Subquery
 from django.http import HttpRequest
+from pgvector.django import CosineDistance
 
 from memory.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
 from memory.models import Embedding
@@ -16,6 +21,7 @@ from memory.models import Embedding
 NEWEST_FIRST = ("-created_at", "-id")
 AS_TRIED = ("next_attempt_at", "id")
 NEWEST_QUARANTINED_FIRST = ("-quarantined_at", "-id")
+NEIGHBOURS = 10
 BY_SOURCE = ("-user_id", "-corpus", "-source_id", "-chunk_index", "-part", "-model_id")
 
 
@@ -81,3 +87,30 @@ def as_source_id(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A row of another source; `distance` is the cosine distance, 0 for the same direction, 1 for unrelated."""
+
+    pk: int
+    source_id: UUID
+    chunk_index: int
+    part: int
+    distance: float
+
+
+def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
+    """The nearest rows of the same person, corpus and model, other passages of the same text left out; exact.
+
+    No vector leaves the database.
+    """
+    if embedding.embedded_at is None:
+        return []
+    vector = Subquery(Embedding.objects.filter(pk=embedding.pk).values("vector"))
+    comparable = Embedding.objects.filter(
+        user=embedding.user_id, corpus=embedding.corpus, model=embedding.model_id, vector__isnull=False
+    )
+    others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
+    nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:NEIGHBOURS]
+    return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]

@@ -1,4 +1,7 @@
-"""The rows of the index: where each came from, how far it has got, what its vector looks like from outside."""
+"""The rows of the index: where each came from, how far it has got, what its vector looks like from outside.
+
+Staff look, and may send rows back to the queue. The models that made the vectors are changed by configuration only.
+"""
 
 from typing import Any, cast
 
@@ -16,14 +19,38 @@ from django.utils.html import format_html
 from django.utils.text import Truncator
 
 from intake.models import User
-from memory.admin.change_list import BoundedPaginator, EmbeddingChangeList, as_source_id, measured
+from memory.admin.change_list import (
+    BoundedPaginator,
+    EmbeddingChangeList,
+    as_source_id,
+    measured,
+    nearest_neighbours,
+)
 from memory.admin.filters import AttemptsFilter, CreatedFilter, StateFilter
-from memory.admin.neighbours import nearest_neighbours
-from memory.admin.read_only import ReadOnlyAdmin
 from memory.admin.requeue import LIMIT as REQUEUE_LIMIT
 from memory.admin.requeue import requeue
 from memory.health import CAP, index_health
-from memory.models import Embedding, EmbeddingQuerySet
+from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for the type checker, not when it runs
+    """Staff with the view permission look; not even superusers write."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(EmbeddingModel)
+class EmbeddingModelAdmin(ReadOnlyAdmin):
+    list_display = ("name", "dimensions", "created_at", "activated_at")
+    fields = ("name", "dimensions", "created_at", "activated_at")
+    ordering = ("-id",)
 
 
 @admin.register(Embedding)

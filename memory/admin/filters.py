@@ -1,7 +1,8 @@
 """The sidebar of the list of embeddings: choices that are known beforehand, or read from the two ends of an index."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -10,11 +11,70 @@ from django.contrib.admin.views.main import ChangeList
 from django.db.models import Max, Min, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.formats import date_format
 
-from memory.admin.periods import Period
 from memory.models import Embedding, EmbeddingQuerySet
 
 Choices = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarPeriod:
+    """A year, a month or a day, in the site's time zone; written `2026`, `2026-11` or `2026-11-05`."""
+
+    year: int
+    month: int | None = None
+    day: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "CalendarPeriod":
+        """Raises `ValueError` for what is no date."""
+        period = cls(*(int(number) for number in text.split("-", 2)))
+        period.start, period.end  # noqa: B018 - a date that does not exist shows itself here
+        return period
+
+    def __str__(self) -> str:
+        numbers = [f"{self.year:04}", *(f"{number:02}" for number in (self.month, self.day) if number)]
+        return "-".join(numbers)
+
+    @property
+    def label(self) -> str:
+        if self.month is None:
+            return str(self.year)
+        return date_format(self.first_day, "YEAR_MONTH_FORMAT" if self.day is None else "DATE_FORMAT")
+
+    @property
+    def first_day(self) -> date:
+        return date(self.year, self.month or 1, self.day or 1)
+
+    @property
+    def start(self) -> datetime:
+        return _midnight(self.first_day)
+
+    @property
+    def end(self) -> datetime:
+        """The start of the next one."""
+        if self.day:
+            return _midnight(self.first_day + timedelta(days=1))
+        if self.month:
+            return _midnight((self.first_day + timedelta(days=31)).replace(day=1))
+        return _midnight(date(self.year + 1, 1, 1))
+
+    def line(self) -> Iterator["CalendarPeriod"]:
+        """From the year down to this one."""
+        yield CalendarPeriod(self.year)
+        if self.month:
+            yield CalendarPeriod(self.year, self.month)
+        if self.day:
+            yield self
+
+    def parts(self) -> Iterator["CalendarPeriod"]:
+        """A year's months, a month's days, newest first; nothing of a day."""
+        if self.month is None:
+            yield from (CalendarPeriod(self.year, month) for month in range(12, 0, -1))
+        elif self.day is None:
+            last = (self.end - timedelta(hours=12)).day
+            yield from (CalendarPeriod(self.year, self.month, day) for day in range(last, 0, -1))
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -67,7 +127,7 @@ class CreatedFilter(admin.SimpleListFilter):
             return []
         first, last = timezone.localtime(ends["first"]), timezone.localtime(ends["last"])
         chosen = self._period()
-        inside = chosen.parts() if chosen else (Period(year) for year in range(last.year, first.year - 1, -1))
+        inside = chosen.parts() if chosen else (CalendarPeriod(year) for year in range(last.year, first.year - 1, -1))
         offered = [*(chosen.line() if chosen else ()), *(part for part in inside if _overlaps(part, first, last))]
         return [(str(period), period.label) for period in offered]
 
@@ -81,13 +141,17 @@ class CreatedFilter(admin.SimpleListFilter):
         for choice in super().choices(changelist):
             yield {**choice, "display": "Any time"} if choice["display"] == "All" else choice
 
-    def _period(self) -> Period | None:
+    def _period(self) -> CalendarPeriod | None:
         value = self.value()
         try:
-            return Period.parse(value) if value else None
+            return CalendarPeriod.parse(value) if value else None
         except (TypeError, ValueError, OverflowError) as error:
             raise IncorrectLookupParameters from error
 
 
-def _overlaps(period: Period, first: datetime, last: datetime) -> bool:
+def _overlaps(period: CalendarPeriod, first: datetime, last: datetime) -> bool:
     return period.start <= last and period.end > first
+
+
+def _midnight(day: date) -> datetime:
+    return timezone.make_aware(datetime(day.year, day.month, day.day))  # noqa: DTZ001 - made aware here

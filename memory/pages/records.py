@@ -12,9 +12,8 @@ from core.errors import InvalidInput, NotFound
 from core.pagination import position_in_address
 from intake.identity import person_of
 from memory import records as service
+from memory.pages.common import page_for_people, record_path, show
 from memory.pages.forms import RecordFilter, RecordForm
-from memory.pages.links import record_path
-from memory.pages.people import page_for_people, show
 
 RECORDS_PER_PAGE = 30
 

@@ -1,6 +1,6 @@
 """`/search/`: `search_history` for people; its address holds the whole question, so that a search can be kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from http import HTTPStatus
@@ -9,17 +9,17 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
-from django.utils.safestring import SafeString
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
 from core.problems import STATUSES, retry_after
 from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
+from memory.pages.common import page_for_people, path_to, show
 from memory.pages.forms import SearchForm
-from memory.pages.links import path_to
-from memory.pages.marking import marked
-from memory.pages.people import page_for_people, show
+from memory.search.excerpts import Excerpt
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind
 
@@ -137,3 +137,17 @@ def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return "Record"
     return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"
+
+
+def marked(excerpt: Excerpt) -> SafeString:
+    """The excerpt as HTML: every character is escaped, the matches stand in `<mark>`."""
+    return mark_safe("".join(_marked_pieces(excerpt)))  # noqa: S308 - each piece is escaped
+
+
+def _marked_pieces(excerpt: Excerpt) -> Iterator[str]:
+    end = 0
+    for start, stop in excerpt.highlights:
+        yield escape(excerpt.text[end:start])
+        yield f"<mark>{escape(excerpt.text[start:stop])}</mark>"
+        end = stop
+    yield escape(excerpt.text[end:])

@@ -2,18 +2,18 @@
 
 from django.urls import path
 
-from memory.pages import editing, logs, records, searching
+from memory.pages import documents, records, searching
 
 app_name = "memory"
 
 urlpatterns = [
     path("search/", searching.search, name="search"),
-    path("memory/", editing.memory, name="memory"),
-    path("memory/logs/", logs.logs, name="logs"),
+    path("memory/", documents.edit_memory, name="memory"),
+    path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that what is no date, and a malformed id, get the same answer as what is not there.
-    path("memory/logs/<str:date>/", logs.log, name="log"),
-    path("memory/logs/<str:date>/edit/", editing.log, name="edit_log"),
-    path("memory/logs/<str:date>/delete/", logs.delete_log, name="delete_log"),
+    path("memory/logs/<str:date>/", documents.log, name="log"),
+    path("memory/logs/<str:date>/edit/", documents.edit_log, name="edit_log"),
+    path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
     path("memory/records/", records.records, name="records"),
     path("memory/records/<str:record_id>/", records.record, name="record"),
     path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),

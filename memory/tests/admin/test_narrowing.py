@@ -4,8 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.admin.filters import CreatedFilter
-from memory.admin.periods import Period
+from memory.admin.filters import CalendarPeriod, CreatedFilter
 from memory.tests.admin.pages import LIST, listed
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 
@@ -83,7 +82,7 @@ def test_a_date_that_does_not_exist_leads_back_to_the_whole_list(viewer, alice, 
     ("text", "end"), [("2026", (2027, 1, 1)), ("2026-12", (2027, 1, 1)), ("2026-02-28", (2026, 3, 1))]
 )
 def test_a_period_ends_where_the_next_begins(text, end):
-    period = Period.parse(text)
+    period = CalendarPeriod.parse(text)
     assert (period.end.year, period.end.month, period.end.day) == end
     assert str(period) == text
 

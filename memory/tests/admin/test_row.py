@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from memory.admin.neighbours import nearest_neighbours
+from memory.admin.change_list import nearest_neighbours
 from memory.tests.admin.pages import HEALTH, row_url
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 

@@ -15,7 +15,7 @@ from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.pages.marking import marked
+from memory.pages.searching import marked
 from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Excerpt
 from memory.search.sources import Messages

@@ -1,0 +1,94 @@
+"""What the pages of memory share: who may see them, days in addresses, and the addresses of what is shown."""
+
+from collections.abc import Callable
+from datetime import date
+from functools import wraps
+from http import HTTPStatus
+from typing import Any, Concatenate, ParamSpec, TypeAlias
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+
+from core.errors import NotFound
+from intake.identity import is_registered, person_of
+from intake.links import conversation_path
+from intake.views.changing import personal_form
+from intake.views.pages import sidebar_of
+from intake.zones import zone_of
+from memory.documents import YEARS
+from memory.rest.queries import parse_day
+from memory.search.sources import Reference
+
+P = ParamSpec("P")
+DocumentDay: TypeAlias = date | None
+"""None for MEMORY.md, which has none."""
+PageView = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+def page_for_people(view: PageView[P]) -> PageView[P]:
+    """For registered users, acting as them, in their time zone.
+
+    A visitor reads what is here and how to have it, and gets back the text they sent.
+    """
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not is_registered(request):
+            return _tell_visitor(request)
+        with timezone.override(zone_of(person_of(request))):
+            return view(request, *args, **kwargs)
+
+    return personal_form(wrapper)
+
+
+def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
+    return render(request, template, {**sidebar_of(request), **context}, status=status)
+
+
+def _tell_visitor(request: HttpRequest) -> HttpResponse:
+    """Somebody whose session ended while they were writing is a visitor, too."""
+    is_sending = request.method == "POST"
+    unsaved = request.POST.get("content") or request.POST.get("text") if is_sending else None
+    # A page that only takes what is sent cannot be come back to with less than its address.
+    back = request.get_full_path()
+    status = HTTPStatus.UNAUTHORIZED if is_sending else HTTPStatus.OK
+    return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, place=_place(request))
+
+
+def _place(request: HttpRequest) -> str:
+    return "search" if request.path.startswith("/search") else "memory"
+
+
+def day_of(text: str) -> date:
+    """Raises `NotFound` for what is no day, as for one that can have no log."""
+    try:
+        day = parse_day(text)
+    except ValueError:
+        raise NotFound from None
+    if day.year not in YEARS:
+        raise NotFound
+    return day
+
+
+def path_to(reference: Reference) -> str:
+    if reference.conversation_id is not None:
+        return conversation_path(reference.conversation_id, turn_number=reference.turn_number)
+    if reference.record_id is not None:
+        return record_path(reference.record_id)
+    return document_path(reference.day if reference.kind == "daily_log" else None)
+
+
+def document_path(day: date | None) -> str:
+    """MEMORY.md has no day."""
+    return reverse("memory:memory") if day is None else reverse("memory:log", args=[day.isoformat()])
+
+
+def editing_path(day: date | None) -> str:
+    return reverse("memory:memory") if day is None else reverse("memory:edit_log", args=[day.isoformat()])
+
+
+def record_path(record_id: UUID) -> str:
+    return reverse("memory:record", args=[record_id])

@@ -1,0 +1,159 @@
+"""MEMORY.md and the daily logs: read, added to, deleted, and written whole.
+
+A document is written whole with the state that was read, so that nobody's words are written over.
+"""
+
+from http import HTTPStatus
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+
+from core.errors import Conflict, InvalidInput, NotFound, TooLarge
+from intake.identity import person_of
+from intake.models import User
+from memory import documents
+from memory.documents import Document
+from memory.pages.common import DocumentDay, day_of, document_path, editing_path, page_for_people, show
+from memory.pages.forms import AppendForm, DayForm, DocumentForm
+
+LOGS_PER_PAGE = 50
+
+
+@page_for_people
+def logs(request: HttpRequest) -> HttpResponse:
+    """With `date`, which the field for another day sends, to that day's log."""
+    form = DayForm(request.GET if "date" in request.GET else None, initial={"date": timezone.localdate()})
+    if form.is_valid():
+        return HttpResponseRedirect(document_path(form.cleaned_data["date"]))
+    before = request.GET.get("before")
+    found = documents.list_daily_logs(
+        user=person_of(request), before=day_of(before) if before else None, limit=LOGS_PER_PAGE
+    )
+    status = HTTPStatus.BAD_REQUEST if form.is_bound else HTTPStatus.OK
+    context = {"found": found, "form": form, "today": timezone.localdate(), "append": AppendForm()}
+    return show(request, "memory/logs.html", status=status, place="memory", tab="logs", **context)
+
+
+@page_for_people
+def log(request: HttpRequest, date: str) -> HttpResponse:
+    day = day_of(date)
+    if request.method == "POST":
+        return _append(request, day)
+    return _log_page(request, day, AppendForm())
+
+
+@page_for_people
+def delete_log(request: HttpRequest, date: str) -> HttpResponse:
+    """Only as it was when it was looked at: what was added meanwhile is read first."""
+    day = day_of(date)
+    document = documents.read(user=person_of(request), day=day)
+    has_changed = False
+    if request.method == "POST":
+        try:
+            documents.delete(user=person_of(request), day=day, expected=[request.POST.get("state", "")])
+        except Conflict:
+            has_changed = True
+        else:
+            messages.success(request, "The log is deleted.")
+            return HttpResponseRedirect(reverse("memory:logs"))
+    status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
+    context = {"document": document, "has_changed": has_changed, "place": "memory", "tab": "logs"}
+    return show(request, "memory/delete_log.html", status=status, **context)
+
+
+@page_for_people
+def edit_memory(request: HttpRequest) -> HttpResponse:
+    return _edit(request, None)
+
+
+@page_for_people
+def edit_log(request: HttpRequest, date: str) -> HttpResponse:
+    return _edit(request, day_of(date))
+
+
+def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+    form = AppendForm(request.POST)
+    if not form.is_valid():
+        return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
+    try:
+        documents.append(user=person_of(request), day=day, text=form.cleaned_data["text"], now=timezone.now())
+    except InvalidInput as error:
+        form.complain(error)
+        return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
+    except TooLarge as error:
+        form.add_error("text", error.detail)
+        return _log_page(request, day, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    messages.success(request, "Added.")
+    return HttpResponseRedirect(document_path(day))
+
+
+def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
+    """A day without a log is one that can be begun."""
+    document = _present(person_of(request), day)
+    context = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
+    return show(request, "memory/log.html", status=status, **context)
+
+
+def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+    present = _present(person_of(request), day)
+    if request.method != "POST":
+        return _editor(request, day, _form_of(present), present)
+    form = DocumentForm(request.POST)
+    if not form.is_valid():
+        return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
+    try:
+        _write(person_of(request), day, form)
+    except InvalidInput as error:
+        form.complain(error)
+        return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
+    except Conflict:
+        return _conflict(request, day, form)
+    messages.success(request, "Saved.")
+    return HttpResponseRedirect(document_path(day))
+
+
+def _write(user: User, day: DocumentDay, form: DocumentForm) -> None:
+    content, state = form.cleaned_data["content"], form.cleaned_data["state"]
+    now = timezone.now()
+    if state:
+        documents.replace(user=user, day=day, content=content, expected=[state], now=now)
+    else:
+        documents.create(user=user, day=day, content=content, now=now)
+
+
+def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
+    """Both stand side by side. What is sent from there was written with the other in view, and may replace it."""
+    mine, present = form.cleaned_data["content"], _present(person_of(request), day)
+    if present is not None and present.content == mine:
+        return HttpResponseRedirect(document_path(day))
+    form = _form_of(present, content=mine)
+    return _show_editor(request, "memory/conflict.html", day, form, present, status=HTTPStatus.CONFLICT)
+
+
+def _editor(
+    request: HttpRequest, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int = HTTPStatus.OK
+) -> HttpResponse:
+    return _show_editor(request, "memory/edit.html", day, form, present, status=status)
+
+
+def _show_editor(
+    request: HttpRequest, template: str, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int
+) -> HttpResponse:
+    context = {"form": form, "day": day, "present": present, "action": editing_path(day)}
+    return show(request, template, status=status, place="memory", tab="logs" if day else "memory", **context)
+
+
+def _form_of(present: Document | None, *, content: str | None = None) -> DocumentForm:
+    there = present.content if present else ""
+    return DocumentForm(
+        initial={"content": there if content is None else content, "state": present.state if present else ""}
+    )
+
+
+def _present(user: User, day: DocumentDay) -> Document | None:
+    try:
+        return documents.read(user=user, day=day)
+    except NotFound:
+        return None
