@@ -1,4 +1,4 @@
-"""Loads the Celery application with Django, so that every process nudges through the same one."""
+"""Loads the Celery application with Django, so that every process uses the same one."""
 
 from importlib import import_module
 

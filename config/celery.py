@@ -1,4 +1,4 @@
-"""The Celery application: workers fill vectors, beat sweeps for what a nudge lost."""
+"""The Celery application: workers fill vectors, beat sweeps for rows that no message announced."""
 
 import os
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from evals.datasets.reading import read_rows
 from intake.models import Conversation, User
-from intake.services import record_turn, title_from
+from intake.services import save_exchange, title_from
 
 HISTORY = Path(__file__).parent / "datasets" / "demo.jsonl"
 EMAIL = "demo@example.com"
@@ -61,7 +61,7 @@ def _load_conversation(user: User, name: str, turns: list[DemoTurn], now: dateti
     )
     missing = turns[conversation.turn_count :]
     for turn in missing:
-        record_turn(
+        save_exchange(
             conversation=conversation,
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,

@@ -26,7 +26,7 @@ from psycopg import sql
 
 from core.isolation.checks import personal_models
 from core.isolation.connections import connected_as_owner, connected_as_worker, parameters
-from memory import nudging
+from memory import wake
 
 Server = psycopg.Connection[tuple[Any, ...]]
 
@@ -37,9 +37,9 @@ PREFIX = "recollect_scratch_"
 def scratch_database() -> Iterator[str]:
     """Within the block everything that asks Django for the database gets an empty, migrated one; gives its name.
 
-    One at a time in a process, any number of processes. Workers are not nudged: the running ones look elsewhere.
+    One at a time in a process, any number of processes. Workers are not woken: the running ones look elsewhere.
     """
-    with ending_by_exception(), _made() as name, _standing_in(name), _without_nudges():
+    with ending_by_exception(), _made() as name, _standing_in(name), _without_waking():
         call_command("migrate", verbosity=0, interactive=False)
         yield name
 
@@ -220,13 +220,13 @@ def _standing_in(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_nudges() -> Iterator[None]:
-    kept = nudging.nudge
-    nudging.nudge = lambda: None
+def _without_waking() -> Iterator[None]:
+    kept = wake.wake_worker
+    wake.wake_worker = lambda: None
     try:
         yield
     finally:
-        nudging.nudge = kept
+        wake.wake_worker = kept
 
 
 @contextmanager

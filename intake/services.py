@@ -88,16 +88,18 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
         return turn
 
 
-def record_turn(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
-    """Save a whole exchange at once, with the time it was really said: for what is brought along from elsewhere.
+def save_exchange(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
+    """Save a message and its answer at once, with the time they were written: for exchanges from elsewhere.
 
-    If it fails, so does the transaction around it.
+    Raises `Conversation.DoesNotExist`. If it fails, so does the transaction around it.
     """
     with transaction.atomic(savepoint=False):
-        turn = Turn.objects.record(
-            conversation=conversation,
+        locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
+        turn = _add_turn(
+            locked,
             user_message=without_nul(user_message),
             assistant_message=without_nul(assistant_message),
+            status=Turn.Status.COMPLETE,
             said_at=said_at,
         )
     conversation.turn_count = turn.turn_number

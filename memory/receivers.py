@@ -8,27 +8,16 @@ from django.dispatch import receiver
 from django.utils import timezone
 
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import turn_being_recorded
 from memory import indexing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.corpora import Place
 from memory.sources import document_place, record_place, turn_entry, turn_place
 
-# Under this name a turn carries from the one signal to the other what has begun.
-_BEGUN = "_begun_to_index"
-
-
-@receiver(turn_being_recorded, dispatch_uid="memory.begin_to_index_turn")
-def begin_to_index_turn(instance: Turn, **kwargs: Any) -> None:
-    if _is_indexed(instance):
-        setattr(instance, _BEGUN, indexing.begin(turn_entry(instance)))
-
 
 @receiver(post_save, sender=Turn, dispatch_uid="memory.index_turn")
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
-    begun = instance.__dict__.pop(_BEGUN, None)
     if not raw and _is_indexed(instance):
-        indexing.index(turn_entry(instance), begun=begun, now=timezone.now())
+        indexing.index(turn_entry(instance), now=timezone.now())
 
 
 def _is_indexed(turn: Turn) -> bool:

@@ -1,19 +1,72 @@
-"""The workers' tasks: they take no text and no vector, look at what waits in the database, and converge."""
+"""The workers: what each checks before its first task, and the tasks.
 
+A task takes no text and no vector. It looks at what waits in the database, so running it twice changes nothing.
+"""
+
+import logging
+import sys
 from datetime import timedelta
+from typing import Any
 
 from celery import shared_task
+from celery.signals import worker_init, worker_process_init
 from django.conf import settings
+from django.db import DatabaseError, connections
 from django.utils import timezone
 
+from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
 from intake.services import close_abandoned_turns as close_turns
-from memory import indexing, vectors, worker
+from memory import indexing, vectors
+from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
-__all__ = ["close_abandoned_turns", "embed_pending", "pack_loose", "remove_silent_visitors", "sweep_pending", "worker"]
+logger = logging.getLogger(__name__)
 
 # Well under the broker's visibility timeout: a task that ran longer would be handed to a second worker meanwhile.
 TASK_SECONDS = 10
+
+
+@worker_init.connect
+def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
+    """Also in the parent, whose connection and pool its children must not inherit."""
+    try:
+        refuse_unless_isolated(settings.DATABASE_ROLES.worker)
+    except NotIsolated as refusal:
+        sys.exit(f"The worker cannot start: {refusal}")
+    except DatabaseError as error:
+        sys.exit(f"The worker cannot start: the database does not answer ({error}).")
+    finally:
+        _leave_no_connection()
+
+
+@worker_init.connect
+def refuse_without_a_model(**_: Any) -> None:
+    """In the parent, which loads nothing itself: its children do."""
+    try:
+        embedders = configured_embedders()
+        for embedder in embedders:
+            embedder.check()
+        require_active(*(embedder.name for embedder in embedders))
+    except EmbedderError as error:
+        sys.exit(f"The worker cannot start: {error}")
+    except DatabaseError as error:
+        sys.exit(f"The worker cannot start: the database does not say which model is active ({error}).")
+    finally:
+        _leave_no_connection()
+
+
+@worker_process_init.connect
+def load_the_model(**_: Any) -> None:
+    """In each child, so that the first turn does not wait for it."""
+    try:
+        get_embedder().warm_up(for_documents=True)
+    except EmbedderError:
+        logger.exception("The embedding model cannot be loaded; what waits will be tried again")
+
+
+def _leave_no_connection() -> None:
+    connections.close_all()
+    connections["default"].close_pool()  # type: ignore[attr-defined]
 
 
 @shared_task(name="memory.embed_pending")
@@ -26,7 +79,7 @@ def embed_pending() -> None:
 
 @shared_task(name="memory.sweep_pending")
 def sweep_pending() -> None:
-    """Find what no nudge reached: a broker was away, a worker died, a lease ran out."""
+    """Find the rows that no message announced: a broker was away, a worker died, a lease ran out."""
     indexing.quarantine_exhausted(now=timezone.now())
     embed_pending()
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.db.statements import Answer, ask, fetch
+from core.db.statements import fetch
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
 from memory.sources import Entry, Text, content_hash
@@ -25,13 +25,13 @@ MAX_LEXEME = 255
 # Flushed by one statement.
 BATCH_TEXTS = 200
 
-# Three of a statement's WITH queries; `indexed` has a row if the text was not there. A word of both sides is kept once
-# for each: to bring them together takes longer than all the rest that is done with them here.
-_KEEP = """
-word AS (
-    SELECT coalesce(array_agg(lexeme), '{{}}') AS lexemes,
-           coalesce(array_agg(said), '{{}}') AS said, coalesce(sum(said), 0) AS said_length,
-           coalesce(array_agg(answered), '{{}}') AS answered, coalesce(sum(answered), 0) AS answered_length
+# A row if the text was not there. A term of both sides is kept once for each: bringing them together takes longer than
+# all the rest that is done with them here.
+_ADD = """
+WITH term AS (
+    SELECT coalesce(array_agg(lexeme), '{}') AS lexemes,
+           coalesce(array_agg(said), '{}') AS said, coalesce(sum(said), 0) AS said_length,
+           coalesce(array_agg(answered), '{}') AS answered, coalesce(sum(answered), 0) AS answered_length
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
               FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
             UNION ALL
@@ -44,25 +44,17 @@ word AS (
             said_length, answered_length)
     SELECT %(user_id)s, %(corpus)s, %(source_id)s, %(chunk_index)s, %(said_at)s, %(configuration)s, %(text_hash)s,
            %(signature)s::varbit, said_length, answered_length
-      FROM word {condition}
+      FROM term
         ON CONFLICT DO NOTHING
     RETURNING *
-), kept AS (
+), pending AS (
     INSERT INTO unposted_words (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
     SELECT id, user_id, corpus, indexed.said_length, indexed.answered_length, lexemes, said, answered
       FROM indexed
-     CROSS JOIN word
+     CROSS JOIN term
 )
+SELECT count(*) FROM indexed
 """
-KEEP = _KEEP.format(condition="")
-_KEEP_ALONE = f"WITH {KEEP} SELECT count(*) FROM indexed"  # noqa: S608 - written here
-# A turn has its number once it is stored, which is what the transaction is at.
-_OF_THE_LATEST_TURN = """
-     WHERE EXISTS (SELECT
-                     FROM intake_conversations
-                    WHERE id = %(source_id)s AND user_id = %(user_id)s AND turn_count = %(chunk_index)s)
-"""
-_KEEP_LATEST_TURN = f"WITH {_KEEP.format(condition=_OF_THE_LATEST_TURN)} SELECT count(*) FROM indexed"  # noqa: S608
 
 _OWNERS = "SELECT DISTINCT user_id, corpus FROM unposted_words ORDER BY user_id, corpus"
 
@@ -205,14 +197,6 @@ class TermHit(NamedTuple):
     said_score: float
 
 
-def ask_to_add_latest_turn(text: Text) -> Answer:
-    """Add the terms of a turn that is just being stored: a row with 1.
-
-    With 0 if it is not its conversation's latest after all, or its terms were there.
-    """
-    return ask(_KEEP_LATEST_TURN, row_of(text))
-
-
 def add(entry: Entry) -> set[int]:
     """Make the terms at a place match its texts; returns the chunks whose did not.
 
@@ -270,7 +254,7 @@ def searchable(text: str) -> str:
 
 
 def row_of(text: Text) -> dict[str, Any]:
-    """The parameters of `KEEP`: what a text gives its `IndexedText`, and both sides, whose terms are to be counted."""
+    """The parameters of `_ADD`: what a text gives its `IndexedText`, and both sides, whose terms are counted."""
     return {
         **text.columns(),
         "configuration": settings.TEXT_SEARCH_CONFIG,
@@ -331,4 +315,4 @@ def _known_as(text: Text) -> bytes:
 
 
 def _insert(row: dict[str, Any]) -> bool:
-    return fetch(_KEEP_ALONE, row) == [(1,)]
+    return fetch(_ADD, row) == [(1,)]

@@ -36,7 +36,7 @@ def dinner(user):
     """A log, a conversation with a message about it, and one that has it in its title."""
     documents.append(user=user, day=date(2026, 2, 25), text='Wants to try the restaurant "Sakura Sushi".', now=THEN)
     planning = Conversation.objects.create(user=user, title="Dinner Planning", started_at=THEN, last_active_at=THEN)
-    services.record_turn(
+    services.save_exchange(
         conversation=planning,
         user_message="Can you help me find a good sushi restaurant near Shibuya station?",
         assistant_message="Of course.",
@@ -45,7 +45,7 @@ def dinner(user):
     titled = Conversation.objects.create(
         user=user, title="Restaurant Recommendations", started_at=THEN, last_active_at=THEN
     )
-    services.record_turn(
+    services.save_exchange(
         conversation=titled, user_message="Hello", assistant_message="Looking for pasta in Roppongi...", said_at=THEN
     )
     indexing.embed_pending()

@@ -1,4 +1,4 @@
-"""The broker on a private Unix socket: Valkey, which speaks Redis. It holds nudges only and keeps nothing on disk."""
+"""The broker on a private Unix socket: Valkey, which speaks Redis. It holds wake-up messages and writes no file."""
 
 import secrets
 import signal

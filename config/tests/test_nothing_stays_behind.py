@@ -16,7 +16,7 @@ from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records
 from memory.embedders import get_embedder
-from memory.indexing import queueing
+from memory.indexing import writer
 from memory.models import Embedding, IndexedText, UnpostedWords
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -165,7 +165,7 @@ def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monke
     turn = a_turn(alice, f"The word is {SECRET}")
     IndexedText.objects.all().delete()
     Embedding.objects.all().delete()
-    enqueue = queueing.enqueue
+    enqueue = writer.enqueue
 
     def delete_first(*args, **kwargs):
         thread = threading.Thread(target=delete)
@@ -182,7 +182,7 @@ def test_a_turn_deleted_while_it_is_indexed_anew_does_not_come_back(alice, monke
             connection.close()
 
     is_deleted = threading.Event()
-    monkeypatch.setattr(queueing, "enqueue", delete_first)
+    monkeypatch.setattr(writer, "enqueue", delete_first)
     indexing.enqueue_missing(now=NOW)
     assert is_deleted.wait(5)
     assert traces_of(SECRET) == []

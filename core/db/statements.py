@@ -1,12 +1,11 @@
 """Statements written by hand, with named parameters: in whole, so that they can be pasted into psql."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import connection
 
 Rows = list[tuple[Any, ...]]
-Answer = Callable[[], Rows]
 
 
 def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -15,9 +14,3 @@ def fetch(statement: str, parameters: Mapping[str, Any]) -> Rows:
         cursor.execute(statement, parameters)
         rows: Rows = cursor.fetchall()
         return rows
-
-
-def ask(statement: str, parameters: Mapping[str, Any]) -> Answer:
-    """As `fetch`; the rows come with the call of what it returns."""
-    rows = fetch(statement, parameters)
-    return lambda: rows

@@ -22,7 +22,7 @@ from evals.processes import Environment, environment, own_broker, run_module, wo
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.models import Conversation, Turn, User
-from intake.services import record_turn
+from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.models import Embedding
 from memory.sources import cut, turn_entry
@@ -75,7 +75,7 @@ def save_turns(count: int, *, seed: int) -> list[Turn]:
 
 def _save(conversation: Conversation, said: SyntheticTurn) -> Turn:
     with acting_as(Caller(user_id=conversation.user_id)):
-        return record_turn(
+        return save_exchange(
             conversation=conversation,
             user_message=said.user_message,
             assistant_message=said.assistant_message,

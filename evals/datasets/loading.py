@@ -11,7 +11,7 @@ from core.isolation.acting import acting_as
 from evals.datasets.reading import Dataset, DatasetError, TurnRow
 from evals.scratch import as_worker
 from intake.models import Conversation, User
-from intake.services import record_turn, title_from
+from intake.services import save_exchange, title_from
 from memory import indexing
 from memory.models import Embedding
 
@@ -40,7 +40,7 @@ def load(dataset: Dataset, *, report: Report) -> Loaded:
             if conversation is None:
                 conversation = _begin(row, users[row.user])
                 conversations[row.user, row.conversation] = conversation
-            turn = record_turn(
+            turn = save_exchange(
                 conversation=conversation,
                 user_message=row.user_message,
                 assistant_message=row.assistant_message,

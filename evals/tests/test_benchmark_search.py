@@ -24,7 +24,7 @@ from evals.benchmarks.search.stored import read
 from evals.benchmarks.search.timing import timed
 from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
-from intake.services import record_turn
+from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.indexing import embed_pending
 from memory.models import Embedding, IndexedText, Posting, VectorBlock
@@ -105,7 +105,7 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
             conversations[turn.conversation_id] = Conversation.objects.create(
                 user=other, title=begun.title, started_at=begun.started_at, last_active_at=begun.started_at
             )
-        record_turn(
+        save_exchange(
             conversation=conversations[turn.conversation_id],
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,

@@ -12,7 +12,7 @@ from django.db import connection, connections
 from evals import scratch
 from evals.scratch import copied, database_url, scratch_database
 from intake.models import User
-from memory import nudging
+from memory import wake
 
 pytestmark = pytest.mark.django_db
 
@@ -176,10 +176,10 @@ def test_content_types_of_one_database_are_not_taken_for_the_others():
     assert ContentType.objects.get_for_model(User).pk == resident
 
 
-def test_workers_are_not_nudged_for_rows_they_cannot_see(empty):
-    before = nudging.nudge
+def test_workers_are_not_woken_for_rows_they_cannot_see(empty):
+    before = wake.wake_worker
 
     with scratch_database():
-        assert nudging.nudge is not before
+        assert wake.wake_worker is not before
 
-    assert nudging.nudge is before
+    assert wake.wake_worker is before

@@ -1,18 +1,14 @@
 """Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Self
 from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
 from django.db.models.expressions import RawSQL
-from django.db.models.signals import post_save
-from django.dispatch import Signal
 from django.utils import timezone
 
-from core.db.statements import ask
 from core.ids import uuid7
 from core.isolation.caller import Caller
 from intake.models.users import User
@@ -63,68 +59,7 @@ class Conversation(models.Model):
         return str(self.id)
 
 
-# The conversation's row stays locked until the transaction ends.
-_RECORD = """
-WITH taken AS (
-    UPDATE intake_conversations
-       SET turn_count = turn_count + 1, last_active_at = greatest(last_active_at, %(said_at)s)
-     WHERE id = %(conversation_id)s
-    RETURNING user_id, turn_count
-)
-INSERT INTO intake_conversation_turns
-       (conversation_id, user_id, turn_number, user_message, assistant_message, status, said_at, created_at, updated_at,
-        is_recall, tool_calls)
-SELECT %(conversation_id)s, user_id, turn_count, %(user_message)s, %(assistant_message)s, %(status)s, %(said_at)s,
-       %(now)s, %(now)s, false, '[]'
-  FROM taken
-RETURNING id, user_id, turn_number
-"""
-
-
-# `instance` has the owner and the number that are likely, and no key yet; `post_save` comes with those that it got.
-# PostgreSQL does what it is asked for meanwhile once the turn is stored.
-turn_being_recorded = Signal()
-
-
 class TurnQuerySet(models.QuerySet["Turn"]):
-    def record(
-        self, *, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime
-    ) -> "Turn":
-        """Save a whole exchange as the conversation's next turn, and send `post_save` for it as `Model.save` does.
-
-        One prepared statement takes the number and stores the turn: `save` after it takes twice as long. PostgreSQL is
-        at it while `turn_being_recorded` is sent. Raises `Conversation.DoesNotExist`.
-        """
-        now = timezone.now()
-        turn = Turn(
-            conversation=conversation,
-            user_id=conversation.user_id,
-            turn_number=conversation.turn_count + 1,
-            user_message=user_message,
-            assistant_message=assistant_message,
-            status=Turn.Status.COMPLETE,
-            said_at=said_at,
-            created_at=now,
-            updated_at=now,
-        )
-        parameters = {
-            "conversation_id": conversation.pk,
-            "user_message": user_message,
-            "assistant_message": assistant_message,
-            "status": Turn.Status.COMPLETE.value,
-            "said_at": said_at,
-            "now": now,
-        }
-        answer = ask(_RECORD, parameters)
-        turn_being_recorded.send(sender=Turn, instance=turn)
-        stored = answer()
-        if not stored:
-            raise Conversation.DoesNotExist
-        ((turn.pk, turn.user_id, turn.turn_number),) = stored
-        turn._state.adding, turn._state.db = False, self.db
-        post_save.send(sender=Turn, instance=turn, created=True, update_fields=None, raw=False, using=self.db)
-        return turn
-
     def for_user(self, user: User) -> Self:
         return self.filter(user=user)
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from memory import nudging
+from memory import wake
 from memory.models import Embedding, EmbeddingQuerySet
 
 LIMIT = 10_000
@@ -21,7 +21,7 @@ def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
     ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])
     requeued = sum(_requeue_batch(ids[start : start + BATCH], now) for start in range(0, len(ids), BATCH))
     if requeued:
-        transaction.on_commit(nudging.nudge, robust=True)
+        transaction.on_commit(wake.wake_worker, robust=True)
     return requeued
 
 

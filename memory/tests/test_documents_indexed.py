@@ -141,7 +141,7 @@ def test_a_long_chunk_has_several_parts_and_each_fits_the_model():
 
 
 def test_a_document_is_kept_and_worded_without_a_model_and_queued_once_there_is_one(monkeypatch):
-    from memory.indexing import queueing
+    from memory.indexing import writer
 
     def broken():
         raise EmbedderMisconfigured("No model.")
@@ -150,7 +150,7 @@ def test_a_document_is_kept_and_worded_without_a_model_and_queued_once_there_is_
     first = create(alice, "I live in Lisbon")
     indexing.embed_pending()
     with monkeypatch.context() as patch:
-        patch.setattr(queueing, "get_embedder", broken)
+        patch.setattr(writer, "get_embedder", broken)
         replace(alice, "I live in Porto", {first.state})
         append(alice, "Moved house")
     assert {"porto", "move", "hous"} <= set(words())

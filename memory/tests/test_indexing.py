@@ -16,7 +16,7 @@ from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
 from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
-from memory.indexing.claims import hold
+from memory.indexing.worker import hold
 from memory.models import Embedding, IndexedText
 from memory.sources import content_hash
 from memory.tests.indexed import words
@@ -40,7 +40,7 @@ def test_a_saved_turn_waits_for_its_vector_from_the_same_transaction_on(django_c
     row = Embedding.objects.get()
     assert (row.user, row.corpus, row.source_id, row.chunk_index) == (alice, "chat", turn.conversation_id, 1)
     assert (row.visibility, row.part, row.state, row.said_at) == ("AUTHENTICATED", 0, "waiting", NOW)
-    assert len(callbacks) == 1, "one nudge"
+    assert len(callbacks) == 1, "one wake_worker"
 
 
 def test_a_turn_that_is_rolled_back_leaves_nothing_to_embed():
@@ -53,7 +53,7 @@ def test_a_turn_that_is_rolled_back_leaves_nothing_to_embed():
 
 def record(conversation, said, answered="All right"):
     with acting_as(Caller(user_id=conversation.user_id)):
-        return services.record_turn(
+        return services.save_exchange(
             conversation=conversation, user_message=said, assistant_message=answered, said_at=NOW
         )
 
@@ -111,8 +111,7 @@ def test_a_turn_is_recorded_and_found_by_its_words_while_there_is_no_model(monke
         raise EmbedderUnavailable("The tokenizer is away.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("memory.indexing.new_texts.cut", away)
-        patched.setattr("memory.indexing.queueing.cut", away)
+        patched.setattr("memory.indexing.writer.cut", away)
         record(conversation, "I adopted a cat")
     assert not Embedding.objects.exists()
     assert "cat" in words()

@@ -19,7 +19,7 @@ from knox.models import get_token_model
 
 from core.testing.model_server import Say
 from intake.tests.test_chat_stream import wait_until
-from memory import nudging
+from memory import wake
 from memory.models import Embedding, EmbeddingModel
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,35 +133,35 @@ def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_
 
 
 @pytest.fixture
-def nudge_at(monkeypatch):
-    """Has this process nudge at another broker for the test: Celery keeps its connections to the one it knew first."""
+def wake_at(monkeypatch):
+    """Has this process wake_worker at another broker for the test: Celery keeps its connections to the one it knew first."""
     from celery import current_app
 
     app = current_app._get_current_object()
 
-    def nudge_at(url):
+    def wake_at(url):
         monkeypatch.setattr(app.conf, "broker_url", url)
         app._after_fork()
 
-    yield nudge_at
+    yield wake_at
     monkeypatch.undo()
     app._after_fork()
 
 
 def in_vain(caplog):
-    """How often a nudge failed. Whoever still nudges when the suite has ended finds no log to write that to."""
-    return caplog.text.count("No worker could be nudged")
+    """How often a wake_worker failed. Whoever still messages when the suite has ended finds no log to write that to."""
+    return caplog.text.count("No worker could be woken")
 
 
-def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, nudge_at, person):
+def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, wake_at, person):
     from intake.tests.factories import a_turn
 
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         for broker in (f"redis://127.0.0.1:{silent.getsockname()[1]}/0", "redis://127.0.0.1:1/0"):
-            nudge_at(broker)
-            monkeypatch.setattr(nudging, "nudge", nudging.Nudger().nudge)
+            wake_at(broker)
+            monkeypatch.setattr(wake, "wake_worker", wake.Waker().wake_worker)
             started = time.monotonic()
             a_turn(person, "Kept")
             assert time.monotonic() - started < 4, "well under the five seconds that the broker is given to answer"
@@ -169,37 +169,37 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, 
     wait_until(lambda: in_vain(caplog) == 2, seconds=15)
 
 
-def test_saves_in_a_row_are_a_few_nudges_and_a_single_one_does_not_wait(monkeypatch):
-    nudges = []
-    monkeypatch.setattr("memory.tasks.embed_pending.apply_async", lambda **_: nudges.append(time.monotonic()))
-    nudge = nudging.Nudger().nudge
+def test_saves_in_a_row_are_a_few_messages_and_a_single_one_does_not_wait(monkeypatch):
+    messages = []
+    monkeypatch.setattr("memory.tasks.embed_pending.apply_async", lambda **_: messages.append(time.monotonic()))
+    wake_worker = wake.Waker().wake_worker
     began = time.monotonic()
-    nudge()
-    wait_until(lambda: nudges)
-    while time.monotonic() < began + 3 * nudging.PAUSE_SECONDS:
-        nudge()
-    wait_until(lambda: len(nudges) > 1)
-    time.sleep(2 * nudging.PAUSE_SECONDS)
+    wake_worker()
+    wait_until(lambda: messages)
+    while time.monotonic() < began + 3 * wake.PAUSE_SECONDS:
+        wake_worker()
+    wait_until(lambda: len(messages) > 1)
+    time.sleep(2 * wake.PAUSE_SECONDS)
     ended = time.monotonic()
-    assert 2 <= len(nudges) <= 1 + (ended - began) / nudging.PAUSE_SECONDS
-    assert all(later - earlier >= nudging.PAUSE_SECONDS for earlier, later in itertools.pairwise(nudges))
+    assert 2 <= len(messages) <= 1 + (ended - began) / wake.PAUSE_SECONDS
+    assert all(later - earlier >= wake.PAUSE_SECONDS for earlier, later in itertools.pairwise(messages))
 
 
-def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(caplog, nudge_at, person):
+def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_thread(caplog, wake_at, person):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        nudge_at(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
-        nudge, threads = nudging.Nudger().nudge, threading.active_count()
-        nudge()
+        wake_at(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        wake_worker, threads = wake.Waker().wake_worker, threading.active_count()
+        wake_worker()
         time.sleep(0.2)
         took = []
         for _ in range(300):
             began = time.monotonic()
-            nudge()
+            wake_worker()
             took.append(time.monotonic() - began)
         assert statistics.median(took) < 0.001
         assert sum(took) < 1, "one that waited for the broker would take five seconds"
         assert threading.active_count() == threads + 1
-    # The first nudge, and the others together.
+    # The first wake_worker, and the others together.
     wait_until(lambda: in_vain(caplog) == 2, seconds=15)

@@ -44,7 +44,7 @@ def say(user, message, answer="Noted.", *, at=NOW, title=None, conversation=None
     conversation = conversation or Conversation.objects.create(
         user=user, title=services.title_from(message) if title is None else title, started_at=at, last_active_at=at
     )
-    turn = services.record_turn(conversation=conversation, user_message=message, assistant_message=answer, said_at=at)
+    turn = services.save_exchange(conversation=conversation, user_message=message, assistant_message=answer, said_at=at)
     if embed:
         indexing.embed_pending()
     return turn

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from intake.services import record_turn
+from intake.services import save_exchange
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import trigrams
 from memory.models import Corpus, IndexedText
@@ -68,7 +68,7 @@ def test_both_sides_are_searched_but_no_piece_runs_across_them():
 def test_an_answer_that_only_quotes_the_persons_history_is_not_searched():
     alice = a_person()
     conversation = a_turn(alice, "The beginning").conversation
-    turn = record_turn(
+    turn = save_exchange(
         conversation=conversation, user_message="What was it?", assistant_message="You said: pomegranate", said_at=NOW
     )
     type(turn).objects.filter(pk=turn.pk).update(is_recall=True)
@@ -84,7 +84,7 @@ def test_the_newest_come_first_and_the_limit_holds():
     alice = a_person()
     conversation = a_turn(alice, "The beginning").conversation
     turns = [
-        record_turn(
+        save_exchange(
             conversation=conversation,
             user_message="pomegranate",
             assistant_message="",
@@ -101,7 +101,7 @@ def test_dates_bound_what_is_found():
     conversation = a_turn(alice, "The beginning").conversation
     days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2, 3)]
     turns = [
-        record_turn(conversation=conversation, user_message="pomegranate", assistant_message="", said_at=day)
+        save_exchange(conversation=conversation, user_message="pomegranate", assistant_message="", said_at=day)
         for day in days
     ]
     assert search(alice, "megran", since=days[1]) == [key(turns[2]), key(turns[1])]

@@ -127,12 +127,12 @@ def test_an_interrupted_visitors_words_are_indexed_once_they_have_an_owner():
 
 
 def test_a_turn_is_found_by_its_words_even_while_the_model_cannot_be_loaded(monkeypatch):
-    from memory.indexing import queueing
+    from memory.indexing import writer
 
     def broken():
         raise EmbedderMisconfigured("No model.")
 
-    monkeypatch.setattr(queueing, "get_embedder", broken)
+    monkeypatch.setattr(writer, "get_embedder", broken)
     a_turn(a_person(), "cat", "")
     assert set(words()) == {"cat"}
     assert not Embedding.objects.exists()

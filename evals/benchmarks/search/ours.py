@@ -13,7 +13,7 @@ from evals.benchmarks.search.questions import Question
 from evals.benchmarks.search.stored import Key
 from evals.benchmarks.search.timing import Timing, figures
 from intake.models import Conversation, User
-from intake.services import record_turn
+from intake.services import save_exchange
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import History, HistoryRequest, search_history
 
@@ -55,7 +55,7 @@ def time_saving(users: Sequence[User], *, count: int) -> Timing:
         conversation = conversations[number % len(conversations)]
         begun = time.perf_counter()
         with acting_as(Caller(user_id=conversation.user_id)):
-            record_turn(
+            save_exchange(
                 conversation=conversation,
                 user_message=said.user_message,
                 assistant_message=said.assistant_message,

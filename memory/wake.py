@@ -1,6 +1,7 @@
-"""Telling the workers that something waits, from a thread of its own, so that a dead or silent broker delays nobody.
+"""Wakes a worker after a save, from a thread of its own, so that a dead or silent broker delays nobody.
 
-A nudge carries nothing: the pending rows are the queue. Many nudges become one, and a lost one is made up by the sweep.
+The message carries nothing: the pending rows are the queue. Many calls become one message, and the sweep makes up for a
+lost one.
 """
 
 import logging
@@ -10,19 +11,19 @@ import time
 
 logger = logging.getLogger(__name__)
 
-# After each. It costs a millisecond or two of Python, for which whoever saves one turn after the other would wait.
+# After each message: sending one takes a millisecond or two of Python, for which a series of saves would wait.
 PAUSE_SECONDS = 0.05
 
 
-class Nudger:
-    """One thread for each process, started with the first nudge."""
+class Waker:
+    """One thread for each process, started with the first call."""
 
     def __init__(self) -> None:
         self._wanted = threading.Event()
         self._lock = threading.Lock()
         self._started_in: int | None = None
 
-    def nudge(self) -> None:
+    def wake_worker(self) -> None:
         self._ensure_started()
         self._wanted.set()
 
@@ -31,7 +32,7 @@ class Nudger:
             return
         with self._lock:
             if self._started_in != os.getpid():
-                threading.Thread(target=self._run, name="nudger", daemon=True).start()
+                threading.Thread(target=self._run, name="waker", daemon=True).start()
                 self._started_in = os.getpid()
 
     def _run(self) -> None:
@@ -42,8 +43,8 @@ class Nudger:
             try:
                 embed_pending.apply_async(retry=False)
             except Exception as error:  # whatever ails the broker, the sweep will find the rows
-                logger.warning("No worker could be nudged: %s", type(error).__name__)
+                logger.warning("No worker could be woken: %s", type(error).__name__)
             time.sleep(PAUSE_SECONDS)
 
 
-nudge = Nudger().nudge
+wake_worker = Waker().wake_worker

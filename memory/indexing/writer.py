@@ -1,0 +1,168 @@
+"""The only writer of the index: makes a text's terms and pending rows match the text, in the transaction that saves it.
+
+1. `terms.add` counts the terms, so that the text is found by its words from that moment.
+2. Each passage that a model is to embed gets a row without a vector. These pending rows are the workers' queue.
+3. After the commit a worker is woken.
+"""
+
+import logging
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+
+from memory import terms, vectors, wake
+from memory.embedders import Embedder, EmbedderError, get_embedder
+from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
+from memory.models.corpora import Place
+from memory.sources import READERS, Entry, Reader, Source, SourceKey, content_hash, cut
+
+logger = logging.getLogger(__name__)
+
+# By content hash: what an existing vector gives to the same text in another place.
+Vectors = dict[bytes, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage that must have a row."""
+
+    source: Source
+    number: int
+    content_hash: bytes
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.source.key.chunk_index, self.number
+
+    def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
+        return {
+            **self.source.text.columns(),
+            "part": self.number,
+            "model": model,
+            "length": len(self.source.parts[self.number]),
+            "content_hash": self.content_hash,
+            "next_attempt_at": now,
+        }
+
+
+def index(entry: Entry, *, now: datetime) -> None:
+    """Index texts, also while no model is there to embed them.
+
+    Must run in the transaction that saves them, so that a text is never kept without being indexed sooner or later.
+    """
+    changed = terms.add(entry)
+    try:
+        _write_passages(entry, changed, embedder=get_embedder(), now=now)
+    except EmbedderError:
+        # The text is kept and found by its words; `index_missing` queues it once the model is mended.
+        logger.exception("A text was saved without being queued for indexing")
+        if changed:
+            Embedding.objects.at(entry.place).delete()
+
+
+def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
+    """Make the terms and the rows at a place match its texts; returns whether any were missing."""
+    changed = terms.add(entry)
+    return _write_passages(entry, changed, embedder=embedder, now=now) or bool(changed)
+
+
+def forget(place: Place) -> None:
+    """Remove every row of what is gone."""
+    terms.delete(place)
+    vectors.delete(place)
+
+
+def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
+    """Index a text as it stands now. Its row is locked, so that what is read cannot be older than what is indexed."""
+    reader = READERS[key.corpus]
+    with transaction.atomic():
+        for row in _locked(reader.rows_of([key])):
+            enqueue(reader.entry(row), embedder=embedder, now=now)
+
+
+def enqueue_missing(*, now: datetime) -> int:
+    """Index each text that lacks terms, or rows of the current model; returns how many turns, documents and records."""
+    embedder = get_embedder()
+    return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
+
+
+def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) -> int:
+    indexed = 0
+    for pk in _unknown(reader, embedder).values_list("pk", flat=True).iterator(chunk_size=500):
+        with transaction.atomic():
+            for row in _locked(reader.rows().filter(pk=pk)):
+                indexed += enqueue(reader.entry(row), embedder=embedder, now=now)
+    return indexed
+
+
+def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
+    place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
+    embedded = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name).filter(**place)
+    with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration=settings.TEXT_SEARCH_CONFIG, **place)
+    return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
+
+
+def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.select_for_update(no_key=True, of=("self",))
+
+
+def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
+    """Make the rows at a place match its texts; returns whether any were missing.
+
+    A chunk that has rows and whose text is unchanged is not cut into passages again, so that an append to a long log
+    costs what it costs at the end of a short one.
+    """
+    if changed and entry.place.chunk_index is None:
+        # Another model's rows would refer to chunks that are elsewhere now.
+        Embedding.objects.at(entry.place).exclude(model__name=embedder.name).delete()
+    model = EmbeddingModel.objects.for_embedder(embedder)
+    rows = Embedding.objects.at(entry.place).filter(model=model)
+    known = {
+        (chunk_index, part): (pk, bytes(known_as))
+        for pk, chunk_index, part, known_as in rows.values_list("pk", "chunk_index", "part", "content_hash")
+    }
+    texts = {text.key.chunk_index: text for text in entry.texts}
+    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed
+    wanted = {
+        passage.place: passage
+        for chunk_index, text in texts.items()
+        if chunk_index not in left_alone
+        for passage in _passages(cut(text, embedder))
+    }
+    fitting = {place for place, one in wanted.items() if place in known and known[place][1] == one.content_hash}
+    stale = [pk for place, (pk, _) in known.items() if place[0] not in left_alone and place not in fitting]
+    missing = [passage for place, passage in wanted.items() if place not in fitting]
+    _replace(rows, stale, missing, model=model, now=now)
+    return bool(missing)
+
+
+def _replace(
+    rows: EmbeddingQuerySet, stale: list[int], missing: list[Passage], *, model: EmbeddingModel, now: datetime
+) -> None:
+    """Put the missing rows in the stale ones' place; one whose text only moved takes its vector along."""
+    made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
+    if stale:
+        rows.filter(pk__in=stale).delete()
+    Embedding.objects.bulk_create(
+        [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
+        ignore_conflicts=True,
+    )
+    if any(passage.content_hash not in made for passage in missing):
+        transaction.on_commit(wake.wake_worker, robust=True)
+
+
+def _vectors(stale: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
+    embedded = stale.filter(content_hash__in=[passage.content_hash for passage in missing]).exclude(vector=None)
+    return {
+        bytes(row.content_hash): {"vector": row.vector, "embedded_at": row.embedded_at, "attempts": row.attempts}
+        for row in embedded
+    }
+
+
+def _passages(source: Source) -> list[Passage]:
+    return [Passage(source, number, content_hash(text)) for number, text in enumerate(source.parts)]
