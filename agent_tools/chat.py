@@ -11,7 +11,7 @@ from pydantic_ai import FunctionToolset, ModelRetry, ToolReturn
 from pydantic_ai import Tool as ModelTool
 from pydantic_ai.exceptions import ToolFailed
 
-from agent_tools.registry import Kept, Tool, as_data
+from agent_tools.registry import StoredByCall, Tool, as_data
 from agent_tools.running import run_in_thread
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import fair_limit
@@ -82,7 +82,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
         output = tool.call(data, user=user)
         metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
     if tool.kept is not None:
-        kept: Kept = tool.kept(validate(tool.input_model, data), output)
+        kept: StoredByCall = tool.kept(validate(tool.input_model, data), output)
         metadata |= {"stored": kept.text, "place": kept.place}
     return ToolReturn(_for_reading(as_data(output)), metadata=metadata)
 

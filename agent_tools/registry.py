@@ -15,8 +15,8 @@ from core.isolation.caller import Caller
 from core.validation import validate
 from intake.models import User
 
-Input = TypeVar("Input", bound=BaseModel)
-Output = TypeVar("Output", bound=BaseModel)
+AnyInput = TypeVar("AnyInput", bound=BaseModel)
+AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
 
 # A visitor has no memory yet: their tools see nothing of what they said either.
 NOBODY = Caller(user_id=None)
@@ -35,7 +35,7 @@ class ToolOutput(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredByCall:
     """What a call stored: its `text`, for the person to see, and `place`, as JSON, for `Tool.undo` to find it by."""
 
     text: str
@@ -43,7 +43,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool(Generic[Input, Output]):
+class Tool(Generic[AnyInput, AnyOutput]):
     """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown.
 
     An output with a field `text` says there what a model should read; any other is read as JSON. A tool that stores
@@ -52,15 +52,15 @@ class Tool(Generic[Input, Output]):
 
     name: str
     description: str
-    input_model: type[Input]
-    output_model: type[Output]
+    input_model: type[AnyInput]
+    output_model: type[AnyOutput]
     is_read_only: bool
-    run: Callable[[Input, User | None], Output]
-    summarise: Callable[[Output, User | None], str]
-    kept: Callable[[Input, Output], Kept] | None = None
-    undo: Callable[[Input, dict[str, Any], User, datetime], None] | None = None
+    run: Callable[[AnyInput, User | None], AnyOutput]
+    summarise: Callable[[AnyOutput, User | None], str]
+    kept: Callable[[AnyInput, AnyOutput], StoredByCall] | None = None
+    undo: Callable[[AnyInput, dict[str, Any], User, datetime], None] | None = None
 
-    def call(self, data: Any, *, user: User | None) -> Output:
+    def call(self, data: Any, *, user: User | None) -> AnyOutput:
         """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath."""
         wanted = validate(self.input_model, data)
         with acting_as(user or NOBODY):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-Span = tuple[int, int]
+from memory.embedders.base import Span
+
 TokenOffsets = Callable[[str, int | None], list[Span]]
 """As `Embedder.token_offsets`."""
 

@@ -48,7 +48,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class EmbeddingRate:
     """How many vectors were made in the `seconds` before now."""
 
     vectors: int
@@ -86,14 +86,14 @@ class IndexHealth:
     failed: Quantity
     quarantined: Quantity
     due_since: datetime | None
-    last_minute: Rate
-    last_hour: Rate
+    last_minute: EmbeddingRate
+    last_hour: EmbeddingRate
     by_model: tuple[Share, ...]
     by_corpus: tuple[Share, ...]
     errors: tuple[ErrorCount, ...]
 
 
-class Group(NamedTuple):
+class UnfilledGroup(NamedTuple):
     """Rows that have everything here in common, and how many they are."""
 
     model_id: int
@@ -106,9 +106,9 @@ class Group(NamedTuple):
 class Unfilled:
     """What has no vector, each kind along the index that holds nothing else and no further than `CAP + 1` rows."""
 
-    waiting: Sequence[Group]
-    failed: Sequence[Group]
-    quarantined: Sequence[Group]
+    waiting: Sequence[UnfilledGroup]
+    failed: Sequence[UnfilledGroup]
+    quarantined: Sequence[UnfilledGroup]
 
 
 def index_health(*, now: datetime) -> IndexHealth:
@@ -156,12 +156,14 @@ def _unfilled() -> Unfilled:
     )
 
 
-def _grouped(embeddings: QuerySet[Embedding]) -> list[Group]:
+def _grouped(embeddings: QuerySet[Embedding]) -> list[UnfilledGroup]:
     first = Embedding.objects.filter(pk__in=embeddings.values("pk")[: CAP + 1]).order_by()
-    return [Group(*row) for row in first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk"))]
+    return [
+        UnfilledGroup(*row) for row in first.values_list("model_id", "corpus", "last_error").annotate(rows=Count("pk"))
+    ]
 
 
-def _total(groups: Iterable[Group]) -> int:
+def _total(groups: Iterable[UnfilledGroup]) -> int:
     return sum(group.rows for group in groups)
 
 
@@ -170,13 +172,13 @@ def _due_since(now: datetime) -> datetime | None:
     return queue.values_list("next_attempt_at", flat=True).first()
 
 
-def _rate(*, now: datetime, window: timedelta) -> Rate:
+def _rate(*, now: datetime, window: timedelta) -> EmbeddingRate:
     """Over the window, or over the time that the latest `CAP` vectors took when those do not fill it."""
     recent = Embedding.objects.filter(embedded_at__gt=now - window, embedded_at__lte=now).order_by("-embedded_at")
     vectors = recent[:CAP].count()
     (oldest,) = recent.values_list("embedded_at", flat=True)[CAP - 1 : CAP] or (None,)
     span = window if oldest is None else now - oldest
-    return Rate(vectors=vectors, seconds=max(span.total_seconds(), 1.0))
+    return EmbeddingRate(vectors=vectors, seconds=max(span.total_seconds(), 1.0))
 
 
 def _by_model(unfilled: Unfilled) -> tuple[Share, ...]:

@@ -288,7 +288,7 @@ class Nearest(NamedTuple):
     pending: int
 
 
-class Measured(NamedTuple):
+class MeasuredText(NamedTuple):
     """A text's distances: of its nearest passage and of its first one, where the user speaks; None without vector.
 
     `said_at` is in seconds since 1970, `terms` the text's length.
@@ -309,7 +309,7 @@ class Distances(NamedTuple):
     is as in `Nearest`.
     """
 
-    texts: list[Measured]
+    texts: list[MeasuredText]
     unrelated: float | None
     pending: int
 
@@ -379,7 +379,7 @@ def distances(scope: Scope, *, model: str, vector: Vector, passages: int, also: 
     }
     rows = _scan(_DISTANCES, scope, parameters)
     pending, unrelated, *_ = rows[0]
-    texts = [Measured((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
+    texts = [MeasuredText((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
     return Distances(texts, unrelated, pending)
 
 

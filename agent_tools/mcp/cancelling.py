@@ -17,15 +17,15 @@ from core.errors import InvalidInput
 from core.validation import parse_json
 
 METHOD = "notifications/cancelled"
-Key = tuple[str, str, RequestId]
+CallKey = tuple[str, str, RequestId]
 
 
 @dataclass
 class CallsUnderWay:
-    _scopes: dict[Key, list[anyio.CancelScope]] = field(default_factory=lambda: defaultdict(list))
+    _scopes: dict[CallKey, list[anyio.CancelScope]] = field(default_factory=lambda: defaultdict(list))
 
     @contextmanager
-    def stoppable(self, key: Key) -> Iterator[anyio.CancelScope]:
+    def stoppable(self, key: CallKey) -> Iterator[anyio.CancelScope]:
         with anyio.CancelScope() as scope:
             self._scopes[key].append(scope)
             try:
@@ -35,7 +35,7 @@ class CallsUnderWay:
                 if not self._scopes[key]:
                     del self._scopes[key]
 
-    def stop(self, key: Key) -> None:
+    def stop(self, key: CallKey) -> None:
         if len(scopes := self._scopes.get(key, [])) == 1:
             scopes[0].cancel()
 

@@ -56,7 +56,7 @@ def _requires_the_query(schema: dict[str, Any]) -> None:
     del schema["properties"]["query"]["default"]
 
 
-Day = Annotated[date | None, BeforeValidator(_a_date)]
+OptionalDay = Annotated[date | None, BeforeValidator(_a_date)]
 
 
 class SearchHistoryInput(ToolInput):
@@ -75,8 +75,8 @@ class SearchHistoryInput(ToolInput):
             "`sessions`: the titles and the messages of conversations."
         ),
     ] = "all"
-    date_from: Annotated[Day, Field(description="Nothing before this day, YYYY-MM-DD.")] = None
-    date_to: Annotated[Day, Field(description="Nothing after this day, YYYY-MM-DD.")] = None
+    date_from: Annotated[OptionalDay, Field(description="Nothing before this day, YYYY-MM-DD.")] = None
+    date_to: Annotated[OptionalDay, Field(description="Nothing after this day, YYYY-MM-DD.")] = None
     max_results: Annotated[
         int,
         Field(description=f"How many results at most, up to {MAX_RESULTS}; 0 or less means {DEFAULT_RESULTS}."),

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field
 
-from agent_tools.registry import Kept, Tool, ToolInput, ToolOutput
+from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
 from agent_tools.times import day as parse_day
 from agent_tools.times import zone_of
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
@@ -93,8 +93,8 @@ def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutp
     return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
 
 
-def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> Kept:
-    return Kept(output.record.content, {"recordId": str(output.record.id)})
+def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall:
+    return StoredByCall(output.record.content, {"recordId": str(output.record.id)})
 
 
 def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
@@ -103,9 +103,9 @@ def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, no
         records.delete(user=user, record_id=UUID(place["recordId"]))
 
 
-def kept_lines(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> Kept:
+def kept_lines(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
     at = output.length - len(documents.as_lines(wanted.text))
-    return Kept(wanted.text, {"date": output.date.isoformat(), "at": at})
+    return StoredByCall(wanted.text, {"date": output.date.isoformat(), "at": at})
 
 
 def take_back_lines(wanted: AppendDailyLogInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+NonBlankText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 Row = TypeVar("Row", bound=BaseModel)
 
 
@@ -25,8 +25,8 @@ class TurnRow(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    user: Text
-    conversation: Text
+    user: NonBlankText
+    conversation: NonBlankText
     turn: int
     at: Annotated[datetime, AfterValidator(_in_utc)]
     user_message: str
@@ -42,10 +42,10 @@ class QueryRow(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    user: Text
-    id: Text
-    category: Text
-    text: Text
+    user: NonBlankText
+    id: NonBlankText
+    category: NonBlankText
+    text: NonBlankText
     gold: Annotated[list[tuple[str, int]], Field(min_length=1)]
 
 

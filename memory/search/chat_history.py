@@ -22,7 +22,7 @@ from memory.models import Corpus
 from memory.models.corpora import Key, Scope
 from memory.search.fusion import Candidate, fuse
 from memory.terms import TermHit
-from memory.vectors import Distances, Measured
+from memory.vectors import Distances, MeasuredText
 
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
@@ -71,7 +71,7 @@ class Found(NamedTuple):
     `shares_terms`: whether it is among those that were found by their terms.
     """
 
-    text: Measured
+    text: MeasuredText
     relevance: float
     shares_terms: bool
 
@@ -150,7 +150,7 @@ def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
     return Calibration.measured(measured.unrelated)
 
 
-def _candidate(text: Measured, hit: TermHit) -> Candidate:
+def _candidate(text: MeasuredText, hit: TermHit) -> Candidate:
     return Candidate(text.key, text.terms, hit.score, hit.said_score, text.distance, text.said_distance)
 
 

@@ -28,6 +28,7 @@ from memory.search.sources import (
     SEARCHED_LENGTH,
     WRITTEN_DOWN,
     FoundText,
+    HistoryQuestion,
     HistoryScope,
     HistorySource,
     Hit,
@@ -35,7 +36,6 @@ from memory.search.sources import (
     Memories,
     Messages,
     Period,
-    Question,
     Reference,
 )
 from memory.terms import searchable
@@ -171,7 +171,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
         return datetime.min.replace(tzinfo=UTC)
 
 
-def _asked(request: HistoryRequest, user: User) -> Question:
+def _asked(request: HistoryRequest, user: User) -> HistoryQuestion:
     embedder = get_embedder()
     query = without_nul(request.query).strip()
     zone = zone_of(user)
@@ -179,7 +179,7 @@ def _asked(request: HistoryRequest, user: User) -> Question:
         vector = embedder.embed_query(query[:SEARCHED_LENGTH])
     except EmbedderError as error:
         raise EmbeddingModelAway from error
-    return Question(
+    return HistoryQuestion(
         user=user,
         query=query,
         scope=request.scope,
@@ -191,7 +191,7 @@ def _asked(request: HistoryRequest, user: User) -> Question:
 
 
 def _searched(
-    sources: Sequence[HistorySource], asked: Question, deadline: Deadline
+    sources: Sequence[HistorySource], asked: HistoryQuestion, deadline: Deadline
 ) -> Iterator[tuple[str, list[Hit] | None]]:
     """One after the other, since each takes a connection; None for a source that was not done in time.
 
@@ -202,7 +202,7 @@ def _searched(
         yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
 
 
-def _found(source: HistorySource, asked: Question, *, seconds: float) -> list[Hit] | None:
+def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> list[Hit] | None:
     try:
         with _failing_as(f"{source.name} could not be searched"), at_most(seconds):
             return source.find(asked)
@@ -224,7 +224,7 @@ def _failing_as(sentence: str) -> Iterator[None]:
 
 
 def choose(
-    ranked: Sequence[Ranked[Hit]], asked: Question, *, sources: Collection[HistorySource], limit: int
+    ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, *, sources: Collection[HistorySource], limit: int
 ) -> list[HistoryMatch]:
     """The first `limit` that repeat no better one, in their order. Only what stands above the last of them is read."""
     return list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
@@ -243,7 +243,7 @@ def _distinct(shown: Iterator[tuple[HistoryMatch, str]]) -> Iterator[HistoryMatc
 
 
 def _shown(
-    ranked: Sequence[Ranked[Hit]], asked: Question, sources: Collection[HistorySource], *, at_once: int
+    ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
 ) -> Iterator[tuple[HistoryMatch, str]]:
     """Each with the words by which it is compared; without those whose text is gone."""
     inflections = Inflections(asked.query)
@@ -261,7 +261,7 @@ def _shown(
 
 
 def _read(
-    batch: Sequence[Ranked[Hit]], asked: Question, sources: Collection[HistorySource]
+    batch: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
 ) -> Mapping[tuple[str, Key], FoundText]:
     """A question or two for each source that has a hit in the batch."""
     keys: dict[str, list[Key]] = defaultdict(list)

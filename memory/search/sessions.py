@@ -16,7 +16,7 @@ from django.db.models.functions import Left
 from intake.models import Conversation, Turn
 from memory.models.corpora import Key
 from memory.search.excerpts import Segment
-from memory.search.sources import UNTITLED, FoundText, HistorySource, Hit, Kind, Question, Reference
+from memory.search.sources import UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
 from memory.terms import searchable
 
 # Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
@@ -86,7 +86,7 @@ SELECT id, raw, last_active_at
 class Sessions(HistorySource):
     name = "sessions"
 
-    def find(self, asked: Question) -> list[Hit]:
+    def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
         piece = " ".join(asked.query.split())
         with connection.cursor() as cursor:
@@ -108,13 +108,13 @@ class Sessions(HistorySource):
             )
             return [Hit(self.name, (id_, 0), float(raw), at) for id_, raw, at in cursor.fetchall()]
 
-    def read(self, keys: Sequence[Key], asked: Question) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource: a conversation in which nothing has been answered yet is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
         return {(row[0], 0): _found_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
-def _rows(ids: Sequence[UUID], asked: Question) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
+def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
     """Of each its id, title and last time, its preview and how many messages it has; None where it has no turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
     last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
@@ -132,7 +132,7 @@ def _rows(ids: Sequence[UUID], asked: Question) -> Iterable[tuple[UUID, str, dat
 
 
 def _found_text(
-    asked: Question, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
+    asked: HistoryQuestion, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
 ) -> FoundText:
     day = last_active_at.astimezone(asked.zone).date()
     title = " ".join(title.split()) or UNTITLED

@@ -66,7 +66,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class HistoryQuestion:
     """A request as every source receives it: whose rows, the query, its vector and the model, and which time."""
 
     user: User
@@ -115,30 +115,30 @@ class HistorySource(ABC):
     """As in `settings.HISTORY_WEIGHTS`, and in the note that says that it was not searched to the end."""
 
     @abstractmethod
-    def find(self, asked: Question) -> list[Hit]:
+    def find(self, asked: HistoryQuestion) -> list[Hit]:
         """Rows of the caller's alone, in no order."""
 
     @abstractmethod
-    def read(self, keys: Sequence[Key], asked: Question) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """Without those that are gone meanwhile."""
 
 
 class Memories(HistorySource):
     name = "memory"
 
-    def find(self, asked: Question) -> list[Hit]:
+    def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
         corpora = (Corpus.DAILY_LOG,) if asked.scope is HistoryScope.DAILY_LOG else WRITTEN_DOWN
         scope = Scope(asked.user, corpora, asked.period.since, asked.period.until)
         return [Hit(self.name, each.key, each.relevance, each.said_at) for each in _related(scope, asked)]
 
-    def read(self, keys: Sequence[Key], asked: Question) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource."""
         ids = {id_ for id_, _ in keys}
         return {key: text for key, text in (_documents(ids, asked) | _records(ids, asked)).items() if key in keys}
 
 
-def _documents(ids: set[UUID], asked: Question) -> dict[Key, FoundText]:
+def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
     documents = MemoryDocument.objects.for_user(asked.user).filter(pk__in=ids).select_related("user")
     return {
         (document.pk, text.key.chunk_index): FoundText(
@@ -149,19 +149,19 @@ def _documents(ids: set[UUID], asked: Question) -> dict[Key, FoundText]:
     }
 
 
-def _reference_of(document: MemoryDocument, asked: Question) -> Reference:
+def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
     day = document.updated_at.astimezone(asked.zone).date()
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk)
 
 
-def _records(ids: set[UUID], asked: Question) -> dict[Key, FoundText]:
+def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
     records = MemoryRecord.objects.for_user(asked.user).filter(pk__in=ids)
     return {(record.pk, ONLY_CHUNK): _record_text(record, asked) for record in records}
 
 
-def _record_text(record: MemoryRecord, asked: Question) -> FoundText:
+def _record_text(record: MemoryRecord, asked: HistoryQuestion) -> FoundText:
     day = record.created_at.astimezone(asked.zone).date()
     reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
     return FoundText(reference=reference, segments=[Segment(record.content)])
@@ -170,7 +170,7 @@ def _record_text(record: MemoryRecord, asked: Question) -> FoundText:
 class Messages(HistorySource):
     name = "messages"
 
-    def find(self, asked: Question) -> list[Hit]:
+    def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
         scope = Scope(asked.user, (Corpus.CHAT,), asked.period.since, asked.period.until)
         found = {each.key: each for each in _related(scope, asked)}
@@ -180,7 +180,7 @@ class Messages(HistorySource):
         raw = with_literal({key: each.relevance for key, each in found.items()}, literal)
         return [Hit(self.name, key, raw[key], times[key]) for key in raw if key in times]
 
-    def read(self, keys: Sequence[Key], asked: Question) -> Mapping[Key, FoundText]:
+    def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource: what is being asked right now is no history."""
         turns = Turn.objects.for_user(asked.user).with_keys(keys).exclude(status=Turn.Status.STREAMING)
         piece = asked.query.strip()[:SEARCHED_LENGTH]
@@ -202,7 +202,7 @@ def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> d
     return merely_alike | {key: relevances.get(key, 0.0) + bonus for key in literal}
 
 
-def _times(keys: Sequence[Key], asked: Question) -> dict[Key, datetime]:
+def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
     turns = Turn.objects.for_user(asked.user).with_keys(keys)
     return {(row[0], row[1]): row[2] for row in turns.values_list("conversation_id", "turn_number", "said_at")}
 
@@ -212,7 +212,7 @@ def _stretch(column: str, piece: str) -> Combinable:
     return Substr(F(column), start, STRETCH)
 
 
-def _turn_text(asked: Question, *row: Any) -> FoundText:
+def _turn_text(asked: HistoryQuestion, *row: Any) -> FoundText:
     conversation_id, turn_number, said, answered, is_recall, said_at, title = row
     reference = Reference(
         kind=Kind.MESSAGE,
@@ -226,7 +226,7 @@ def _turn_text(asked: Question, *row: Any) -> FoundText:
     return FoundText(reference=reference, segments=sides, only_matching=True)
 
 
-def _related(scope: Scope, asked: Question) -> list[Found]:
+def _related(scope: Scope, asked: HistoryQuestion) -> list[Found]:
     """The texts that share terms with the query, and those that are near it in meaning.
 
     The engine gives the nearest texts however far they are. Here that would be the end of "no matching results": what

@@ -4,7 +4,7 @@ import pytest
 
 from intake.models import User
 from memory import health
-from memory.health import Precision, Quantity, Rate, index_health
+from memory.health import Precision, Quantity, EmbeddingRate, index_health
 from memory.models import Corpus, Embedding
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 
@@ -57,8 +57,8 @@ def test_the_rate_counts_what_was_embedded_within_the_window(alice):
 
     found = index_health(now=NOW)
 
-    assert found.last_minute == Rate(vectors=2, seconds=60)
-    assert found.last_hour == Rate(vectors=4, seconds=3600)
+    assert found.last_minute == EmbeddingRate(vectors=2, seconds=60)
+    assert found.last_hour == EmbeddingRate(vectors=4, seconds=3600)
     assert found.last_minute.per_minute == 2
 
 
@@ -67,7 +67,7 @@ def test_a_rate_beyond_the_cap_is_taken_over_the_time_that_the_latest_vectors_to
     for seconds in (10, 20, 30, 40):
         add_row(alice, vector=[1, 0, 0], embedded_at=NOW - timedelta(seconds=seconds))
 
-    assert index_health(now=NOW).last_hour == Rate(vectors=3, seconds=30)
+    assert index_health(now=NOW).last_hour == EmbeddingRate(vectors=3, seconds=30)
 
 
 def test_figures_are_given_by_model_and_by_corpus(alice):
