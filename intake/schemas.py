@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from core.problems import CONTENT_TYPE, STATUSES
+from core.validation import Input
 from intake import idempotency
 
 
@@ -19,6 +20,10 @@ class Problem(BaseModel):
     code: Annotated[str, Field(description="What went wrong, for a program.", examples=sorted(STATUSES))]
     retryable: Annotated[bool, Field(description="Whether the same request may succeed later.")]
     errors: Annotated[dict[str, list[str]] | None, Field(description="What is wrong with each field.")] = None
+
+
+class PasswordConfirmation(Input):
+    password: Annotated[str, Field(max_length=4096, description="The account's password, to make sure.")]
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:
@@ -87,8 +92,6 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 def add_confirmation(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A drf-spectacular hook: a DELETE has no body in its eyes, and an account is deleted by its password alone."""
-    from intake.rest.shapes import PasswordConfirmation
-
     result["paths"]["/api/v1/account/"]["delete"]["requestBody"] = {
         "required": True,
         "content": {"application/json": {"schema": PasswordConfirmation.model_json_schema()}},

@@ -9,8 +9,12 @@ import os
 import threading
 import time
 
+from celery import current_app
+
 logger = logging.getLogger(__name__)
 
+# By its name: the tasks are built on what wakes their workers.
+TASK = "memory.embed_pending"
 # After each message: sending one takes a millisecond or two of Python, for which a series of saves would wait.
 PAUSE_SECONDS = 0.05
 
@@ -36,12 +40,10 @@ class Waker:
                 self._started_in = os.getpid()
 
     def _run(self) -> None:
-        from memory.tasks import embed_pending
-
         while self._wanted.wait():
             self._wanted.clear()
             try:
-                embed_pending.apply_async(retry=False)
+                current_app.send_task(TASK, retry=False, ignore_result=True)
             except Exception as error:  # whatever ails the broker, the sweep will find the rows
                 logger.warning("No worker could be woken: %s", type(error).__name__)
             time.sleep(PAUSE_SECONDS)

@@ -19,8 +19,7 @@ from core.validation import validate
 from intake import deleting, exporting
 from intake.identity import person_of
 from intake.models import User
-from intake.rest.shapes import PasswordConfirmation
-from intake.schemas import problems
+from intake.schemas import PasswordConfirmation, problems
 
 FILE_NAME = "recollect-{day:%Y-%m-%d}.json"
 

@@ -85,10 +85,6 @@ class Rename(Input):
     title: Annotated[str, Field(description="1 to 80 characters.")]
 
 
-class PasswordConfirmation(Input):
-    password: Annotated[str, Field(max_length=4096, description="The account's password, to make sure.")]
-
-
 def _of(conversation: Conversation) -> dict[str, Any]:
     return {
         "conversation_id": conversation.pk,

@@ -171,7 +171,7 @@ def test_a_broker_that_refuses_or_is_silent_delays_no_save(monkeypatch, caplog, 
 
 def test_saves_in_a_row_are_a_few_messages_and_a_single_one_does_not_wait(monkeypatch):
     messages = []
-    monkeypatch.setattr("memory.tasks.embed_pending.apply_async", lambda **_: messages.append(time.monotonic()))
+    monkeypatch.setattr(wake.current_app, "send_task", lambda *_, **__: messages.append(time.monotonic()))
     wake_worker = wake.Waker().wake_worker
     began = time.monotonic()
     wake_worker()
