@@ -9,20 +9,17 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from knox.crypto import hash_token
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from agent_tools.models import AccessToken
+from agent_tools.models import AccessToken, digest_of_secret
 from agent_tools.scopes import ALL_SCOPES, Scope
-from core.db.statements import fetch
 from core.errors import AuthenticationRequired, InsufficientScope
-from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, counting_for, take_for
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, take_for
 from intake.models import User
 
 if TYPE_CHECKING:
@@ -32,23 +29,6 @@ if TYPE_CHECKING:
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
 USE_NOTED_EVERY = timedelta(minutes=1)
-
-# Every call of an agent begins here, and to have this written and its row read by the ORM takes longer than to ask it.
-# No call asks for some of its owner's fields, and each takes time; their password is best left where it is, too. A time
-# comes in seconds since 1970: psycopg reads a date and a time of day in Python.
-_NOT_ASKED_FOR = {"password", "last_login", "joined_at"}
-_OF_OWNER = [field.attname for field in User._meta.concrete_fields if field.attname not in _NOT_ASKED_FOR]
-_OWNER = f"""
-SELECT {", ".join(f"users.{column}" for column in _OF_OWNER)}, token.scopes,
-       date_part('epoch', token.expiry), date_part('epoch', token.last_used_at)
-  FROM access_tokens AS token JOIN users ON users.id = token.user_id
- WHERE token.digest = %(digest)s
-"""  # noqa: S608
-
-# Whom to count a call against is known from the token's last use, since its owner never changes: so Redis counts while
-# the database looks at the token, which it does each time. No more is remembered than so many digests.
-MOST_OWNERS = 10_000
-_owners: dict[str, int] = {}
 
 
 class Refusal(StrEnum):
@@ -100,22 +80,9 @@ def verify(secret: str | None, *, now: datetime) -> TokenCaller:
 
 def admit(secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT) -> TokenCaller:
     """The caller, counted under `limit`. Raises `TokenRefused` and `RateLimited`."""
-    digest = digest_of(secret)
-    owner_id = _owners.get(digest)
-    if owner_id is None:
-        caller = holder_of(digest, now=now)
-        if len(_owners) >= MOST_OWNERS:
-            _owners.clear()
-        _owners[digest] = caller.user.pk
-        take_for(limit, user_id=caller.user.pk, address=address)
-        return caller
-    try:
-        with counting_for(limit, user_id=owner_id, address=address):
-            return holder_of(digest, now=now)
-    except TokenRefused:
-        # Or whoever has one that was revoked could use up what its owner may ask for.
-        _owners.pop(digest, None)
-        raise
+    caller = verify(secret, now=now)
+    take_for(limit, user_id=caller.user.pk, address=address)
+    return caller
 
 
 def digest_of(secret: str | None) -> str:
@@ -125,25 +92,22 @@ def digest_of(secret: str | None) -> str:
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
     # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
-    digest: str = hash_token(secret)
-    return digest
+    return digest_of_secret(secret)
 
 
 def holder_of(digest: str, *, now: datetime) -> TokenCaller:
     """The caller of a token with this digest; raises `TokenRefused`."""
-    rows = fetch(_OWNER, {"digest": digest})
-    if not rows:
+    token = AccessToken.objects.select_related("user").filter(digest=digest).first()
+    if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
-    *of_owner, granted, expiry, last_used_at = rows[0]
-    if expiry is not None and expiry <= now.timestamp():
+    if token.expiry is not None and token.expiry <= now:
         raise TokenRefused(Refusal.EXPIRED)
-    owner = User.from_db(connection.alias, _OF_OWNER, of_owner)
-    if not owner.is_active:
+    if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
-    if last_used_at is None or last_used_at < (now - USE_NOTED_EVERY).timestamp():
+    if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
         AccessToken.objects.filter(digest=digest).update(last_used_at=now)
-    scopes = frozenset(scope for scope in ALL_SCOPES if scope in granted)
-    return TokenCaller(user=owner, scopes=scopes, digest=digest)
+    scopes = frozenset(scope for scope in ALL_SCOPES if scope in token.scopes)
+    return TokenCaller(user=token.user, scopes=scopes, digest=digest)
 
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:

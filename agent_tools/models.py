@@ -1,25 +1,60 @@
-"""What agents leave in the database: tokens that prove whose memory they may search."""
+"""The tokens of agents: each proves whose memory its holder may search."""
 
+import hashlib
+import secrets
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from knox.models import AbstractAuthToken
 
 from core.ids import uuid7
+
+if TYPE_CHECKING:
+    from intake.models import User
+
+SECRET_BYTES = 32
 
 
 def default_scopes() -> list[str]:
     return ["search", "write"]
 
 
-class AccessToken(AbstractAuthToken):
-    """A knox token (only its digest is kept) with a name its owner gave it and what it may do."""
+def digest_of_secret(secret: str) -> str:
+    """SHA-512 in hexadecimal. A secret is random and long, so it needs no salt and no slow hash."""
+    return hashlib.sha512(secret.encode()).hexdigest()
 
-    # What its owner calls it by when they revoke it; the digest is nobody's to see.
+
+class AccessTokenManager(models.Manager["AccessToken"]):
+    def issue(
+        self, *, user: "User", name: str = "", scopes: list[str] | None = None, expiry: datetime | None = None
+    ) -> tuple["AccessToken", str]:
+        """Make a token; returns its secret too, which is stored nowhere."""
+        secret = secrets.token_hex(SECRET_BYTES)
+        given = {} if scopes is None else {"scopes": scopes}
+        token = self.create(digest=digest_of_secret(secret), user=user, name=name, expiry=expiry, **given)
+        return token, secret
+
+
+class AccessToken(models.Model):
+    """A secret's digest, with the name that its owner gave it and what it may do."""
+
+    digest = models.CharField(max_length=128, primary_key=True)
+    # What its owner calls it by when they revoke it; the digest is shown to nobody.
     public_id = models.UUIDField(default=uuid7, unique=True, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
     name: "models.CharField[str, str]" = models.CharField(max_length=80, blank=True, default="")
     scopes: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=16), default=default_scopes)
+    created = models.DateTimeField(auto_now_add=True)
+    expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it tells.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
 
+    objects = AccessTokenManager()
+
     class Meta:
         db_table = "access_tokens"
+
+    def __str__(self) -> str:
+        return self.name or str(self.public_id)

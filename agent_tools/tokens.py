@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.utils import timezone
+
 from agent_tools.models import AccessToken
 from agent_tools.scopes import ALL_SCOPES, Scope
 from core.errors import InvalidInput, NotFound
@@ -46,7 +48,8 @@ def create_token(
     _validate(name, wanted, days)
     if AccessToken.objects.filter(user=user).count() >= MOST_TOKENS:
         raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
-    token, secret = AccessToken.objects.create(user, expiry=timedelta(days=days), name=name, scopes=wanted)
+    expiry = timezone.now() + timedelta(days=days)
+    token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
     return NewToken(info=_info(token), secret=secret)
 
 

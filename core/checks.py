@@ -5,7 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 
-from core.rate_limits import Rate
+from core.rate_limits import parse_rate
 
 
 @register
@@ -13,7 +13,7 @@ def check_rate_limits(**kwargs: Any) -> list[CheckMessage]:
     errors: list[CheckMessage] = []
     for name, text in settings.RATE_LIMITS.items():
         try:
-            Rate.parse(text or "1/second")
+            parse_rate(text or "1/second")
         except ValueError as error:
             hint = f"Correct RATE_LIMIT_{name.upper()}, or leave it empty for no limit."
             errors.append(Error(str(error), hint=hint, id="core.E005"))

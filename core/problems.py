@@ -30,7 +30,7 @@ from core.errors import (
 )
 
 CONTENT_TYPE = "application/problem+json"
-# As every tool for agents understands it; `Token`, by which knox goes, is taken as well.
+# As every tool for agents understands it; `Token` is taken as well.
 CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
 

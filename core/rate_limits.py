@@ -1,26 +1,26 @@
-"""How often one person or one address may ask: counted in Redis, for all processes together, before work is done.
+"""How often one user or one address may ask: counted in Redis, for all processes together, before any work is done.
 
-A limit such as "10/minute" is a bucket that holds ten and refills evenly. When Redis is away nobody is refused.
+A limit such as "10/minute" is a sliding window. While Redis is away no request is refused.
 """
 
 import hashlib
 import ipaddress
 import logging
 import math
-import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
+import limits
 from django.conf import settings
 from django.http import HttpRequest
+from limits.storage import RedisStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from rest_framework.throttling import BaseThrottle
 
-from core.buckets import Asked, Bucket
 from core.errors import RateLimited
 
 if TYPE_CHECKING:
@@ -29,28 +29,12 @@ if TYPE_CHECKING:
     AnyRequest = HttpRequest | Request
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
-SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-# Of those in `settings.RATE_LIMITS`, what a view of the API that names none as its `throttle_scope` is under.
+# Of those in `settings.RATE_LIMITS`, the one of a view of the API that names none as its `throttle_scope`.
 DEFAULT_LIMIT = "api"
-# After a failure nobody asks Redis for so long.
+# The most that a request waits for Redis, and for how long Redis is not asked again after a failure.
+TIMEOUT_SECONDS = 0.1
 REST_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    count: int
-    seconds: int
-
-    @classmethod
-    @lru_cache(maxsize=64)
-    def parse(cls, text: str) -> Self:
-        """From "10/minute"; raises `ValueError` for anything else."""
-        match = re.fullmatch(r"([1-9]\d*)/(second|minute|hour|day)", text)
-        if match is None:
-            raise ValueError(f"{text!r} is no rate: write a number and a unit, such as 10/minute.")
-        return cls(int(match[1]), SECONDS[match[2]])
 
 
 class _Bypass:
@@ -68,31 +52,43 @@ class _Bypass:
 bypass = _Bypass()
 
 
-@contextmanager
-def counting(*wanted: tuple[object, ...]) -> Iterator[None]:
-    """Count one use under several limits at once: for each its name in `settings.RATE_LIMITS`, and whom it is about.
-
-    Raises `RateLimited`, having counted under none of them, when one is reached. Redis works that out while the block
-    runs, which must be harmless: at its end it is waited for. A block that fails is counted as well.
-    """
-    buckets = [_bucket(rate, *each) for each in wanted if (rate := _rate(str(each[0]))) is not None]
-    if not buckets or bypass.is_open():
-        yield
-        return
-    asked = _unless_away(lambda: Asked(settings.REDIS_URL, buckets))
-    yield
-    if asked is not None and (wait := _unless_away(asked.answer)):
-        raise RateLimited(retry_after=math.ceil(wait / 1000))
+def parse_rate(text: str) -> limits.RateLimitItem:
+    """From "10/minute"; raises `ValueError` for anything else."""
+    rate = limits.parse(text)
+    if rate.amount < 1:
+        raise ValueError(f"{text!r} lets nobody in: leave it empty for no limit.")
+    return rate
 
 
 def take_all(*wanted: tuple[object, ...]) -> None:
-    """`counting`, with nothing to do meanwhile."""
-    with counting(*wanted):
-        pass
+    """Count one use under several limits at once: for each its name in `settings.RATE_LIMITS`, and its subjects.
+
+    Raises `RateLimited` when one is reached; the use is then counted under none of them.
+    """
+    counted = [(parse_rate(rate), _key(*each)) for each in wanted if (rate := settings.RATE_LIMITS.get(str(each[0])))]
+    if not counted or bypass.is_open():
+        return
+    limiter = _limiter(settings.REDIS_URL)
+    try:
+        # Between this look and the count another request may be counted: the later one is then refused after all.
+        refused = next((each for each in counted[1:] if not limiter.test(*each)), None)
+        refused = refused or next((each for each in counted if not limiter.hit(*each)), None)
+        wait = limiter.get_window_stats(*refused).reset_time - time.time() if refused else 0
+    except RedisError as error:
+        bypass.open()
+        logger.warning("No request is limited for the moment: Redis is away (%s)", type(error).__name__)
+        return
+    if refused:
+        raise RateLimited(retry_after=max(1, math.ceil(wait)))
+
+
+def take_for(name: str, *, user_id: int | None, address: str) -> None:
+    """Count a request against its user (without one, its address), and against its address in total."""
+    take_all((name, address if user_id is None else user_id), (f"{name}_address", address))
 
 
 def take_for_password(email: str, *, address: str) -> None:
-    """Count a try at a password: for one account from one address, so that nobody can lock anybody else out."""
+    """Count a login attempt: per account and address, so that nobody can lock anybody else out."""
     take_all(("login", email.strip().lower(), address), ("login_address", address))
 
 
@@ -111,17 +107,6 @@ def client_address(request: "AnyRequest") -> str:
     return _network(address) or _network(request.META.get("REMOTE_ADDR") or "") or "unknown"
 
 
-def counting_for(name: str, *, user_id: int | None, address: str) -> AbstractContextManager[None]:
-    """`counting` of a request against its person (for want of one, the address), and against its address in all."""
-    return counting((name, address if user_id is None else user_id), (f"{name}_address", address))
-
-
-def take_for(name: str, *, user_id: int | None, address: str) -> None:
-    """`counting_for`, with nothing to do meanwhile."""
-    with counting_for(name, user_id=user_id, address=address):
-        pass
-
-
 class RequestThrottle(BaseThrottle):
     """Counts a request under its view's `throttle_scope`."""
 
@@ -131,26 +116,22 @@ class RequestThrottle(BaseThrottle):
         return True
 
 
-def _rate(name: str) -> Rate | None:
-    text = settings.RATE_LIMITS.get(name)
-    return Rate.parse(text) if text else None
+@lru_cache(maxsize=8)
+def _limiter(url: str) -> SlidingWindowCounterRateLimiter:
+    # Without a second try: a request waits for it.
+    waiting: Any = {
+        "socket_timeout": TIMEOUT_SECONDS,
+        "socket_connect_timeout": TIMEOUT_SECONDS,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    storage = RedisStorage(url.replace("unix://", "redis+unix://", 1), **waiting)
+    return SlidingWindowCounterRateLimiter(storage)
 
 
-def _bucket(rate: Rate, name: object, *subjects: object) -> Bucket:
-    """An address or an email is not written into Redis, only a digest of it."""
+def _key(name: object, *subjects: object) -> str:
+    """A digest, so that Redis holds neither addresses nor emails."""
     digest = hashlib.blake2b(repr(subjects).encode(), key=settings.SECRET_KEY.encode()[:64], digest_size=16)
-    milliseconds = rate.seconds * 1000
-    return Bucket(f"limit:{name}:{digest.hexdigest()}", interval=milliseconds / rate.count, room=milliseconds)
-
-
-def _unless_away(ask: Callable[[], T]) -> T | None:
-    """What Redis says; None, and nobody asks it for a while, when it says nothing."""
-    try:
-        return ask()
-    except RedisError as error:
-        bypass.open()
-        logger.warning("Nobody is limited for the moment: Redis is away (%s)", type(error).__name__)
-        return None
+    return f"{name}:{digest.hexdigest()}"
 
 
 @lru_cache(maxsize=1024)

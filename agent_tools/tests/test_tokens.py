@@ -43,7 +43,7 @@ def test_a_good_token_stands_for_its_owner_with_its_scopes(alice):
     made = create_token(user=alice, scopes=[Scope.SEARCH])
     caller = verify(made.secret, now=timezone.now())
     assert (caller.user, caller.scopes) == (alice, {Scope.SEARCH})
-    assert made.secret not in AccessToken.objects.values_list("digest", "token_key").get()
+    assert made.secret not in AccessToken.objects.values_list("digest", "name").get()
 
 
 def test_the_owner_of_a_token_is_known_by_every_field(alice):

@@ -38,7 +38,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "rest_framework",
-    "knox",
     "drf_spectacular",
     "config",
     "evals",
@@ -130,9 +129,6 @@ VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
-KNOX_TOKEN_MODEL = "agent_tools.AccessToken"  # noqa: S105
-# Knox's migrations create a table that this project does not use.
-MIGRATION_MODULES = {"knox": None}
 
 # The parts of an account's export, by dotted path, so that intake imports no app above it. Each function takes the user
 # and yields JSON values, or iterators of them.

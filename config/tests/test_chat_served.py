@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 import httpx2
 import psutil
 import pytest
+from django.apps import apps
 from django.conf import settings as project
 from django.db import connection
 from django.db.models.functions import Length
-from knox.models import get_token_model
 
 from config.stack.web import GRACEFUL_SECONDS
 from core.testing.examiner import as_a_worker
@@ -143,7 +143,7 @@ class Speaker:
 
     def __init__(self, web, name):
         self.user = a_person(f"{name}@example.com")
-        _, self.token = get_token_model().objects.create(self.user)
+        _, self.token = apps.get_model("agent_tools.AccessToken").objects.issue(user=self.user)
         self.headers = {"Authorization": f"Token {self.token}"}
         self.web = web
 

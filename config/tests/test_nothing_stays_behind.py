@@ -3,9 +3,9 @@
 import threading
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test import Client
-from knox.models import get_token_model
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
@@ -120,7 +120,7 @@ def test_a_deleted_account_leaves_nothing_anywhere():
     documents.append(user=alice, day=None, text=SECRET, now=NOW)
     documents.append(user=alice, day=NOW.date(), text=SECRET, now=NOW)
     records.create(user=alice, content=SECRET, now=NOW, project_id=SECRET, tags=[SECRET])
-    get_token_model().objects.create(alice, name=SECRET)
+    apps.get_model("agent_tools.AccessToken").objects.issue(user=alice, name=SECRET)
     api = APIClient()
     api.force_authenticate(alice)
     assert save_over_rest(api).status_code == 200

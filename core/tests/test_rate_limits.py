@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from core import buckets, rate_limits
+from core import rate_limits
 from core.errors import RateLimited
 from intake.models import User
 from intake.tests.factories import a_person
@@ -24,13 +24,12 @@ API = "/api/v1/conversations/"
 
 @pytest.fixture(autouse=True)
 def fresh(settings, request, monkeypatch):
-    """Buckets of its own for each test, and a Redis that is asked again, and waited for: the machine may be busy."""
+    """Windows of its own for each test, and a Redis that is asked again, and waited for: the machine may be busy."""
     settings.SECRET_KEY = f"for this test {time.monotonic_ns()}"
     rate_limits.bypass.until = 0.0
     if "silent_server" not in request.fixturenames:
-        monkeypatch.setattr(buckets, "TIMEOUT_SECONDS", 5)
-        while buckets._mine.by_url:
-            buckets._mine.by_url.popitem()[1].disconnect()
+        monkeypatch.setattr(rate_limits, "TIMEOUT_SECONDS", 5)
+    rate_limits._limiter.cache_clear()
 
 
 def times_allowed(name: str, *subjects: object, tries: int = 20) -> int:
@@ -44,21 +43,21 @@ def times_allowed(name: str, *subjects: object, tries: int = 20) -> int:
     return allowed
 
 
-def test_a_bucket_holds_its_count_and_each_subject_has_one(settings):
+def test_a_window_holds_its_count_and_each_subject_has_one(settings):
     settings.RATE_LIMITS = {"api": "5/hour"}
     assert times_allowed("api", 1) == 5
     assert times_allowed("api", 2) == 5
 
 
-def test_it_refills_evenly_and_says_when(settings):
+def test_it_refills_and_says_when(settings):
     settings.RATE_LIMITS = {"api": "10/second"}
     assert times_allowed("api", 1) >= 10
     with pytest.raises(RateLimited) as refused:
         while True:
             rate_limits.take_all(("api", 1))
     assert refused.value.retry_after == 1
-    time.sleep(0.35)
-    assert 3 <= times_allowed("api", 1, tries=6) <= 5
+    time.sleep(2)
+    assert times_allowed("api", 1) >= 10
 
 
 def test_many_threads_together_get_no_more_than_one(settings):
@@ -84,15 +83,15 @@ def test_no_limit_is_no_limit(settings):
     assert times_allowed("unheard_of", 1, tries=100) == 100
 
 
-def test_buckets_empty_themselves_and_name_nobody(settings):
+def test_windows_end_by_themselves_and_name_nobody(settings):
     settings.RATE_LIMITS = {"login": "10/minute", "login_address": "100/minute"}
     with redis.Redis.from_url(settings.REDIS_URL) as client:
-        before = set(client.scan_iter("limit:*"))
+        before = set(client.scan_iter("LIMITS:*"))
         rate_limits.take_for_password("Alice@example.com", address="192.0.2.1")
-        keys = set(client.scan_iter("limit:*")) - before
+        keys = set(client.scan_iter("LIMITS:*")) - before
         assert len(keys) == 2
         assert not any(b"alice" in key.lower() or b"192.0.2" in key for key in keys)
-        assert all(0 < client.pttl(key) <= 60_000 for key in keys)
+        assert all(0 < client.pttl(key) <= 120_000 for key in keys)
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_when_redis_is_away_nobody_is_refused_or_kept_waiting(settings, caplog, 
     started = time.monotonic()
     assert times_allowed("api", 1, tries=50) == 50
     assert time.monotonic() - started < 0.2
-    assert [record.message.startswith("Nobody is limited") for record in caplog.records] == [True]
+    assert [record.message.startswith("No request is limited") for record in caplog.records] == [True]
 
 
 def test_redis_is_asked_again_after_a_while(settings):
@@ -171,7 +170,7 @@ def test_the_api_answers_429_with_the_contracts_problem(settings):
     assert statuses == [200, 200, 429]
     refused = client.get(API)
     assert refused["Content-Type"] == "application/problem+json"
-    assert 1790 <= int(refused["Retry-After"]) <= 1800
+    assert 0 < int(refused["Retry-After"]) <= 3600
     assert (refused.json()["code"], refused.json()["retryable"]) == ("rate_limited", True)
 
 

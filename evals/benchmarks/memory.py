@@ -5,7 +5,7 @@ import urllib.request
 from argparse import ArgumentParser
 from typing import Any
 
-from knox.models import get_token_model
+from django.apps import apps
 
 from evals.benchmarks.base import Benchmark, Figures, Report
 from evals.benchmarks.indexing import save_turns, work_off
@@ -39,7 +39,7 @@ def _named(name: str, megabytes: tuple[float, float]) -> Figures:
 def _search(address: str) -> None:
     """As an agent does, with a token, over everything that one person said."""
     searcher = User.objects.earliest("pk")
-    _, token = get_token_model().objects.create(searcher)
+    _, token = apps.get_model("agent_tools.AccessToken").objects.issue(user=searcher)
     request = urllib.request.Request(  # noqa: S310
         f"{address}/api/v1/tools/search_chat_history/",
         data=json.dumps({"query": "What did I say about the garden?"}).encode(),

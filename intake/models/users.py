@@ -34,7 +34,7 @@ class UserManager(BaseUserManager["User"]):
         return self.create_user(email, password, **{**fields, "is_staff": True, "is_superuser": True})
 
 
-class User(AbstractBaseUser, PermissionsMixin):  # type: ignore[django-manager-missing]  # knox ships no types
+class User(AbstractBaseUser, PermissionsMixin):
     email = models.EmailField("email address", unique=True, null=True)
     is_visitor = models.BooleanField(
         "visitor", default=False, editable=False, help_text="Talks in a browser, and has not registered."

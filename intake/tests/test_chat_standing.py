@@ -4,10 +4,10 @@ import time
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
 from django.utils import timezone
-from knox.models import get_token_model
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
@@ -26,11 +26,11 @@ AT_LENGTH = Say(tuple(f"word{n} " for n in range(400)), seconds_apart=0.05)
 
 
 def revoke(person, client):
-    get_token_model().objects.filter(user=person).delete()
+    apps.get_model("agent_tools.AccessToken").objects.filter(user=person).delete()
 
 
 def expire(person, client):
-    get_token_model().objects.filter(user=person).update(expiry="2020-01-01T00:00:00Z")
+    apps.get_model("agent_tools.AccessToken").objects.filter(user=person).update(expiry="2020-01-01T00:00:00Z")
 
 
 def log_out(person, client):
@@ -60,7 +60,7 @@ def client_of(person, new_client, log_in):
         if not has_token:
             return log_in(person)
         client = new_client()
-        _, secret = get_token_model().objects.create(person)
+        _, secret = apps.get_model("agent_tools.AccessToken").objects.issue(user=person)
         client.headers["Authorization"] = f"Bearer {secret}"
         return client
 

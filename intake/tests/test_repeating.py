@@ -6,7 +6,6 @@ import time
 
 import pytest
 from django.apps import apps
-from knox.models import get_token_model
 
 from core.testing.model_server import BreakOff, CallTool, Refuse, Say
 from core.testing.sse_client import read_events
@@ -46,7 +45,7 @@ def begin_to_read(client, word, **fields):
 @pytest.fixture
 def with_token(new_client, person):
     client = new_client()
-    _, secret = get_token_model().objects.create(person)
+    _, secret = apps.get_model("agent_tools.AccessToken").objects.issue(user=person)
     client.headers["Authorization"] = f"Bearer {secret}"
     return client
 

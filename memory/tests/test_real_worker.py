@@ -12,10 +12,10 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
-from knox.models import get_token_model
 
 from core.testing.model_server import Say
 from intake.tests.test_chat_stream import wait_until
@@ -78,7 +78,7 @@ def test_a_turn_said_over_http_becomes_searchable(server, settings, person, log_
     language_model(Say(("What a lovely name.",)))
     client = log_in(person)
     client.events("We adopted a kitten and called her Miso")
-    _, token = get_token_model().objects.create(person)
+    _, token = apps.get_model("agent_tools.AccessToken").objects.issue(user=person)
     deadline = time.monotonic() + 120
     while True:
         answer = client.post(
