@@ -99,6 +99,11 @@ def unbound() -> Iterator[None]:
             cursor.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
 
 
+def bare_connection() -> Server:
+    """A connection of psycopg's own, as the web role, to the scratch database while it stands in."""
+    return _server(connections.settings[DEFAULT_DB_ALIAS])
+
+
 def database_url(name: str, *, login: str = "") -> str:
     """What `DATABASE_URL` has to be for another process to use this database on the configured server.
 

@@ -42,7 +42,7 @@ def begin_turn(*, caller: Caller, message: str, conversation_id: UUID | None, no
 
 
 def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now: datetime) -> Turn:
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         conversation = _open_conversation(caller, conversation_id, message, now)
         failed = _failed_turn(conversation, message)
         if failed is None:
@@ -75,7 +75,7 @@ def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], 
 
 def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
     """Close a turn with its answer; one already closed, or deleted meanwhile, stays as it is and gives None."""
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
         if turn is None:
             return None
@@ -84,7 +84,7 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
         turn.tool_calls = answer.tool_calls
         turn.is_recall = answer.is_recall
         turn.error = answer.error
-        turn.save()
+        turn.save(update_fields=["assistant_message", "status", "tool_calls", "is_recall", "error", "updated_at"])
         return turn
 
 

@@ -1,9 +1,16 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import embedding, indexing, memory, search, tools
+from evals.benchmarks import embedding, indexing, memory, saving, search, tools
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
-    for benchmark in (search.BENCHMARK, tools.BENCHMARK, indexing.BENCHMARK, embedding.BENCHMARK, memory.BENCHMARK)
+    for benchmark in (
+        search.BENCHMARK,
+        tools.BENCHMARK,
+        saving.BENCHMARK,
+        indexing.BENCHMARK,
+        embedding.BENCHMARK,
+        memory.BENCHMARK,
+    )
 }

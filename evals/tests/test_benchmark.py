@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from kombu import Connection
 
 from evals import processes
-from evals.benchmarks import BENCHMARKS, indexing
+from evals.benchmarks import BENCHMARKS, indexing, saving
 from evals.tests.test_scratch import database_names
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +31,21 @@ def test_indexing_is_measured_with_a_real_worker_that_is_gone_afterwards(monkeyp
     assert "searchable_p50_ms" in capsys.readouterr().out
     assert database_names() == before
     assert not [child for child in psutil.Process().children() if "celery" in " ".join(child.cmdline())]
+
+
+def test_both_saves_of_a_turn_are_measured_beside_a_bare_insert(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(saving, "WARM_UP", 5)
+    before = database_names()
+    target = tmp_path / "figures.json"
+
+    call_command("benchmark", "saving", "--samples=10", f"--json={target}")
+
+    figures = json.loads(target.read_text())
+    steps = [figures[f"{step}_p50_ms"] for step in ("message", "answer", "both_saves", "bare_insert")]
+    assert all(milliseconds > 0 for milliseconds in steps)
+    assert figures["both_saves_by_bare_insert"] == pytest.approx(steps[2] / steps[3], abs=0.06)
+    assert "both_saves_by_bare_insert" in capsys.readouterr().out
+    assert database_names() == before
 
 
 def test_query_embedding_is_measured(capsys):
@@ -69,6 +84,7 @@ def test_every_benchmark_goes_by_its_own_name():
     assert {name: benchmark.name for name, benchmark in BENCHMARKS.items()} == {
         "search": "search",
         "tools": "tools",
+        "saving": "saving",
         "indexing": "indexing",
         "embedding": "embedding",
         "memory": "memory",

@@ -23,7 +23,10 @@ def table(figures: Figures) -> Rows:
 
 
 def _ratios(figures: Figures) -> list[tuple[str, str]]:
-    """How many times as long a peer takes as the semantic search in turns with it; what ten times as many rows cost."""
+    """How many times as long a peer takes as the semantic search in turns with it, and a turn's saves as a bare insert;
+    what ten times as many rows cost."""
+    results = figures["results"]
+    saving = f"{results['save_turn']['p50_ms'] / results['bare_insert']['p50_ms']:.2f}"
     beside = [
         (f"{peer} / semantic_db", f"{figures['results'][peer]['p50_ms'] / ours['p50_ms']:.2f}")
         for peer, ours in figures["beside"].items()
@@ -37,7 +40,7 @@ def _ratios(figures: Figures) -> list[tuple[str, str]]:
         for name, timing in first["results"].items()
         if first is not last
     ]
-    return beside + grown
+    return [*beside, ("save_turn / bare_insert", saving), *grown]
 
 
 def _line(name: str, value: str) -> list[str]:

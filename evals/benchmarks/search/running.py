@@ -11,13 +11,14 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from evals.benchmarks.base import Figures, Report
+from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
 from evals.benchmarks.search.over_http import hardly_limited
 from evals.benchmarks.search.questions import Asked, Question, ask
-from evals.benchmarks.search.timing import Timing, timed_beside
+from evals.benchmarks.search.timing import Timing, figures, timed_beside
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
 from intake.models import User
@@ -127,11 +128,12 @@ def _measure(options: dict[str, Any], database: str, given: Environment, report:
     measured.ours(report)
     measured.peers(filled.everybody, report)
     requests_per_second, held = measured.over_http(given, report)
-    measured.results[filled.turns]["save_turn"] = ours.time_saving(filled.people, count=filled.queries)
-    figures = _figures(filled, measured, rows=rows, requests_per_second=requests_per_second, held=held)
+    saves = time_saves(filled.people, count=filled.queries)
+    measured.results[filled.turns] |= {"save_turn": figures(saves.both), "bare_insert": figures(saves.inserts)}
+    result = _figures(filled, measured, rows=rows, requests_per_second=requests_per_second, held=held)
     if options["plots"]:
-        plots.draw(figures, options["plots"])
-    return figures
+        plots.draw(result, options["plots"])
+    return result
 
 
 def _figures(
