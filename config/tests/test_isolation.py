@@ -16,6 +16,7 @@ from django.utils import timezone
 from core.isolation.acting import ActingAsAnother, acting_as, acting_as_staff
 from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
+from core.testing.emptying import delete_past_signals
 from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from intake import services, visitors
 from intake.idempotency import once
@@ -222,7 +223,7 @@ def test_staff_see_everybodys_vectors_and_change_nothing_but_their_progress(alic
             with refused("permission denied"), transaction.atomic():
                 VectorBlock.objects.update(**change)
         with refused("permission denied"), transaction.atomic():
-            Embedding.objects.all()._raw_delete("default")
+            delete_past_signals(Embedding.objects.all())
 
 
 def test_a_worker_reads_what_it_indexes_and_can_change_no_word_of_it(alice):
@@ -233,7 +234,7 @@ def test_a_worker_reads_what_it_indexes_and_can_change_no_word_of_it(alice):
             with refused("permission denied"), transaction.atomic():
                 Turn.objects.filter(pk=turn.pk).update(**change)
         with refused("permission denied"), transaction.atomic():
-            Turn.objects.filter(pk=turn.pk)._raw_delete("default")
+            delete_past_signals(Turn.objects.filter(pk=turn.pk))
         with refused("permission denied"), transaction.atomic():
             Embedding.objects.update(user=alice)
 

@@ -107,16 +107,16 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Everything]:
+def logged() -> Iterator[Everything]:
     """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
-    handler = Everything()
-    for name in ("config", "evals", "agent_tools", "memory", "intake", "core"):
-        monkeypatch.setattr(logging.getLogger(name), "level", logging.DEBUG)
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "level", logging.INFO)
-    root.manager._clear_cache()  # type: ignore[attr-defined]
+    handler, root = Everything(), logging.getLogger()
+    levels = dict.fromkeys(("config", "evals", "agent_tools", "memory", "intake", "core"), logging.DEBUG)
+    loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}
+    kept = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     root.addHandler(handler)
     yield handler
     root.removeHandler(handler)
-    monkeypatch.undo()
-    root.manager._clear_cache()  # type: ignore[attr-defined]
+    for logger, level in kept.items():
+        logger.setLevel(level)

@@ -20,14 +20,14 @@ class UserManager(BaseUserManager["User"]):
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
         user = self.model(email=self.normalize_email(email), **fields)
         user.set_password(password)
-        user.save(using=self._db)
+        user.save(using=self.db)
         return user
 
     def create_visitor(self) -> "User":
         """Somebody who talks before registering: without an email, and without a password that anybody could enter."""
         visitor = self.model(email=None, is_visitor=True)
         visitor.set_unusable_password()
-        visitor.save(using=self._db)
+        visitor.save(using=self.db)
         return visitor
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":

@@ -134,22 +134,21 @@ def test_a_worker_that_knows_only_a_former_model_refuses_to_start_and_says_what_
 
 @pytest.fixture
 def wake_at(monkeypatch):
-    """Has this process wake_worker at another broker for the test: Celery keeps its connections to the one it knew first."""
-    from celery import current_app
-
-    app = current_app._get_current_object()
+    """Has this process wake a worker through another broker."""
+    send = wake.current_app.send_task
 
     def wake_at(url):
-        monkeypatch.setattr(app.conf, "broker_url", url)
-        app._after_fork()
+        def send_there(*arguments, **options):
+            with wake.current_app.connection_for_write(url) as connection:
+                return send(*arguments, connection=connection, **options)
 
-    yield wake_at
-    monkeypatch.undo()
-    app._after_fork()
+        monkeypatch.setattr(wake.current_app, "send_task", send_there)
+
+    return wake_at
 
 
 def in_vain(caplog):
-    """How often a wake_worker failed. Whoever still messages when the suite has ended finds no log to write that to."""
+    """How often waking a worker failed."""
     return caplog.text.count("No worker could be woken")
 
 
@@ -201,5 +200,5 @@ def test_hundreds_of_saves_under_a_silent_broker_wait_for_nothing_and_start_one_
         assert statistics.median(took) < 0.001
         assert sum(took) < 1, "one that waited for the broker would take five seconds"
         assert threading.active_count() == threads + 1
-    # The first wake_worker, and the others together.
+    # The first message, and the others together.
     wait_until(lambda: in_vain(caplog) == 2, seconds=15)

@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from core.isolation.caller import Caller
+from core.testing.emptying import delete_past_signals
 from intake import services
 from intake.deleting import delete_turn
 from intake.models import Conversation, Turn
@@ -464,7 +465,7 @@ def test_a_time_zone_that_does_not_exist_is_utc(alice):
 
 def test_a_turn_deleted_past_every_signal_is_no_result(alice):
     turn = say(alice, "I adopted a cat", title="")
-    Turn.objects.filter(pk=turn.pk)._raw_delete("default")
+    delete_past_signals(Turn.objects.filter(pk=turn.pk))
     assert search(alice, "cat").results == []
 
 

@@ -9,6 +9,7 @@ from django.db import OperationalError
 from django.db.models import Q
 
 import memory
+from core.testing.emptying import delete_past_signals
 from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, indexing, records, search_memory
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -287,7 +288,7 @@ def test_a_deleted_record_is_no_result_also_if_deleted_past_every_signal(alice):
     first, second = note(alice, "cat one"), note(alice, "cat two")
     indexing.embed_pending()
     records.delete(user=alice, record_id=first.id)
-    MemoryRecord.objects.filter(pk=second.id)._raw_delete("default")
+    delete_past_signals(MemoryRecord.objects.filter(pk=second.id))
     assert find(alice) == []
 
 

@@ -35,7 +35,7 @@ DIFFERENT_EVERY_TIME = [
 ]
 
 
-PERSONAL_QUERYSETS = {type(model._default_manager.all()) for model in personal_models()}
+PERSONAL_QUERYSETS = {type(model.objects.all()) for model in personal_models()}
 REGISTER = "add it to config/tests/doors/registered.py, with what goes in and how one sees that it does its work."
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from agent_tools.mcp.server import build_server
 from agent_tools.tools import registry
 from config.celery import app
 
@@ -37,9 +36,12 @@ def tools() -> list[str]:
     return [tool.name for tool in registry]
 
 
+# Two of ours and two of the SDK's own, which it lists nowhere in public.
+MCP_METHODS = ["ping", "server/discover", "tools/call", "tools/list"]
+
+
 def mcp_methods() -> list[str]:
-    """The SDK adds some of its own to those that are given to it, and says so nowhere else."""
-    return sorted(build_server(registry, lambda _: None)._request_handlers)
+    return MCP_METHODS
 
 
 def tasks() -> list[str]:
