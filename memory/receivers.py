@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db.models import Model, QuerySet
-from django.db.models.signals import post_delete, post_save
+from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -27,26 +27,30 @@ def _is_indexed(turn: Turn) -> bool:
     return User.objects.filter(pk=turn.user_id, is_visitor=False).exists()
 
 
-@receiver(post_delete, sender=Turn, dispatch_uid="memory.forget_turn")
+@receiver(pre_delete, sender=Turn, dispatch_uid="memory.forget_turn")
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A conversation's turns go with the conversation, all at once."""
+    """A conversation's turns go with the conversation, all at once.
+
+    This and the rest run before a deletion, in which foreign keys take the index's rows along: those would leave blocks
+    and totals behind.
+    """
     if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(turn_place(instance))
 
 
-@receiver(post_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
+@receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")
 def forget_conversation(instance: Conversation, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if instance.user_id is not None and not _deletes_a_person(origin):
         indexing.forget(Place(instance.user_id, Corpus.CHAT, instance.pk))
 
 
-@receiver(post_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
+@receiver(pre_delete, sender=MemoryDocument, dispatch_uid="memory.forget_document")
 def forget_document(instance: MemoryDocument, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
         indexing.forget(document_place(instance))
 
 
-@receiver(post_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
+@receiver(pre_delete, sender=MemoryRecord, dispatch_uid="memory.forget_record")
 def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
     if not _deletes_a_person(origin):
         indexing.forget(record_place(instance))

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from memory import embedders, indexing
+from memory import embedders, indexing, vectors
 from memory.embedders import Embedder, using
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.sources import SourceKey
@@ -94,7 +94,7 @@ class Switch:
             # First for its lock on the text, which everybody takes before they touch its rows. It leaves a chunk alone
             # that has rows and whose words are indexed already.
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
-            self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))).delete()
+            vectors.delete(self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))))
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
 
     def _outdated(self) -> Iterator[Outdated]:
@@ -134,5 +134,5 @@ class Switch:
     def _delete_others(self) -> None:
         deleted = 0
         while some := list(self._others().order_by("pk").values_list("pk", flat=True)[:BATCH]):
-            deleted += Embedding.objects.filter(pk__in=some).delete()[0]
+            deleted += vectors.delete(Embedding.objects.filter(pk__in=some))
         self.tell(f"{deleted:,} rows of other models deleted.")

@@ -15,6 +15,7 @@ from django.utils import timezone
 from core.db.statements import fetch
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
+from memory.models.postings import IndexedTextQuerySet
 from memory.sources import Entry, Text, content_hash
 from memory.trigrams import trigram_filter
 
@@ -66,21 +67,64 @@ VALUES (%(user_id)s, %(corpus)s, 0, 0, 0)
 
 # The row lock on `text_totals` serialises everything that changes one person's postings, so a deletion cannot deadlock
 # with a worker.
-_LOCK_TOTALS = """
-SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE SKIP LOCKED
+_LOCK_TOTALS = "SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE"
+_LOCK_TOTALS_IF_FREE = f"{_LOCK_TOTALS} SKIP LOCKED"
+
+# Deletes texts of one corpus in two statements, after the lock: the terms of those that are pending are counted nowhere
+# yet. A foreign key takes postings along.
+_DELETE_PENDING = "DELETE FROM unposted_words WHERE user_id = %(user_id)s AND text_id = ANY(%(ids)s) RETURNING text_id"
+_DELETE = """
+WITH deleted AS (
+    DELETE FROM indexed_texts
+     WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)
+    RETURNING id, said_length, answered_length
+)
+UPDATE text_totals AS totals
+   SET texts = totals.texts - fewer.texts, said_length = totals.said_length - fewer.said_length,
+       answered_length = totals.answered_length - fewer.answered_length
+  FROM (SELECT count(*) AS texts, sum(said_length) AS said_length, sum(answered_length) AS answered_length
+          FROM deleted
+         WHERE id <> ALL(%(pending)s)
+        HAVING count(*) > 0) AS fewer
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s
 """
 
-# A pending row that somebody is deleting is left to them. A deletion of a text waits for the flush of its terms, and
-# then takes the postings along (the trigger on `indexed_texts`), so that no posting outlives its text.
+# What the totals of everybody, and then of one person, should be.
+_MISCOUNTED = """
+SELECT user_id, corpus
+  FROM text_totals AS totals
+  LEFT JOIN (SELECT user_id, corpus, count(*) AS texts, sum(said_length) AS said_length,
+                    sum(answered_length) AS answered_length
+               FROM indexed_texts AS text
+              WHERE NOT EXISTS (SELECT FROM unposted_words WHERE user_id = text.user_id AND text_id = text.id)
+              GROUP BY user_id, corpus) AS counted USING (user_id, corpus)
+ WHERE (totals.texts, totals.said_length, totals.answered_length)
+       <> (coalesce(counted.texts, 0), coalesce(counted.said_length, 0), coalesce(counted.answered_length, 0))
+"""
+_RECOUNT = """
+UPDATE text_totals
+   SET (texts, said_length, answered_length) =
+       (SELECT count(*), coalesce(sum(said_length), 0), coalesce(sum(answered_length), 0)
+          FROM indexed_texts AS text
+         WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+           AND NOT EXISTS (SELECT FROM unposted_words WHERE user_id = %(user_id)s AND text_id = text.id))
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+"""
+
+# A text that somebody is deleting is left to them; whoever deletes one of these waits for the flush, and a foreign key
+# takes the postings along.
 _FLUSH = """
 WITH taken AS (
     DELETE FROM unposted_words
-     WHERE text_id IN (SELECT text_id
-                         FROM unposted_words
-                        WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+     WHERE user_id = %(user_id)s
+       AND text_id IN (SELECT text_id
+                         FROM unposted_words AS pending
+                         JOIN indexed_texts AS text ON text.user_id = pending.user_id AND text.id = text_id
+                        WHERE pending.user_id = %(user_id)s AND pending.corpus = %(corpus)s
                         ORDER BY text_id
                         LIMIT %(batch)s
-                          FOR UPDATE SKIP LOCKED)
+                          FOR UPDATE OF pending SKIP LOCKED
+                          FOR KEY SHARE OF text SKIP LOCKED)
     RETURNING *
 ), flushed AS (
     INSERT INTO postings (user_id, corpus, text_id, said_length, answered_length, lexeme, said, answered)
@@ -209,8 +253,21 @@ def add(entry: Entry) -> set[int]:
 
 
 def delete(place: Place) -> None:
-    """Remove the terms of what is gone; a trigger takes the postings along."""
-    IndexedText.objects.at(place).delete()
+    """Remove the terms of what is gone."""
+    _delete(IndexedText.objects.at(place), place)
+
+
+def sweep() -> int:
+    """Count anew the totals of those whose texts were deleted behind this module's back; returns how many they were."""
+    with connection.cursor() as cursor:
+        cursor.execute(_MISCOUNTED)
+        miscounted = cursor.fetchall()
+        for user_id, corpus in miscounted:
+            owner = {"user_id": user_id, "corpus": corpus}
+            with transaction.atomic():
+                cursor.execute(_LOCK_TOTALS, owner)
+                cursor.execute(_RECOUNT, owner)
+    return len(miscounted)
 
 
 def flush(*, until: datetime | None = None) -> int:
@@ -270,7 +327,7 @@ def _flush_batch(owner: dict[str, Any]) -> int:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_START_TOTALS, owner)
-            cursor.execute(_LOCK_TOTALS, owner)
+            cursor.execute(_LOCK_TOTALS_IF_FREE, owner)
             if not cursor.rowcount:
                 return 0
             cursor.execute(_FLUSH, owner)
@@ -287,8 +344,8 @@ def _add_one(text: Text, place: Place) -> bool:
     if _insert(row):
         return True
     known = IndexedText.objects.at(place)
-    stale, _ = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"]).delete()
-    return stale > 0 and _insert(row)
+    stale = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"])
+    return _delete(stale, place) and _insert(row)
 
 
 def _add_changed(entry: Entry) -> set[int]:
@@ -301,12 +358,25 @@ def _add_changed(entry: Entry) -> set[int]:
     wanted = {text.key.chunk_index: (_known_as(text), settings.TEXT_SEARCH_CONFIG) for text in entry.texts}
     stale = [index for index in kept if kept[index] != wanted.get(index)]
     if stale:
-        known.filter(chunk_index__in=stale).delete()
+        _delete(known.filter(chunk_index__in=stale), entry.place)
     changed = {index for index in wanted if kept.get(index) != wanted[index]}
     for text in entry.texts:
         if text.key.chunk_index in changed:
             _insert(row_of(text))
     return changed
+
+
+def _delete(texts: IndexedTextQuerySet, place: Place) -> bool:
+    """Returns whether there were any. The totals are locked first, as they are for a flush."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        parameters: dict[str, Any] = {"user_id": place.user_id, "corpus": place.corpus}
+        cursor.execute(_LOCK_TOTALS, parameters)
+        parameters["ids"] = list(texts.values_list("pk", flat=True))
+        if parameters["ids"]:
+            cursor.execute(_DELETE_PENDING, parameters)
+            parameters["pending"] = [text_id for (text_id,) in cursor.fetchall()]
+            cursor.execute(_DELETE, parameters)
+    return bool(parameters["ids"])
 
 
 def _known_as(text: Text) -> bytes:

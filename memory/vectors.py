@@ -18,9 +18,9 @@ from pgvector.django import HalfVectorField
 
 from core.db.statements import Rows, fetch
 from memory.embedders.base import Matrix, Vector
-from memory.models import Embedding, EmbeddingModel
+from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.blocks import slots_for
-from memory.models.corpora import Place, PlainKey, Scope
+from memory.models.corpora import PlainKey, Scope
 
 # How many of a text's passages are among the nearest, for most texts.
 USUAL_PASSAGES = 3
@@ -75,6 +75,33 @@ WITH made AS MATERIALIZED (
      WHERE row.id = stored.id
 )
 UPDATE embeddings SET block_id = passage.block_id FROM passage JOIN unpacked USING (id) WHERE embeddings.id = passage.id
+"""
+
+# A foreign key makes what else they held unpacked.
+_DELETE_BLOCKS = """
+WITH locked AS MATERIALIZED (
+    SELECT user_id, id
+      FROM unnest(%(users)s::bigint[], %(ids)s::bigint[]) AS asked(user_id, id)
+      JOIN embedding_blocks AS block USING (user_id, id)
+     ORDER BY user_id, id
+       FOR UPDATE OF block
+)
+DELETE FROM embedding_blocks AS block
+ USING locked
+ WHERE block.user_id = locked.user_id AND block.id = locked.id
+"""
+
+# A block is full when it is packed, and is deleted as a whole.
+_WITH_GAPS = """
+SELECT block.user_id, block.id
+  FROM embedding_blocks AS block
+  JOIN unnest(%(models)s::int[], %(slots)s::int[]) AS model(id, slots) ON model.id = block.model_id
+  LEFT JOIN (SELECT user_id, block_id, count(*) AS rows
+               FROM embeddings
+              WHERE block_id IS NOT NULL
+              GROUP BY user_id, block_id) AS held
+    ON held.user_id = block.user_id AND held.block_id = block.id
+ WHERE coalesce(held.rows, 0) < model.slots
 """
 
 _UNPACKED_BY_OWNER = """
@@ -272,6 +299,10 @@ SELECT count(DISTINCT (source_id, chunk_index))
 """
 
 
+# A block's keys: the user's, and its own.
+Block = tuple[int, int]
+
+
 class NearText(NamedTuple):
     """`distance` is the cosine distance of its nearest passage, `beginning` a turn's first words; None of no turn."""
 
@@ -344,9 +375,36 @@ def pack_all(*, until: datetime | None = None) -> int:
     return packed
 
 
-def delete(place: Place) -> None:
-    """Remove the vectors of what is gone; a trigger takes them out of their blocks in the same statement."""
-    Embedding.objects.at(place).delete()
+def delete(rows: EmbeddingQuerySet) -> int:
+    """Remove rows with their vectors, and the blocks that hold those; returns how many rows they were."""
+    with transaction.atomic():
+        unpack(rows)
+        deleted, _ = rows.delete()
+    return deleted
+
+
+def unpack(rows: EmbeddingQuerySet) -> None:
+    """Remove the blocks that hold vectors of these rows, which are about to lose them; a worker packs the rest anew.
+
+    Must run in a transaction. Blocks are locked before rows everywhere, so that two who delete neighbours cannot
+    deadlock. Then the rows stay locked; the second look is for what a worker has packed since the first.
+    """
+    _delete_blocks(_blocks_of(rows))
+    _delete_blocks(_blocks_of(rows.order_by("pk").select_for_update(of=("self",))))
+
+
+def sweep() -> int:
+    """Remove blocks with a vector whose row is gone, deleted behind this module's back; returns how many they were.
+
+    A search finds nothing of such a vector, since it looks the row up.
+    """
+    dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
+    parameters = {"models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_WITH_GAPS, parameters)
+        blocks = cursor.fetchall()
+        _delete_blocks(blocks)
+    return len(blocks)
 
 
 def nearest(
@@ -387,6 +445,18 @@ def count_pending(scope: Scope, *, model: str) -> int:
     """How many texts of the person's in the corpora, of whatever date, have a passage without a vector."""
     ((count,),) = fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
     return int(count)
+
+
+def _blocks_of(rows: EmbeddingQuerySet) -> list[Block]:
+    held = rows.values_list("user_id", "block_id")
+    return [(user_id, block_id) for user_id, block_id in set(held) if block_id is not None]
+
+
+def _delete_blocks(blocks: Sequence[Block]) -> None:
+    if blocks:
+        users, ids = (list(column) for column in zip(*blocks, strict=True))
+        with connection.cursor() as cursor:
+            cursor.execute(_DELETE_BLOCKS, {"users": users, "ids": ids})
 
 
 def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:

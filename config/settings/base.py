@@ -349,7 +349,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": EMBEDDING_SWEEP_SECONDS,
         "options": {"expires": 10},
     },
-    "pack-loose-vectors": {"task": "memory.pack_loose", "schedule": 600, "options": {"expires": 600}},
+    "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
 }

@@ -143,7 +143,7 @@ def is_packed():
         ("memory.embed_pending", is_embedded),
         ("memory.sweep_pending", is_embedded),
         ("memory.close_abandoned_turns", is_closed),
-        ("memory.pack_loose", is_packed),
+        ("memory.sweep_deleted", is_packed),
         ("memory.remove_silent_visitors", is_removed),
     ],
 )

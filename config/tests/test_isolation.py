@@ -388,3 +388,39 @@ def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
     assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):
         assert list(row_by_row.all()) == in_blocks() == []
+
+
+# -- Keys ---------------------------------------------------------------------------------------------------------------
+
+# A row may be from before there were owners: there `id` stays the key.
+PERHAPS_WITHOUT_OWNER = {"intake_conversations", "intake_conversation_turns"}
+
+
+def keys_of(model):
+    """The columns of each key: primary ("p"), unique ("u") and foreign to another personal table ("f")."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT contype, array(SELECT attname FROM pg_attribute
+                                   WHERE attrelid = conrelid AND attnum = ANY(conkey))::text[]
+              FROM pg_constraint
+             WHERE conrelid = %(table)s::regclass
+               AND (contype IN ('p', 'u') OR contype = 'f' AND confrelid = ANY(%(personal)s::regclass[]))
+            """,
+            {"table": model._meta.db_table, "personal": [each._meta.db_table for each in PERSONAL]},
+        )
+        return [(kind, set(columns)) for kind, columns in cursor.fetchall()]
+
+
+@pytest.mark.parametrize("model", PERSONAL, ids=lambda model: model._meta.label)
+def test_every_key_of_a_personal_table_contains_the_user(model):
+    table = model._meta.db_table
+    without = [(kind, columns) for kind, columns in keys_of(model) if "user_id" not in columns]
+    assert without == ([("p", {"id"})] if table in PERHAPS_WITHOUT_OWNER else [])
+    assert table not in PERHAPS_WITHOUT_OWNER or ("u", {"user_id", "id"}) in keys_of(model)
+
+
+def test_no_personal_table_has_a_trigger_of_its_own():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT tgrelid::regclass, tgname FROM pg_trigger WHERE NOT tgisinternal")
+        assert cursor.fetchall() == []

@@ -4,12 +4,14 @@ import threading
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.db import connection
 from django.test import Client
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.testing.examiner import as_a_worker
 from core.testing.traces import rows_naming, traces_of
 from intake import deleting, exporting, services
 from intake.models import Turn, User
@@ -17,7 +19,9 @@ from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_
 from memory import documents, indexing, records
 from memory.embedders import get_embedder
 from memory.indexing import writer
-from memory.models import Embedding, IndexedText, UnpostedWords
+from memory.models import Embedding, IndexedText, Posting, TextTotals, UnpostedWords, VectorBlock
+from memory.models.blocks import SLOTS
+from memory.tasks import sweep_deleted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,6 +69,25 @@ def test_a_deleted_conversation_leaves_nothing(alice):
     assert traces_of(SECRET) == []
     assert rows_naming("source_id", turn.conversation_id) == []
     assert Embedding.objects.exists()
+
+
+@pytest.mark.parametrize("table", ["intake_conversation_turns", "intake_conversations", "users"])
+def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within_a_minute(alice, table):
+    for _ in range(SLOTS):
+        said(alice)
+    a_turn(alice, "Not embedded yet")
+    assert VectorBlock.objects.exists()
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {table}")
+    assert not any(model.objects.exists() for model in (IndexedText, Posting, UnpostedWords, Embedding))
+    assert not Turn.objects.exists()
+    sweep = next(beat for beat in settings.CELERY_BEAT_SCHEDULE.values() if beat["task"] == "memory.sweep_deleted")
+    assert sweep["schedule"] <= 60
+    with as_a_worker():
+        sweep_deleted()
+    assert not VectorBlock.objects.exists()
+    assert not TextTotals.objects.exclude(texts=0, said_length=0, answered_length=0).exists()
+    assert [trace for trace in traces_of(SECRET) if trace != "intake_conversations.title"] == []
 
 
 def save_over_rest(api: APIClient):

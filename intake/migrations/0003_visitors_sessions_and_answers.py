@@ -3,22 +3,26 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
-# What is somebody's goes with them, whoever deletes the user: a worker does, for visitors, and has no right to the rows.
-FOREIGN_KEYS = """
+# Keys and foreign keys begin with the user. A conversation or a turn may be from before there were owners, so its `id`
+# stays the primary key, and the others refer to the unique pair. What is somebody's goes with them, whoever deletes the
+# user: a worker does, for visitors, and has no right to the rows.
+KEYS = """
     ALTER TABLE intake_conversations
+        ADD CONSTRAINT intake_conversations_of_user UNIQUE (user_id, id),
         ADD CONSTRAINT intake_conversations_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
     ALTER TABLE intake_conversation_turns
-        ADD CONSTRAINT intake_turns_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE,
+        ADD CONSTRAINT intake_turns_of_user UNIQUE (user_id, id),
         ADD CONSTRAINT intake_turns_conversation
-            FOREIGN KEY (conversation_id) REFERENCES intake_conversations ON DELETE CASCADE;
+            FOREIGN KEY (user_id, conversation_id) REFERENCES intake_conversations (user_id, id) ON DELETE CASCADE;
     ALTER TABLE intake_idempotent_answers
+        DROP CONSTRAINT intake_idempotent_answers_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
 """
-NO_FOREIGN_KEYS = """
-    ALTER TABLE intake_conversations DROP CONSTRAINT intake_conversations_user;
+NO_KEYS = """
     ALTER TABLE intake_conversation_turns
-        DROP CONSTRAINT intake_turns_user, DROP CONSTRAINT intake_turns_conversation;
-    ALTER TABLE intake_idempotent_answers DROP CONSTRAINT intake_idempotent_answers_user
+        DROP CONSTRAINT intake_turns_conversation, DROP CONSTRAINT intake_turns_of_user;
+    ALTER TABLE intake_conversations
+        DROP CONSTRAINT intake_conversations_user, DROP CONSTRAINT intake_conversations_of_user
 """
 
 
@@ -122,5 +126,5 @@ class Migration(migrations.Migration):
                 to="intake.conversation",
             ),
         ),
-        migrations.RunSQL(FOREIGN_KEYS, NO_FOREIGN_KEYS),
+        migrations.RunSQL(KEYS, NO_KEYS),
     ]

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from memory import wake
+from memory import vectors, wake
 from memory.models import Embedding, EmbeddingQuerySet
 
 LIMIT = 10_000
@@ -26,6 +26,9 @@ def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
 
 
 def _requeue_batch(ids: list[int], now: datetime) -> int:
-    return Embedding.objects.filter(pk__in=ids).update(
-        vector=None, embedded_at=None, attempts=0, last_error="", quarantined_at=None, next_attempt_at=now
-    )
+    rows = Embedding.objects.filter(pk__in=ids)
+    with transaction.atomic():
+        vectors.unpack(rows)
+        return rows.update(
+            vector=None, embedded_at=None, attempts=0, last_error="", quarantined_at=None, next_attempt_at=now
+        )

@@ -62,7 +62,7 @@ def index(entry: Entry, *, now: datetime) -> None:
         # The text is kept and found by its words; `index_missing` queues it once the model is mended.
         logger.exception("A text was saved without being queued for indexing")
         if changed:
-            Embedding.objects.at(entry.place).delete()
+            vectors.delete(Embedding.objects.at(entry.place))
 
 
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
@@ -74,7 +74,7 @@ def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
 def forget(place: Place) -> None:
     """Remove every row of what is gone."""
     terms.delete(place)
-    vectors.delete(place)
+    vectors.delete(Embedding.objects.at(place))
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
@@ -119,7 +119,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     """
     if changed and entry.place.chunk_index is None:
         # Another model's rows would refer to chunks that are elsewhere now.
-        Embedding.objects.at(entry.place).exclude(model__name=embedder.name).delete()
+        vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
     model = EmbeddingModel.objects.for_embedder(embedder)
     rows = Embedding.objects.at(entry.place).filter(model=model)
     known = {
@@ -147,7 +147,7 @@ def _replace(
     """Put the missing rows in the stale ones' place; one whose text only moved takes its vector along."""
     made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
     if stale:
-        rows.filter(pk__in=stale).delete()
+        vectors.delete(rows.filter(pk__in=stale))
     Embedding.objects.bulk_create(
         [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
         ignore_conflicts=True,

@@ -2,8 +2,8 @@
 
 The scan's time goes into rows more than into distances: PostgreSQL hands each from node to node, whatever it holds. So
 a worker packs a person's vectors into blocks, each about a page, and the scan asks every block only how near its
-nearest vector is. The vectors in `embeddings` stay what counts; a trigger takes a vector out of its block in the
-statement that deletes or empties its row.
+nearest vector is. The vectors in `embeddings` stay what counts; a block goes when one of its vectors does, and what
+else it held is packed anew (`memory.vectors`).
 """
 
 from django.conf import settings
@@ -30,7 +30,7 @@ class VectorBlock(models.Model):
     has none of the three.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     model = models.ForeignKey("memory.EmbeddingModel", on_delete=models.PROTECT, db_index=False)
 

@@ -71,7 +71,7 @@ class MemoryDocument(models.Model):
         DAILY_LOG = Corpus.DAILY_LOG.value, Corpus.DAILY_LOG.label
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     kind = models.CharField(max_length=16, choices=Kind)
     date = models.DateField(null=True, blank=True, help_text="The day of a log; MEMORY.md has none.")
     content = models.TextField(blank=True, default="", help_text="Markdown.")

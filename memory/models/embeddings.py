@@ -91,7 +91,7 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
 class Embedding(models.Model):
     VISIBILITY = "AUTHENTICATED"
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
@@ -100,7 +100,7 @@ class Embedding(models.Model):
     visibility = models.CharField(max_length=16, default=VISIBILITY)
     # Of any size, so that two models' vectors can stand side by side while one replaces the other.
     vector = HalfVectorField(null=True, blank=True)
-    # No constraint: a trigger keeps both in step, and a check for each row would cost more than it found.
+    # A migration makes the foreign key, which sets NULL in the database when the block goes.
     block = models.ForeignKey(
         VectorBlock, null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False, editable=False
     )

@@ -42,7 +42,7 @@ class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
 class IndexedText(models.Model):
     """A text whose words are in the index; also one without any, so that it is known to be there."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
@@ -109,7 +109,7 @@ class TextTotals(models.Model):
     that are not posted yet a search adds itself, so that nobody who saves has to wait for this row.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     texts = models.BigIntegerField(default=0)
     said_length = models.BigIntegerField(default=0)
@@ -126,10 +126,8 @@ class TextTotals(models.Model):
 class Posting(models.Model):
     """A word of a text: narrow, for a person has hundreds of times as many as texts."""
 
-    # The text first, whose deletion looks here for what refers to it.
-    pk = models.CompositePrimaryKey("text_id", "user_id", "lexeme")
-    # A trigger deletes a text's words with it; a check for each of its hundred words, that the text and the person are
-    # there, would cost as much as the words.
+    pk = models.CompositePrimaryKey("user_id", "text_id", "lexeme")
+    # A migration makes the foreign key to the text, (user_id, text_id), which takes its words along.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     text = models.ForeignKey(IndexedText, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     said = models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")

@@ -28,7 +28,7 @@ class MemoryRecordQuerySet(models.QuerySet["MemoryRecord"]):
 
 class MemoryRecord(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     content = models.TextField()
     type = models.CharField(max_length=MAX_LABEL_LENGTH, help_text="For example ARCHITECTURAL_DECISION.")
     project_id = models.CharField(max_length=MAX_PROJECT_LENGTH, blank=True, default="", help_text="Empty for none.")

@@ -1,10 +1,11 @@
 """Rows of the index for tests, written as the workers leave them."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from core.ids import uuid7
-from intake.models import User
+from intake.models import Conversation, Turn, User
 from memory.models import Embedding, EmbeddingModel
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -14,15 +15,31 @@ def model_named(name: str = "tiny") -> EmbeddingModel:
     return EmbeddingModel.objects.get_or_create(name=name, defaults={"dimensions": 3})[0]
 
 
+def a_place(user: User, source_id: UUID | None = None, *, turns: Iterable[int]) -> UUID:
+    """A conversation with turns of these numbers, as far as they are missing, whose rows the index may have."""
+    source_id = source_id or uuid7()
+    Conversation.objects.get_or_create(pk=source_id, defaults={"user": user})
+    Turn.objects.bulk_create(
+        [
+            Turn(conversation_id=source_id, user=user, turn_number=number, status=Turn.Status.COMPLETE, said_at=NOW)
+            for number in turns
+        ],
+        ignore_conflicts=True,
+    )
+    return source_id
+
+
 def add_row(user: User, *, vector=None, source_id: UUID | None = None, created_at=NOW, embedded_at=NOW, **fields):
     """A row with this vector, or one that waits when there is none."""
     fields["model"] = fields.get("model") or model_named()
+    turn = fields.pop("chunk_index", 1)
+    source_id = a_place(user, source_id, turns=[turn])
     fields.setdefault("next_attempt_at", created_at)
     row = Embedding.objects.create(
         user=user,
         corpus="chat",
-        source_id=source_id or uuid7(),
-        chunk_index=fields.pop("chunk_index", 1),
+        source_id=source_id,
+        chunk_index=turn,
         vector=vector,
         embedded_at=embedded_at if vector is not None else None,
         attempts=fields.pop("attempts", 1 if vector is not None else 0),

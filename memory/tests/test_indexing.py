@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
@@ -18,7 +18,6 @@ from memory import indexing
 from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
 from memory.indexing.worker import hold
 from memory.models import Embedding, IndexedText
-from memory.sources import content_hash
 from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
@@ -77,29 +76,11 @@ def test_a_turn_is_indexed_under_the_number_that_it_got_whatever_was_likely():
         assert words(text=text)[turn.user_message.split()[-1]] == (1, 0)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_parts_that_were_left_behind_at_a_turns_place_are_replaced_once_it_is_saved():
-    alice = a_person()
-    conversation = Conversation.objects.create(user=alice)
-    record(conversation, "I adopted a dog")
-    left = Embedding.objects.get()
-    Embedding.objects.filter(pk=left.pk).update(chunk_index=2, length=1, content_hash=b"another text")
-    record(conversation, "I adopted a cat")
-    replaced = Embedding.objects.get()
-    assert replaced.content_hash == content_hash("User: I adopted a cat\nAssistant: All right")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_turn_whose_words_were_left_behind_is_indexed_anew():
-    alice = a_person()
-    conversation = Conversation.objects.create(user=alice)
-    record(conversation, "I adopted a dog")
-    Embedding.objects.all().delete()
-    IndexedText.objects.update(chunk_index=2)
-    record(conversation, "I adopted a cat")
-    text = IndexedText.objects.get(chunk_index=2)
-    assert Embedding.objects.filter(chunk_index=2).exists()
-    assert "cat" in words(text=text)
+@pytest.mark.parametrize("model", [IndexedText, Embedding])
+def test_the_index_holds_nothing_of_a_turn_that_is_not_there(model):
+    a_turn(a_person(), "I adopted a dog")
+    with pytest.raises(IntegrityError), transaction.atomic():
+        model.objects.update(chunk_index=2)
 
 
 @pytest.mark.django_db(transaction=True)

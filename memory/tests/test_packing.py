@@ -2,7 +2,7 @@
 
 import pytest
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as, acting_as_staff
@@ -17,7 +17,8 @@ from memory.models.blocks import SLOTS, slots_for
 from memory.tests.rows import NOW
 from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest
-from memory.vectors import pack_all
+from memory.vectors import delete as delete_rows
+from memory.vectors import pack_all, sweep
 
 pytestmark = pytest.mark.django_db
 
@@ -113,23 +114,29 @@ def test_a_person_sees_no_block_of_somebody_elses(alice):
 
 
 @pytest.mark.parametrize("gone", [[4], [0, 3, 9], [4, 14, 17], list(range(10)), list(range(5, 25))])
-def test_what_a_person_deletes_leaves_its_block_in_the_same_statement(alice, gone):
+def test_what_a_person_deletes_takes_its_block_along_and_the_rest_is_packed_anew(alice, gone):
     rows = fill(alice, directions(25, seed=1))
     pack_all()
     with acting_as(alice):
-        Embedding.objects.filter(pk__in=[rows[place].pk for place in gone]).delete()
+        assert delete_rows(Embedding.objects.filter(pk__in=[rows[place].pk for place in gone])) == len(gone)
     assert_in_step()
     assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - set(gone)
-    assert Embedding.objects.exclude(block=None).count() == 20 - len([place for place in gone if place < 20])
+    with as_a_worker():
+        pack_all()
+    assert_in_step()
+    assert Embedding.objects.exclude(block=None).count() == (25 - len(gone)) // SLOTS * SLOTS
 
 
-def test_a_block_that_nothing_is_left_in_is_deleted(alice):
-    rows = fill(alice, directions(20, seed=1))
+def test_what_is_deleted_in_the_database_itself_is_not_found_and_swept_up_later(alice):
+    rows = fill(alice, directions(25, seed=1))
     pack_all()
-    for row in rows[:10]:
-        Embedding.objects.filter(pk=row.pk).delete()
-    (block,) = VectorBlock.objects.all()
-    assert packed_in(block) == {row.pk for row in rows[10:]}
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM embeddings WHERE id = %s", [rows[4].pk])
+    assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - {4}
+    with as_a_worker():
+        assert (sweep(), sweep()) == (1, 0)
+    assert_in_step()
+    assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - {4}
 
 
 def test_a_deleted_turn_and_a_deleted_person_leave_no_vector_in_a_block(alice):
@@ -138,8 +145,11 @@ def test_a_deleted_turn_and_a_deleted_person_leave_no_vector_in_a_block(alice):
     with acting_as(alice):
         Turn.objects.get(pk=turns[3].pk).delete()
     assert_in_step()
-    (block,) = VectorBlock.objects.all()
-    assert len(packed_in(block)) == SLOTS - 1
+    assert not VectorBlock.objects.exists()
+    assert Embedding.objects.count() == SLOTS - 1
+    a_turn(alice, "One more")
+    indexing.embed_pending()
+    assert VectorBlock.objects.exists()
     alice.delete()
     assert not VectorBlock.objects.exists()
 
@@ -193,7 +203,7 @@ def test_people_who_delete_from_the_same_blocks_at_once_do_not_wait_in_a_circle(
         def delete():
             for _ in range(3):
                 with acting_as(alice), transaction.atomic():
-                    Embedding.objects.filter(pk__in=[row.pk for row in rows[start::4]]).delete()
+                    delete_rows(Embedding.objects.filter(pk__in=[row.pk for row in rows[start::4]]))
 
         return delete
 

@@ -14,7 +14,7 @@ from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.models import Corpus, IndexedText, Posting, TextTotals, UnpostedWords
 from memory.models.corpora import Scope
-from memory.terms import flush, score
+from memory.terms import flush, score, sweep
 from memory.tests.indexed import words
 from memory.tests.threads import at_once
 
@@ -109,6 +109,20 @@ def test_a_deleted_turn_is_no_longer_counted_whether_its_words_were_posted_or_no
     flush()
     assert_counted()
     assert set(words()) == {"cat", "dog", "bird", "note"} - {["cat", "dog", "bird"][deleted]}
+
+
+def test_what_is_deleted_in_the_database_itself_is_not_found_and_counted_no_more_after_a_sweep(alice):
+    turns = [a_turn(alice, text) for text in ("cat", "dog", "bird")]
+    flush()
+    turns.append(a_turn(alice, "fish"))
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turns[1].pk, turns[3].pk]])
+    assert set(words()) == {"cat", "bird", "note"}
+    assert search(alice, "dog fish") == []
+    with as_a_worker():
+        assert (sweep(), sweep()) == (1, 0)
+    assert_counted()
+    assert TextTotals.objects.get().texts == 2
 
 
 def test_a_turn_that_changes_is_counted_once(alice):

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import numpy as np
 
-from core.ids import uuid7
 from intake.tests.factories import NOW
 from memory import vectors as stored
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.models.corpora import Scope
+from memory.tests.rows import a_place
 
 
 def directions(count, *, seed, dimensions=384):
@@ -20,7 +20,7 @@ def directions(count, *, seed, dimensions=384):
 def fill(user, vectors, *, model=None):
     """A row for each, in this order and each said an hour after the one before; in no block."""
     model = model or EmbeddingModel.objects.for_embedder(get_embedder())
-    source_id = uuid7()
+    source_id = a_place(user, turns=range(1, len(vectors) + 1))
     return Embedding.objects.bulk_create(
         Embedding(
             user=user,

@@ -342,7 +342,7 @@ CALL = "tools/call"
 TASKS = {
     "memory.close_abandoned_turns",
     "memory.embed_pending",
-    "memory.pack_loose",
     "memory.remove_silent_visitors",
+    "memory.sweep_deleted",
     "memory.sweep_pending",
 }

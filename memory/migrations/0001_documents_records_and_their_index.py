@@ -1,0 +1,501 @@
+import django.contrib.postgres.fields
+import django.db.models.deletion
+import django.utils.timezone
+import pgvector.django.halfvec
+from django.conf import settings
+from django.db import migrations, models
+
+import core.ids
+import memory.models.postings
+
+
+class Migration(migrations.Migration):
+    initial = True
+
+    dependencies = [
+        ("intake", "0004_isolation"),
+    ]
+
+    operations = [
+        # Backwards it stays: only a superuser may drop it.
+        migrations.RunSQL("CREATE EXTENSION IF NOT EXISTS vector", migrations.RunSQL.noop),
+        migrations.CreateModel(
+            name="EmbeddingModel",
+            fields=[
+                ("id", models.SmallAutoField(primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=200, unique=True)),
+                ("dimensions", models.PositiveIntegerField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "activated_at",
+                    models.DateTimeField(blank=True, help_text="When it took another model's place.", null=True),
+                ),
+            ],
+            options={
+                "db_table": "embedding_models",
+            },
+        ),
+        migrations.CreateModel(
+            name="MemoryDocument",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(choices=[("memory", "MEMORY.md"), ("daily_log", "Daily Log")], max_length=16),
+                ),
+                ("date", models.DateField(blank=True, help_text="The day of a log; MEMORY.md has none.", null=True)),
+                ("content", models.TextField(blank=True, default="", help_text="Markdown.")),
+                ("version", models.PositiveIntegerField(default=1, help_text="Counts up with every write.")),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("updated_at", models.DateTimeField(default=django.utils.timezone.now)),
+            ],
+            options={
+                "db_table": "memory_documents",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "kind", "date"), name="memory_documents_once", nulls_distinct=False
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("date__isnull", True), ("kind", "memory")),
+                            models.Q(("date__isnull", False), ("kind", "daily_log")),
+                            _connector="OR",
+                        ),
+                        name="memory_documents_logs_have_dates",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="MemoryRecord",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("content", models.TextField()),
+                ("type", models.CharField(help_text="For example ARCHITECTURAL_DECISION.", max_length=100)),
+                ("project_id", models.CharField(blank=True, default="", help_text="Empty for none.", max_length=200)),
+                (
+                    "tags",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=100), blank=True, default=list, size=None
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+            ],
+            options={
+                "db_table": "memory_records",
+                "indexes": [
+                    models.Index(fields=["user", "created_at", "id"], name="idx_memory_records_recent"),
+                    models.Index(fields=["user", "type"], name="idx_memory_records_type"),
+                    models.Index(
+                        condition=models.Q(("project_id", ""), _negated=True),
+                        fields=["user", "project_id"],
+                        name="idx_memory_records_project",
+                    ),
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="IndexedText",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("source_id", models.UUIDField(help_text="For chat: the conversation.")),
+                ("chunk_index", models.PositiveIntegerField(help_text="For chat: the turn number.")),
+                ("said_at", models.DateTimeField()),
+                (
+                    "said_length",
+                    models.PositiveIntegerField(help_text="Words on the person's side, stop words not counted."),
+                ),
+                ("answered_length", models.PositiveIntegerField(help_text="Words on the assistant's side.")),
+                (
+                    "configuration",
+                    models.CharField(help_text="The text-search configuration that found the words.", max_length=63),
+                ),
+                ("content_hash", models.BinaryField(help_text="BLAKE2b-128 of both sides.", max_length=16)),
+                (
+                    "signature",
+                    memory.models.postings.SignatureField(
+                        help_text="Which stretches of three characters it may contain: see memory.trigrams."
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "indexed_texts",
+                "indexes": [
+                    models.Index(
+                        fields=["user", "corpus"],
+                        include=("source_id", "chunk_index", "said_at", "signature"),
+                        name="idx_indexed_texts_signatures",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "corpus", "source_id", "chunk_index"),
+                        include=("id", "said_at", "said_length", "answered_length"),
+                        name="indexed_texts_once",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="UnpostedWords",
+            fields=[
+                (
+                    "text",
+                    models.OneToOneField(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        primary_key=True,
+                        serialize=False,
+                        to="memory.indexedtext",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("said_length", models.PositiveIntegerField()),
+                ("answered_length", models.PositiveIntegerField()),
+                ("lexemes", django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), size=None)),
+                (
+                    "said",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None),
+                ),
+                (
+                    "answered",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None),
+                ),
+            ],
+            options={
+                "db_table": "unposted_words",
+                "indexes": [models.Index(fields=["user", "corpus"], name="idx_unposted_words")],
+            },
+        ),
+        migrations.CreateModel(
+            name="TextTotals",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("texts", models.BigIntegerField(default=0)),
+                ("said_length", models.BigIntegerField(default=0)),
+                ("answered_length", models.BigIntegerField(default=0)),
+            ],
+            options={
+                "db_table": "text_totals",
+                "constraints": [models.UniqueConstraint(fields=("user", "corpus"), name="text_totals_once")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Posting",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "user_id", "text_id", "lexeme", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "text",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="memory.indexedtext",
+                    ),
+                ),
+                ("said", models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")),
+                ("answered", models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")),
+                ("said_length", models.PositiveIntegerField()),
+                ("answered_length", models.PositiveIntegerField()),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("lexeme", models.TextField()),
+            ],
+            options={
+                "db_table": "postings",
+                "indexes": [
+                    models.Index(
+                        fields=["user", "corpus", "lexeme"],
+                        include=("text", "said", "answered", "said_length", "answered_length"),
+                        name="idx_postings_scan",
+                    )
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("said__gt", 0), ("answered__gt", 0), _connector="OR"),
+                        name="postings_stand_for_a_word",
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="VectorBlock",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
+                    ),
+                ),
+                ("p0", models.BigIntegerField(null=True)),
+                ("p1", models.BigIntegerField(null=True)),
+                ("p2", models.BigIntegerField(null=True)),
+                ("p3", models.BigIntegerField(null=True)),
+                ("p4", models.BigIntegerField(null=True)),
+                ("p5", models.BigIntegerField(null=True)),
+                ("p6", models.BigIntegerField(null=True)),
+                ("p7", models.BigIntegerField(null=True)),
+                ("p8", models.BigIntegerField(null=True)),
+                ("p9", models.BigIntegerField(null=True)),
+                ("t0", models.DateTimeField(null=True)),
+                ("t1", models.DateTimeField(null=True)),
+                ("t2", models.DateTimeField(null=True)),
+                ("t3", models.DateTimeField(null=True)),
+                ("t4", models.DateTimeField(null=True)),
+                ("t5", models.DateTimeField(null=True)),
+                ("t6", models.DateTimeField(null=True)),
+                ("t7", models.DateTimeField(null=True)),
+                ("t8", models.DateTimeField(null=True)),
+                ("t9", models.DateTimeField(null=True)),
+                ("v0", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v1", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v2", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v3", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v4", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v5", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v6", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v7", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v8", pgvector.django.halfvec.HalfVectorField(null=True)),
+                ("v9", pgvector.django.halfvec.HalfVectorField(null=True)),
+            ],
+            options={
+                "db_table": "embedding_blocks",
+                "indexes": [models.Index(fields=["user", "corpus", "model"], name="idx_embedding_blocks_scan")],
+            },
+        ),
+        migrations.CreateModel(
+            name="Embedding",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("source_id", models.UUIDField(help_text="For chat: the conversation.")),
+                ("chunk_index", models.PositiveIntegerField(help_text="For chat: the turn number.")),
+                (
+                    "part",
+                    models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts."),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
+                    ),
+                ),
+                ("visibility", models.CharField(default="AUTHENTICATED", max_length=16)),
+                ("vector", pgvector.django.halfvec.HalfVectorField(blank=True, null=True)),
+                (
+                    "block",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        editable=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="memory.vectorblock",
+                    ),
+                ),
+                ("length", models.PositiveIntegerField(help_text="Characters in the part.")),
+                ("content_hash", models.BinaryField(help_text="BLAKE2b-128 of the part's text.", max_length=16)),
+                ("said_at", models.DateTimeField()),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("embedded_at", models.DateTimeField(blank=True, null=True)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("next_attempt_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("quarantined_at", models.DateTimeField(blank=True, null=True)),
+            ],
+            options={
+                "db_table": "embeddings",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("block", None), ("vector__isnull", False)),
+                        fields=["user", "corpus", "model"],
+                        name="idx_embeddings_loose",
+                    ),
+                    models.Index(
+                        condition=models.Q(("quarantined_at__isnull", True), ("vector__isnull", True)),
+                        fields=["next_attempt_at", "id"],
+                        name="idx_embeddings_waiting",
+                    ),
+                    models.Index(
+                        condition=models.Q(("vector__isnull", True)),
+                        fields=["user", "corpus", "source_id", "chunk_index"],
+                        name="idx_embeddings_unfilled",
+                    ),
+                    models.Index(
+                        fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"
+                    ),
+                    models.Index(
+                        condition=models.Q(
+                            ("quarantined_at__isnull", True),
+                            ("vector__isnull", True),
+                            models.Q(("last_error", ""), _negated=True),
+                        ),
+                        fields=["next_attempt_at", "id"],
+                        name="idx_embeddings_failed",
+                    ),
+                    models.Index(
+                        condition=models.Q(("quarantined_at__isnull", False), ("vector__isnull", True)),
+                        fields=["quarantined_at", "id"],
+                        name="idx_embeddings_quarantined",
+                    ),
+                    models.Index(
+                        condition=models.Q(("embedded_at__isnull", False)),
+                        fields=["embedded_at"],
+                        name="idx_embeddings_embedded",
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "corpus", "source_id", "chunk_index", "part", "model"),
+                        name="embeddings_part_once",
+                    )
+                ],
+            },
+        ),
+    ]
