@@ -17,7 +17,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from agent_tools.models import AccessToken, digest_of_secret
-from agent_tools.scopes import ALL_SCOPES, Scope
+from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import AuthenticationRequired, InsufficientScope
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, take_for
 from intake.models import User
@@ -52,7 +52,7 @@ class TokenCaller:
     """Whom a token stands for, and what it may do. `digest` is the token's key in the database, never the token."""
 
     user: User
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     digest: str
 
     def is_still_valid(self, *, now: datetime) -> bool:
@@ -161,7 +161,7 @@ class HasScope(BasePermission):
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
-        by_method = Scope.SEARCH if request.method in SAFE_METHODS else Scope.WRITE
+        by_method = TokenScope.SEARCH if request.method in SAFE_METHODS else TokenScope.WRITE
         scope = getattr(view, "required_scope", by_method)
         if isinstance(request.auth, TokenCaller) and scope is not None and scope not in request.auth.scopes:
             raise InsufficientScope(f"This token lacks the scope `{scope}`.")

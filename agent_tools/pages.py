@@ -10,14 +10,14 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
 from core.errors import InvalidInput, NotFound
 from intake.identity import person_of
 from intake.views.failures import not_found
 
-SCOPES = [(Scope.SEARCH.value, "Search: read my memory"), (Scope.WRITE.value, "Write: add to my memory")]
+SCOPES = [(TokenScope.SEARCH.value, "Search: read my memory"), (TokenScope.WRITE.value, "Write: add to my memory")]
 LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]
 
 
@@ -66,7 +66,7 @@ def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
         return create_token(
             user=person_of(request),
             name=wanted["name"],
-            scopes=[Scope(scope) for scope in wanted["scopes"]],
+            scopes=[TokenScope(scope) for scope in wanted["scopes"]],
             days=wanted["days"],
         )
     except InvalidInput as error:

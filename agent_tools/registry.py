@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.validation import validate
@@ -67,9 +67,9 @@ class Tool(Generic[AnyInput, AnyOutput]):
             return self.run(wanted, user)
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> TokenScope:
         """What a token must be allowed for a call."""
-        return Scope.SEARCH if self.is_read_only else Scope.WRITE
+        return TokenScope.SEARCH if self.is_read_only else TokenScope.WRITE
 
     @property
     def input_schema(self) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from enum import StrEnum
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     SEARCH = "search"
     WRITE = "write"
 
 
-ALL_SCOPES = frozenset(Scope)
+ALL_SCOPES = frozenset(TokenScope)

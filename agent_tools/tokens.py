@@ -8,7 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from agent_tools.models import AccessToken
-from agent_tools.scopes import ALL_SCOPES, Scope
+from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
 from intake.models import User
 
@@ -24,7 +24,7 @@ class TokenInfo:
 
     id: UUID
     name: str
-    scopes: tuple[Scope, ...]
+    scopes: tuple[TokenScope, ...]
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
@@ -37,7 +37,7 @@ class NewToken:
 
 
 def create_token(
-    *, user: User, name: str = "", scopes: Iterable[Scope] = ALL_SCOPES, days: int = DEFAULT_DAYS
+    *, user: User, name: str = "", scopes: Iterable[TokenScope] = ALL_SCOPES, days: int = DEFAULT_DAYS
 ) -> NewToken:
     """Make a token; the secret exists only in what this returns.
 
@@ -68,7 +68,7 @@ def revoke_token(*, user: User, token_id: str) -> None:
         raise NotFound
 
 
-def _validate(name: str, scopes: list[Scope], days: int) -> None:
+def _validate(name: str, scopes: list[TokenScope], days: int) -> None:
     if len(name) > LONGEST_NAME:
         raise InvalidInput(errors={"name": [f"At most {LONGEST_NAME} characters."]})
     if not scopes:
@@ -81,7 +81,7 @@ def _info(token: AccessToken) -> TokenInfo:
     return TokenInfo(
         id=token.public_id,
         name=token.name,
-        scopes=tuple(Scope(scope) for scope in token.scopes),
+        scopes=tuple(TokenScope(scope) for scope in token.scopes),
         created_at=token.created,
         expires_at=token.expiry,
         last_used_at=token.last_used_at,

@@ -2,20 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from django.conf import settings
 
+from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core.errors import RecollectError, TooLarge, TooSlow
 from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
 
 
 class Disconnected(Exception):
@@ -32,7 +28,7 @@ class BoundedBodies:
     def __init__(self, application: Application) -> None:
         self.application = application
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
@@ -46,7 +42,7 @@ class BoundedBodies:
         await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
 
 
-async def _read(scope: Scope, receive: Receive) -> bytes:
+async def _read(scope: ConnectionScope, receive: Receive) -> bytes:
     """Raises `TooLarge`, `TooSlow` or `Disconnected`."""
     if _announced(scope) > settings.MAX_BODY_BYTES:
         raise TooLarge
@@ -76,17 +72,17 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _without_ambiguous_headers(scope: Scope) -> Scope:
+def _without_ambiguous_headers(scope: ConnectionScope) -> ConnectionScope:
     """WSGI writes hyphens as underscores: a client's `X_Forwarded_For` must not pass for a proxy's header."""
     return {**scope, "headers": [(name, value) for name, value in scope["headers"] if b"_" not in name]}
 
 
-def _announced(scope: Scope) -> int:
+def _announced(scope: ConnectionScope) -> int:
     length = dict(scope["headers"]).get(b"content-length", b"0")
     return int(length) if length.isdigit() else 0
 
 
-async def _refuse(error: RecollectError, scope: Scope, send: Send) -> None:
+async def _refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> None:
     """Closes the connection too: the rest of the body would be read as the next request."""
     if scope["path"].startswith(("/api/", "/mcp")):
         kind, body = CONTENT_TYPE, json.dumps(problem(error)).encode()

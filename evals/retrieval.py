@@ -1,13 +1,14 @@
 """Puts a data set's questions to the production search, mode by mode, and adds up what came of it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from core.isolation.acting import acting_as
 from evals import metrics
 from evals.datasets import Dataset, Loaded, QueryRow
+from evals.datasets.loading import Report
 from evals.metrics import Interval, Scores
 from intake.models import User
 from memory.search import SearchMode, search_chat_history
@@ -22,7 +23,6 @@ RANK_FUSION_DEPTH = 100
 # These ask for an order, a summary or obedience, not for turns that are like the question.
 NOT_IN_HEADLINE = frozenset({"event_ordering", "summarization", "instruction_following"})
 
-Report = Callable[[str], None]
 TurnKey = tuple[str, int]
 """A turn by its conversation and number in the data set."""
 

@@ -26,9 +26,8 @@ from psycopg import sql
 
 from core.isolation.checks import personal_models
 from core.isolation.connections import connected_as_owner, connected_as_worker, parameters
+from core.isolation.roles import ServerConnection
 from memory import wake
-
-Server = psycopg.Connection[tuple[Any, ...]]
 
 PREFIX = "recollect_scratch_"
 
@@ -99,7 +98,7 @@ def unbound() -> Iterator[None]:
             cursor.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
 
 
-def bare_connection() -> Server:
+def bare_connection() -> ServerConnection:
     """A connection of psycopg's own, as the web role, to the scratch database while it stands in."""
     return _server(connections.settings[DEFAULT_DB_ALIAS])
 
@@ -131,7 +130,7 @@ def _made(*, template: str | None = None) -> Iterator[str]:
             _drop(server, name)
 
 
-def _server(configured: dict[str, Any] | None = None) -> Server:
+def _server(configured: dict[str, Any] | None = None) -> ServerConnection:
     """A connection to the configured database for statements about databases; it reads and writes no row there.
 
     The owner's, who alone may make one, unless other settings are given.
@@ -151,7 +150,7 @@ def _as(login: str) -> dict[str, Any]:
     return parameters(login, name=str(configured["NAME"])) if login else configured
 
 
-def _prefix(server: Server) -> str:
+def _prefix(server: ServerConnection) -> str:
     """Another for each configured database, since the locks below are seen within one database only."""
     row = server.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
     assert row is not None  # noqa: S101
@@ -162,20 +161,20 @@ def _is_scratch(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def _lock(server: Server, name: str) -> bool:
+def _lock(server: ServerConnection, name: str) -> bool:
     """Whether this connection now holds the database's lock; it does so until it closes or dies."""
     row = server.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name]).fetchone()
     return row is not None and bool(row[0])
 
 
-def _drop_abandoned(server: Server, prefix: str) -> None:
+def _drop_abandoned(server: ServerConnection, prefix: str) -> None:
     names = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [prefix]).fetchall()
     for (name,) in names:
         if _lock(server, name):
             _drop(server, name)
 
 
-def _create(server: Server, name: str, template: str | None) -> None:
+def _create(server: ServerConnection, name: str, template: str | None) -> None:
     statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if template is not None:
         # By files: a large one would otherwise go through the log, page by page.
@@ -189,7 +188,7 @@ def _create(server: Server, name: str, template: str | None) -> None:
         ) from error
 
 
-def _drop(server: Server, name: str) -> None:
+def _drop(server: ServerConnection, name: str) -> None:
     # Threads and child processes may still be connected, and each role may end its own sessions alone. Not by WITH
     # (FORCE): that gives up when autovacuum is at work there, which belongs to a superuser, while a plain DROP sends
     # autovacuum away by itself.
@@ -200,7 +199,7 @@ def _drop(server: Server, name: str) -> None:
     server.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(name)))
 
 
-def _end_sessions(server: Server, name: str) -> None:
+def _end_sessions(server: ServerConnection, name: str) -> None:
     server.execute(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s AND usename = current_user",
         [name],

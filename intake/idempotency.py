@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAnswer:
     answer: dict[str, Any]
     is_replay: bool
 
@@ -49,7 +49,7 @@ def clean_key(key: str) -> str:
 
 def once(
     *, caller: Caller, key: str, operation: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime
-) -> Kept:
+) -> StoredAnswer:
     """Run, unless this request of `caller`, an operation and its data, has an answer already.
 
     Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
@@ -67,7 +67,7 @@ def once(
         answer = run()
         row.answer = json.dumps(answer)
         row.save(update_fields=["answer"])
-        return Kept(answer, is_replay=False)
+        return StoredAnswer(answer, is_replay=False)
 
 
 def withdraw(*, user_id: int, about: str) -> None:
@@ -101,12 +101,12 @@ def _wait_at_most(seconds: int | None) -> None:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
 
 
-def _replay(row: IdempotentAnswer, digest: str) -> Kept:
+def _replay(row: IdempotentAnswer, digest: str) -> StoredAnswer:
     if row.request_digest != digest:
         raise IdempotencyKeyReused
     if not row.answer:
         raise NotFound("What this request stored has been deleted.")
-    return Kept(json.loads(row.answer), is_replay=True)
+    return StoredAnswer(json.loads(row.answer), is_replay=True)
 
 
 def _digest(operation: str, data: Any) -> str:

@@ -39,7 +39,7 @@ from core.rate_limits import client_address
 
 logger = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
+ConnectionScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -87,7 +87,7 @@ class McpEndpoint:
             finally:
                 self._manager = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         try:
             await self._answer(scope, receive, _privately(scope, send))
         except Gone:
@@ -95,7 +95,7 @@ class McpEndpoint:
         except (RecollectError, OperationalError, InterfaceError) as error:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         request = ASGIRequest(dict(scope), BytesIO())
         if misplaced := site.refusal(request):
             status, detail = misplaced
@@ -109,7 +109,7 @@ class McpEndpoint:
         scope[EXCHANGE] = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
         return await self._exchange(scope, body, receive, send)
 
-    async def _exchange(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def _exchange(self, scope: ConnectionScope, body: bytes, receive: Receive, send: Send) -> None:
         """Hand the message to the SDK, for as long as the caller is there and may ask."""
         assert self._manager is not None, "requests come only while the application runs"  # noqa: S101
         exchange: Exchange = scope[EXCHANGE]
@@ -211,7 +211,7 @@ def _replay(body: bytes) -> Receive:
     return receive
 
 
-def _privately(scope: Scope, send: Send) -> Send:
+def _privately(scope: ConnectionScope, send: Send) -> Send:
     async def send_privately(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(raw=list(message["headers"]))
@@ -229,7 +229,7 @@ def _privately(scope: Scope, send: Send) -> Send:
 
 async def _refuse(
     error: RecollectError,
-    scope: Scope,
+    scope: ConnectionScope,
     receive: Receive,
     send: Send,
     *,

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from agent_tools.authentication import AccessTokenAuthentication, TokenCaller
-from agent_tools.scopes import ALL_SCOPES, Scope
+from agent_tools.scopes import ALL_SCOPES, TokenScope
 from agent_tools.tokens import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
@@ -36,7 +36,7 @@ class TokenWanted(Input):
 
     name: Annotated[str, Field(max_length=LONGEST_NAME, description="What it is for, so that you know it again.")] = ""
     scopes: Annotated[
-        list[Scope],
+        list[TokenScope],
         Field(min_length=1, description="What it may do: `search` reads memory, `write` adds to it."),
     ] = sorted(ALL_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
@@ -49,7 +49,7 @@ class TokenShown(BaseModel):
 
     id: UUID
     name: str
-    scopes: list[Scope]
+    scopes: list[TokenScope]
     created_at: datetime
     expires_at: datetime | None
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from agent_tools.models import AccessToken
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
@@ -116,7 +116,7 @@ def test_an_unknown_tool_is_a_protocol_error(server, secret, mode):
 
 
 def test_a_token_needs_the_tools_scope(server, alice):
-    secret = create_token(user=alice, scopes=[Scope.WRITE]).secret
+    secret = create_token(user=alice, scopes=[TokenScope.WRITE]).secret
     result = ask(server, secret, "search_chat_history", {"query": "cat"})
     assert json.loads(result.content[0].text)["code"] == "insufficient_scope"
 

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from agent_tools.models import AccessToken
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
@@ -97,7 +97,7 @@ def test_without_a_good_token_it_does_not_start_and_says_why_on_stderr(secret):
 
 
 def test_stdout_is_the_protocol_and_nothing_else_whatever_comes_in():
-    secret = create_token(user=a_person(), scopes=[Scope.WRITE]).secret
+    secret = create_token(user=a_person(), scopes=[TokenScope.WRITE]).secret
     with running(secret) as process:
         say(process, request(1), "no json", "[" * 10_000, "", '{"jsonrpc": "2.0"}', request(2), request(2))
         say(process, request(3, "tools/call", name="search_chat_history", arguments={"query": "cat"}))

@@ -8,7 +8,7 @@ from django.utils import timezone
 from agent_tools.authentication import verify
 from agent_tools.mcp.server import _call
 from agent_tools.running import Abandoned, _Stoppable
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tokens import create_token
 from agent_tools.tools import registry
 from intake.tests.factories import a_person
@@ -27,7 +27,7 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_what_is_abandoned_ends_without_a_result_and_without_an_error_in_the_log(name, caplog):
-    caller = verify(create_token(user=a_person(), name="agent", scopes=list(Scope)).secret, now=timezone.now())
+    caller = verify(create_token(user=a_person(), name="agent", scopes=list(TokenScope)).secret, now=timezone.now())
     abandoned = _Stoppable(lambda: _call(registry.get(name), ARGUMENTS[name], lambda: caller))
     abandoned.stop()
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import registry
 from core.errors import AuthenticationRequired
@@ -101,7 +101,7 @@ def test_a_full_log_takes_no_more_and_loses_nothing(api, alice, monkeypatch):
 
 @pytest.mark.parametrize("name", ["save_memory", "append_daily_log"])
 def test_saving_needs_the_scope_to_write(alice, name):
-    response = call(client_of(alice, scopes=[Scope.SEARCH]), name, {"content": "x"})
+    response = call(client_of(alice, scopes=[TokenScope.SEARCH]), name, {"content": "x"})
     assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
     assert not registry.get(name).is_read_only
 

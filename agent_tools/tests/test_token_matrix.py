@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agent_tools.authentication import Refusal
 from agent_tools.models import AccessToken
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from agent_tools.tests.test_mcp_stdio import request, running, say
@@ -91,7 +91,7 @@ class Door:
 
     method: str
     path: str
-    scope: Scope | None
+    scope: TokenScope | None
     body: dict | None = None
     headers: dict | None = None
 
@@ -118,12 +118,12 @@ def calling(version, tool, arguments, scope):
 
 REST = {
     "list of tools": Door("GET", "/api/v1/tools/", None),
-    "reading tool": Door("POST", "/api/v1/tools/search_chat_history/", Scope.SEARCH, {"query": "oaks"}),
-    "writing tool": Door("POST", "/api/v1/tools/save_memory/", Scope.WRITE, SAVED),
+    "reading tool": Door("POST", "/api/v1/tools/search_chat_history/", TokenScope.SEARCH, {"query": "oaks"}),
+    "writing tool": Door("POST", "/api/v1/tools/save_memory/", TokenScope.WRITE, SAVED),
     "unknown tool": Door("POST", "/api/v1/tools/drop_everything/", None, {}),
-    "records": Door("GET", "/api/v1/memory/records/", Scope.SEARCH),
-    "conversations": Door("GET", "/api/v1/conversations/", Scope.SEARCH),
-    "export": Door("GET", "/api/v1/account/export/", Scope.SEARCH),
+    "records": Door("GET", "/api/v1/memory/records/", TokenScope.SEARCH),
+    "conversations": Door("GET", "/api/v1/conversations/", TokenScope.SEARCH),
+    "export": Door("GET", "/api/v1/account/export/", TokenScope.SEARCH),
     "chat": Door("POST", "/api/v1/intake/chat", None, {"message": "Hello"}),
 }
 MCP = {
@@ -131,8 +131,8 @@ MCP = {
     for version in (LEGACY, MODERN)
     for name, door in {
         "list of tools": over_mcp(version, "tools/list", {}, None),
-        "reading tool": calling(version, "search_chat_history", {"query": "oaks"}, Scope.SEARCH),
-        "writing tool": calling(version, "save_memory", SAVED, Scope.WRITE),
+        "reading tool": calling(version, "search_chat_history", {"query": "oaks"}, TokenScope.SEARCH),
+        "writing tool": calling(version, "save_memory", SAVED, TokenScope.WRITE),
         "unknown tool": calling(version, "drop_everything", {}, None),
     }.items()
 }
@@ -170,13 +170,13 @@ def test_a_token_in_the_address_opens_no_door(server, alice, name):
     assert AccessToken.objects.get().last_used_at is None
 
 
-@pytest.mark.parametrize("scopes", [[Scope.SEARCH], [Scope.WRITE], list(Scope)])
+@pytest.mark.parametrize("scopes", [[TokenScope.SEARCH], [TokenScope.WRITE], list(TokenScope)])
 def test_a_token_opens_what_its_scope_is_for_and_nothing_else(server, alice, language_model, scopes):
     language_model(Say(("Yes.",)))
     headers = {"Authorization": f"Bearer {create_token(user=alice, scopes=scopes).secret}"}
     for name, door in DOORS.items():
         response = door.knock(server, headers)
-        needed = set(Scope) if name == "chat" else {door.scope} - {None}
+        needed = set(TokenScope) if name == "chat" else {door.scope} - {None}
         if needed <= set(scopes):
             assert "insufficient_scope" not in response.text, name
         else:
@@ -184,7 +184,7 @@ def test_a_token_opens_what_its_scope_is_for_and_nothing_else(server, alice, lan
                 403 if name in REST else 200,
                 "insufficient_scope",
             ), name
-    assert MemoryRecord.objects.exists() is (Scope.WRITE in scopes)
+    assert MemoryRecord.objects.exists() is (TokenScope.WRITE in scopes)
 
 
 @pytest.mark.parametrize("why", [why for why, (_, reason) in NOT_GOOD.items() if reason is not Refusal.MISSING])
@@ -199,7 +199,7 @@ def test_what_is_no_good_token_starts_no_stdio_server(alice, why):
 
 
 def test_over_stdio_a_token_may_do_what_its_scope_is_for_and_nothing_else(alice):
-    with running(create_token(user=alice, scopes=[Scope.SEARCH]).secret) as process:
+    with running(create_token(user=alice, scopes=[TokenScope.SEARCH]).secret) as process:
         say(process, request(1, "tools/call", name="save_memory", arguments=SAVED))
         say(process, request(2, "tools/call", name="search_memory", arguments={"query": "oaks"}))
         answers = {line["id"]: line["result"] for line in (json.loads(process.stdout.readline()) for _ in range(2))}

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agent_tools.authentication import Refusal, TokenRefused, is_still_valid, secret_in, verify
 from agent_tools.models import AccessToken
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tokens import create_token
 from intake.models import User
@@ -40,9 +40,9 @@ def refusal_of(secret, now=None):
 
 
 def test_a_good_token_stands_for_its_owner_with_its_scopes(alice):
-    made = create_token(user=alice, scopes=[Scope.SEARCH])
+    made = create_token(user=alice, scopes=[TokenScope.SEARCH])
     caller = verify(made.secret, now=timezone.now())
-    assert (caller.user, caller.scopes) == (alice, {Scope.SEARCH})
+    assert (caller.user, caller.scopes) == (alice, {TokenScope.SEARCH})
     assert made.secret not in AccessToken.objects.values_list("digest", "name").get()
 
 
@@ -144,14 +144,16 @@ def test_a_token_in_the_address_is_no_token(alice, name):
 
 
 def test_a_token_needs_the_tools_scope(alice):
-    response = call(client_of(alice, scopes=[Scope.WRITE]), "search_chat_history", {"query": "cat"})
+    response = call(client_of(alice, scopes=[TokenScope.WRITE]), "search_chat_history", {"query": "cat"})
     assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
     assert response.json()["detail"] == "This token lacks the scope `search`."
-    assert call(client_of(alice, scopes=[Scope.SEARCH]), "search_chat_history", {"query": "cat"}).status_code == 200
+    assert (
+        call(client_of(alice, scopes=[TokenScope.SEARCH]), "search_chat_history", {"query": "cat"}).status_code == 200
+    )
 
 
 def test_a_chat_needs_a_token_that_may_search_and_write(alice):
-    for scope in Scope:
+    for scope in TokenScope:
         client = client_of(alice, scopes=[scope])
         response = client.post("/api/v1/intake/chat", '{"message": "hello"}', content_type="application/json")
         assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")

@@ -10,7 +10,7 @@ import environ
 import psycopg
 
 from config.stack.errors import StackError
-from core.isolation.roles import Server
+from core.isolation.roles import ServerConnection
 
 OLDEST_POSTGRES = 15
 CONNECT_SECONDS = 5
@@ -34,7 +34,7 @@ def check_port(host: str, port: int) -> None:
 
 
 @contextmanager
-def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[Server]:
+def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[ServerConnection]:
     """A connection in autocommit; raises StackError, which speaks of the variable `name`, where there is none."""
     settings = environ.Env.db_url_config(url)
     if "postgresql" not in settings.get("ENGINE", ""):
@@ -55,7 +55,7 @@ def check_database(url: str) -> None:
         _check_server(server)
 
 
-def _check_server(connection: Server) -> None:
+def _check_server(connection: ServerConnection) -> None:
     major = connection.info.server_version // 10_000
     if major < OLDEST_POSTGRES:
         raise StackError(

@@ -11,8 +11,6 @@ from config.stack.given import check_database, connected
 from config.stack.places import write_secret
 from core.isolation.roles import DEFAULT_PREFIX, RoleRefused, Roles, existing, make_roles
 
-Environment = dict[str, str]
-
 
 def roles_named(given: Mapping[str, str]) -> Roles:
     try:
@@ -21,7 +19,7 @@ def roles_named(given: Mapping[str, str]) -> Roles:
         raise StackError(str(error)) from error
 
 
-def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> Environment:
+def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str, str]:
     """The three addresses. Raises StackError when the server cannot be used, or the roles neither made nor taken.
 
     Where the web role's and the worker's are given they are taken as they are. A lone DATABASE_URL of another role is
@@ -39,7 +37,7 @@ def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> Environm
     }
 
 
-def as_worker(environment: Environment) -> Environment:
+def as_worker(environment: dict[str, str]) -> dict[str, str]:
     """For a process that does a worker's work and has no other's address."""
     others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL")
     kept = {name: value for name, value in environment.items() if name not in others}
@@ -47,7 +45,7 @@ def as_worker(environment: Environment) -> Environment:
     return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
 
 
-def _taken(given: Mapping[str, str]) -> Environment:
+def _taken(given: Mapping[str, str]) -> dict[str, str]:
     for name, purpose in (("DATABASE_WORKER_URL", "workers"), ("DATABASE_OWNER_URL", "migrations")):
         if not given.get(name):
             raise StackError(

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-Server = psycopg.Connection[Any]
+ServerConnection = psycopg.Connection[Any]
 
 DEFAULT_PREFIX = "recollect"
 # Another maker of the same roles, in another database of the server, is a moment ahead.
@@ -56,7 +56,7 @@ class Roles:
         return self.web, self.worker, self.staff
 
 
-def make_roles(server: Server, roles: Roles, *, passwords: Mapping[str, str]) -> None:
+def make_roles(server: ServerConnection, roles: Roles, *, passwords: Mapping[str, str]) -> None:
     """Make the roles that are missing and give those named in `passwords` theirs; doing it twice changes nothing.
 
     `server` is a connection in autocommit of a superuser, or of a role with CREATEROLE. Raises `RoleRefused`.
@@ -73,7 +73,7 @@ def make_roles(server: Server, roles: Roles, *, passwords: Mapping[str, str]) ->
         _refuse_mighty(server, name)
 
 
-def _make_roles(server: Server, roles: Roles, passwords: Mapping[str, str]) -> None:
+def _make_roles(server: ServerConnection, roles: Roles, passwords: Mapping[str, str]) -> None:
     # Without INHERIT: what another role may do, a role may only by becoming it.
     for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
         _until_won(partial(_make, server, name, kind))
@@ -83,7 +83,7 @@ def _make_roles(server: Server, roles: Roles, passwords: Mapping[str, str]) -> N
 
 
 @contextmanager
-def _alone(server: Server) -> Iterator[None]:
+def _alone(server: ServerConnection) -> Iterator[None]:
     """Among those who make roles from this database; makers in other databases are met with another try."""
     server.execute("SELECT pg_advisory_lock(hashtextextended('recollect: roles', 0))")
     try:
@@ -92,7 +92,7 @@ def _alone(server: Server) -> Iterator[None]:
         server.execute("SELECT pg_advisory_unlock(hashtextextended('recollect: roles', 0))")
 
 
-def existing(server: Server, roles: Roles) -> set[str]:
+def existing(server: ServerConnection, roles: Roles) -> set[str]:
     """The roles of these that the server has."""
     found = server.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [list(roles.all)])
     return {str(name) for (name,) in found}
@@ -107,12 +107,12 @@ def _until_won(step: Callable[[], None]) -> None:
     return step()
 
 
-def _make(server: Server, name: str, kind: str) -> None:
+def _make(server: ServerConnection, name: str, kind: str) -> None:
     if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
         server.execute(sql.SQL("CREATE ROLE {} NOINHERIT {}").format(sql.Identifier(name), sql.SQL(kind)))
 
 
-def _let_become(server: Server, member: str, role: str) -> None:
+def _let_become(server: ServerConnection, member: str, role: str) -> None:
     known = server.execute(
         "SELECT 1 FROM pg_auth_members WHERE roleid = %s::regrole AND member = %s::regrole", [role, member]
     )
@@ -120,11 +120,11 @@ def _let_become(server: Server, member: str, role: str) -> None:
         server.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member)))
 
 
-def _set_password(server: Server, name: str, password: str) -> None:
+def _set_password(server: ServerConnection, name: str, password: str) -> None:
     server.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(name), sql.Literal(password)))
 
 
-def _refuse_mighty(server: Server, name: str) -> None:
+def _refuse_mighty(server: ServerConnection, name: str) -> None:
     row = server.execute(
         "SELECT rolsuper OR rolbypassrls OR rolcreaterole FROM pg_roles WHERE rolname = %s", [name]
     ).fetchone()

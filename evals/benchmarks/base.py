@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-Report = Callable[[str], None]
+from evals.datasets.loading import Report
+
 Figures = dict[str, Any]
-Rows = Sequence[Sequence[str]]
+TableRows = Sequence[Sequence[str]]
 
 
-def one_a_line(figures: Figures) -> Rows:
+def one_a_line(figures: Figures) -> TableRows:
     """Figures that are numbers, each with its name."""
     return [[name, f"{value:,}"] for name, value in figures.items()]
 
@@ -28,7 +29,7 @@ class Benchmark:
     help: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[dict[str, Any], Report], Figures]
-    table: Callable[[Figures], Rows] = one_a_line
+    table: Callable[[Figures], TableRows] = one_a_line
 
 
 def percentiles(milliseconds: Sequence[float], name: str) -> dict[str, float]:

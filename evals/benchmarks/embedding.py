@@ -5,7 +5,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from evals import synthetic
-from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
+from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.datasets.loading import Report
 from memory.embedders import get_embedder
 
 WARM_UP = 20

@@ -17,7 +17,8 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from evals import synthetic
-from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
+from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.datasets.loading import Report
 from evals.processes import Environment, environment, own_broker, run_module, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn

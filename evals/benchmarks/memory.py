@@ -7,8 +7,9 @@ from typing import Any
 
 from django.apps import apps
 
-from evals.benchmarks.base import Benchmark, Figures, Report
+from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.indexing import save_turns, work_off
+from evals.datasets.loading import Report
 from evals.processes import environment, memory_megabytes, own_broker, web, worker
 from evals.scratch import scratch_database
 from intake.models import User

@@ -19,7 +19,8 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from evals import synthetic
-from evals.benchmarks.base import Benchmark, Figures, Report, percentiles
+from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.datasets.loading import Report
 from evals.scratch import bare_connection, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.models import Conversation, Turn, User

@@ -15,13 +15,14 @@ from django.core.management import CommandError
 from django.utils import timezone
 
 from agent_tools.tokens import create_token
-from evals.benchmarks.base import Benchmark, Figures, Report
+from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import hardly_limited
-from evals.benchmarks.search.questions import Asked, ask
+from evals.benchmarks.search.questions import AskedQuestions, ask
 from evals.benchmarks.search.timing import figures
+from evals.datasets.loading import Report
 from evals.processes import Environment, environment, logging_in, own_broker, run_module, web
 from evals.scratch import scratch_database
 from memory.search import SearchMode
@@ -49,7 +50,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         return {"turns": options["turns"], "mode": options["mode"], "results": _measure(asked, options, given, report)}
 
 
-def _measure(asked: Asked, options: dict[str, Any], given: Environment, report: Report) -> Figures:
+def _measure(asked: AskedQuestions, options: dict[str, Any], given: Environment, report: Report) -> Figures:
     secret = create_token(user=asked.user, name="benchmark").secret
     with web(given) as (address, _):
         report(f"Asking {len(asked.questions)} questions, each of them every way.")

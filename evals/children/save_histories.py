@@ -13,7 +13,7 @@ django.setup()
 
 from django.db import connection  # noqa: E402
 
-from evals.benchmarks.search.histories import Person, Pool, save  # noqa: E402
+from evals.benchmarks.search.histories import Pool, SyntheticPerson, save  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     pool = Pool(given["pool"], embedder=get_embedder(), seed=given["seed"])
     vectors = 0
     for number, person in enumerate(given["people"], start=1):
-        vectors += save(Person(*person), pool, now=now)
+        vectors += save(SyntheticPerson(*person), pool, now=now)
         print(f"Saved {number} of {len(given['people'])} people.", file=sys.stderr)  # noqa: T201
     json.dump({"vectors": vectors}, sys.stdout)
 

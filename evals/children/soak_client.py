@@ -38,7 +38,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
-Caller = dict[str, Any]
+CallerData = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,17 @@ class Cancelled(Exception):
         self.received = received
 
 
-def tool(name: str, arguments: Callable[[random.Random], dict[str, Any]]) -> Callable[[Caller, random.Random], Call]:
-    def make(caller: Caller, dice: random.Random) -> Call:
+def tool(
+    name: str, arguments: Callable[[random.Random], dict[str, Any]]
+) -> Callable[[CallerData, random.Random], Call]:
+    def make(caller: CallerData, dice: random.Random) -> Call:
         return Call(f"rest {name}", "POST", f"/api/v1/tools/{name}/", arguments(dice))
 
     return make
 
 
-def mcp(name: str, arguments: Callable[[random.Random], dict[str, Any]]) -> Callable[[Caller, random.Random], Call]:
-    def make(caller: Caller, dice: random.Random) -> Call:
+def mcp(name: str, arguments: Callable[[random.Random], dict[str, Any]]) -> Callable[[CallerData, random.Random], Call]:
+    def make(caller: CallerData, dice: random.Random) -> Call:
         return _mcp(f"mcp {name}", "tools/call", {"name": name, "arguments": arguments(dice)})
 
     return make
@@ -107,40 +109,40 @@ def _hybrid(dice: random.Random) -> dict[str, Any]:
     return {"query": dice.choice(QUERIES), "mode": "hybrid", "limit": 20}
 
 
-def chat(caller: Caller, dice: random.Random) -> Call:
+def chat(caller: CallerData, dice: random.Random) -> Call:
     body = {"message": dice.choice(QUERIES), "conversation_id": dice.choice(caller["conversations"])}
     return Call("chat (stream)", "POST", "/api/v1/intake/chat", body)
 
 
-def reading(kind: str, path: str) -> Callable[[Caller, random.Random], Call]:
-    def make(caller: Caller, dice: random.Random) -> Call:
+def reading(kind: str, path: str) -> Callable[[CallerData, random.Random], Call]:
+    def make(caller: CallerData, dice: random.Random) -> Call:
         return Call(kind, "GET", path.format(conversation=dice.choice(caller["conversations"])))
 
     return make
 
 
-def foreign(caller: Caller, dice: random.Random) -> Call:
+def foreign(caller: CallerData, dice: random.Random) -> Call:
     """Somebody else's, by its true address."""
     return Call("rest of somebody else", "GET", dice.choice(caller["foreign"]), expected=(404,))
 
 
-def foreign_page(caller: Caller, dice: random.Random) -> Call:
+def foreign_page(caller: CallerData, dice: random.Random) -> Call:
     return Call("page of somebody else", "GET", dice.choice(caller["foreign"]), expected=(404,))
 
 
-def note(caller: Caller, dice: random.Random) -> Call:
+def note(caller: CallerData, dice: random.Random) -> Call:
     content = f"One more thing about the locker: {caller['secret']}"
     return Call("rest save_memory", "POST", "/api/v1/tools/save_memory/", {"content": content})
 
 
-def log(caller: Caller, dice: random.Random) -> Call:
+def log(caller: CallerData, dice: random.Random) -> Call:
     day = f"2026-0{dice.randint(1, 9)}-{dice.randint(10, 28)}"
     text = f"Looked after the garden shed, {caller['secret']}"
     return Call("rest append_daily_log", "POST", "/api/v1/tools/append_daily_log/", {"text": text, "date": day})
 
 
 # By weight, in thousandths.
-OF_PEOPLE: list[tuple[int, Callable[[Caller, random.Random], Call]]] = [
+OF_PEOPLE: list[tuple[int, Callable[[CallerData, random.Random], Call]]] = [
     (140, tool("search_chat_history", _query)),
     (140, tool("search_chat_history", _hybrid)),
     (110, tool("search_history", _query)),
@@ -158,7 +160,7 @@ OF_PEOPLE: list[tuple[int, Callable[[Caller, random.Random], Call]]] = [
     (40, foreign),
     (30, chat),
 ]
-OF_VISITORS: list[tuple[int, Callable[[Caller, random.Random], Call]]] = [
+OF_VISITORS: list[tuple[int, Callable[[CallerData, random.Random], Call]]] = [
     (60, reading("page home", "/")),
     (60, reading("page conversation", "/c/{conversation}/")),
     (40, foreign_page),
@@ -210,7 +212,7 @@ class Connection:
                 await self._writer.wait_closed()
         self._reader = self._writer = None
 
-    async def _exchange(self, caller: Caller, call: Call, is_cancelled: bool) -> tuple[int, bytes]:
+    async def _exchange(self, caller: CallerData, call: Call, is_cancelled: bool) -> tuple[int, bytes]:
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(self._given["host"], self._given["port"])
         assert self._reader is not None  # noqa: S101
@@ -223,7 +225,7 @@ class Connection:
         status = int(head[9:12])
         return status, head + await _body(self._reader, head.lower())
 
-    def _look_through(self, caller: Caller, call: Call, answer: bytes) -> None:
+    def _look_through(self, caller: CallerData, call: Call, answer: bytes) -> None:
         self._tally.own_secrets += caller["secret"].encode() in answer
         for secret in foreign_secrets(answer, own=caller["secret"]):
             self._tally.leaks.append(f"{call.kind}: {secret}")
@@ -232,7 +234,7 @@ class Connection:
         self._tally.unexpected.append(what)
 
 
-def _request(caller: Caller, call: Call) -> bytes:
+def _request(caller: CallerData, call: Call) -> bytes:
     body = b"" if call.body is None else json.dumps(call.body).encode()
     headers = {
         "Host": "localhost",

@@ -34,8 +34,8 @@ META = {
 }
 
 Arguments = dict[str, Any]
-Results = list[dict[str, Any]]
-Way = Callable[[Arguments], Results]
+CallResults = list[dict[str, Any]]
+Way = Callable[[Arguments], CallResults]
 
 
 def main() -> None:
@@ -71,10 +71,10 @@ def _ways(given: dict[str, Any]) -> dict[str, Way]:
 def _search(user_id: int) -> Way:
     user = User.objects.get(pk=user_id)
 
-    def search(arguments: Arguments) -> Results:
+    def search(arguments: Arguments) -> CallResults:
         with acting_as(user):
             found = run(SearchChatHistoryInput(**arguments), user)
-        results: Results = as_data(found)["results"]
+        results: CallResults = as_data(found)["results"]
         return results
 
     return search
@@ -89,10 +89,10 @@ def _over_mcp(given: dict[str, Any], headers: dict[str, str]) -> Way:
     ask = _asking(given, MCP, {"Accept": "application/json, text/event-stream", **headers})
     meta = {"_meta": META} if "Mcp-Method" in headers else {}
 
-    def call(arguments: Arguments) -> Results:
+    def call(arguments: Arguments) -> CallResults:
         params = {"name": TOOL, "arguments": arguments, **meta}
         answer = ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        results: Results = answer["result"]["structuredContent"]["results"]
+        results: CallResults = answer["result"]["structuredContent"]["results"]
         return results
 
     return call

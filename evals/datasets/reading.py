@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 NonBlankText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-Row = TypeVar("Row", bound=BaseModel)
+AnyLine = TypeVar("AnyLine", bound=BaseModel)
 
 
 class DatasetError(Exception):
@@ -89,7 +89,7 @@ def read_turns(path: Path) -> Iterator[TurnRow]:
         yield turn
 
 
-def read_rows(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
+def read_rows(path: Path, model: type[AnyLine]) -> Iterator[tuple[int, AnyLine]]:
     """The lines that are not blank, each with its number from 1; raises `DatasetError`."""
     try:
         # Bytes are split at line feeds only: a text may hold other characters that Python takes for line ends.
@@ -101,7 +101,7 @@ def read_rows(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
             yield number, _parse(line, model, where=f"{path}, line {number}")
 
 
-def _parse(line: bytes, model: type[Row], *, where: str) -> Row:
+def _parse(line: bytes, model: type[AnyLine], *, where: str) -> AnyLine:
     try:
         return model.model_validate_json(line)
     except ValidationError as error:

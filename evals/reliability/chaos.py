@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from evals.datasets.loading import Report
 from evals.reliability import faults
 from evals.reliability.finding import not_found
 from evals.reliability.looking import Kept, kept_turns
 from evals.reliability.poison import POISON
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.reliability.timeline import Server, Timeline
+from evals.reliability.timeline import ServerName, Timeline
 from evals.tables import judged
 
-Report = Callable[[str], None]
 LOOK_SECONDS = 0.2
 SAMPLE = 50
 # A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
@@ -294,33 +294,33 @@ def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
     for attempt in attempts:
         _count_after_restart(attempt, timeline, outcome)
         if attempt.failure:
-            was_away = timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
+            was_away = timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
             (outcome.failed_while_away if was_away else outcome.failed_while_there)[attempt.failure] += 1
     calm = [
         attempt
         for attempt in attempts
-        if not attempt.failure and not timeline.touched(Server.DATABASE, attempt.began, attempt.ended)
+        if not attempt.failure and not timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
     ]
     brokers = {attempt: _broker(attempt, timeline) for attempt in calm}
     outcome.broker_alive = _latency(calm, lambda one: not brokers[one])
-    outcome.broker_refusing = _latency(calm, lambda one: brokers[one] == {Server.BROKER})
-    outcome.broker_silent = _latency(calm, lambda one: brokers[one] == {Server.SILENT_BROKER})
+    outcome.broker_refusing = _latency(calm, lambda one: brokers[one] == {ServerName.BROKER})
+    outcome.broker_silent = _latency(calm, lambda one: brokers[one] == {ServerName.SILENT_BROKER})
 
 
 def _count_after_restart(attempt: Attempt, timeline: Timeline, outcome: Outcome) -> None:
     """Those that are begun once the database accepts connections again, and before it goes away again."""
-    if not timeline.is_back_since(Server.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
+    if not timeline.is_back_since(ServerName.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
         return
-    if timeline.touched(Server.DATABASE, attempt.began, attempt.ended):
+    if timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended):
         return
     outcome.after_restarts += 1
     if attempt.failure:
         outcome.failed_after_restarts[attempt.failure] += 1
 
 
-def _broker(attempt: Attempt, timeline: Timeline) -> set[Server]:
+def _broker(attempt: Attempt, timeline: Timeline) -> set[ServerName]:
     """In what ways it was away meanwhile."""
-    ways = (Server.BROKER, Server.SILENT_BROKER)
+    ways = (ServerName.BROKER, ServerName.SILENT_BROKER)
     return {way for way in ways if timeline.touched(way, attempt.began, attempt.ended)}
 
 

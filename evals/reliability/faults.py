@@ -10,7 +10,7 @@ from typing import NamedTuple
 import psutil
 
 from evals.reliability.product import Product
-from evals.reliability.timeline import Server, Timeline
+from evals.reliability.timeline import ServerName, Timeline
 
 # How long a server stays away, in seconds: a restart, and an outage that outlasts a client's first tries.
 BROKER_AWAY = (1.0, 3.0)
@@ -37,21 +37,21 @@ def flush_broker(product: Product, timeline: Timeline, dice: random.Random) -> N
 
 
 def stop_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(Server.BROKER):
+    with timeline.away(ServerName.BROKER):
         product.servers.command("stop-broker")
         time.sleep(dice.uniform(*BROKER_AWAY))
         product.servers.command("start-broker")
 
 
 def silence_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(Server.SILENT_BROKER):
+    with timeline.away(ServerName.SILENT_BROKER):
         product.servers.command("silence-broker")
         time.sleep(dice.uniform(*BROKER_AWAY))
         product.servers.command("start-broker")
 
 
 def crash_database(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(Server.DATABASE):
+    with timeline.away(ServerName.DATABASE):
         product.servers.command("crash-database")
         time.sleep(dice.uniform(*DATABASE_AWAY))
         product.servers.command("start-database")

@@ -45,7 +45,7 @@ class Person:
     token: str
 
 
-class Program:
+class RestartedProgram:
     """A module of this project, started again whenever it ends, until it is stopped."""
 
     def __init__(self, name: str, command: Sequence[str], given: Environment, *, log: Path) -> None:
@@ -105,7 +105,7 @@ class Product:
     """A running product: its address, its servers, its programs."""
 
     def __init__(
-        self, address: str, servers: ThrowawayServers, given: Environment, programs: dict[str, Program]
+        self, address: str, servers: ThrowawayServers, given: Environment, programs: dict[str, RestartedProgram]
     ) -> None:
         self.address, self.servers, self.programs = address, servers, programs
         self._given = given
@@ -147,7 +147,7 @@ def running_product(
         port = free_port()
         address = f"http://127.0.0.1:{port}"
         programs = {
-            "web": Program("web", ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / "web.log"),
+            "web": RestartedProgram("web", ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / "web.log"),
             **_background(given, folder, worker_options),
         }
         product = Product(address, servers, given, programs)
@@ -169,12 +169,12 @@ def _keep_logs(folder: Path, target: Path) -> None:
         shutil.copy(log, target)
 
 
-def _background(given: Environment, folder: Path, worker_options: Sequence[str]) -> dict[str, Program]:
+def _background(given: Environment, folder: Path, worker_options: Sequence[str]) -> dict[str, RestartedProgram]:
     as_worker = logging_in(given, "DATABASE_WORKER_URL")
     command = [*WORKER, "--loglevel=WARNING", *worker_options]
     return {
-        "worker": Program("worker", command, as_worker, log=folder / "worker.log"),
-        "beat": Program("beat", BEAT, as_worker, log=folder / "beat.log"),
+        "worker": RestartedProgram("worker", command, as_worker, log=folder / "worker.log"),
+        "beat": RestartedProgram("beat", BEAT, as_worker, log=folder / "beat.log"),
     }
 
 
@@ -195,7 +195,7 @@ def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
     }
 
 
-def _wait(program: Program, is_ready: Callable[[], bool]) -> None:
+def _wait(program: RestartedProgram, is_ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while not is_ready():
         if time.monotonic() > deadline or program.starts > 3:  # noqa: PLR2004

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
@@ -23,14 +23,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from evals.datasets.loading import Report
 from evals.processes import run_at_once
 from evals.reliability.product import Person, Product, running_product
 from evals.reliability.saving import Saver, Words
 from evals.reliability.secret_words import new_secret
 from evals.tables import judged
 
-Report = Callable[[str], None]
-Caller = dict[str, Any]
 SAMPLE_SECONDS = 0.25
 EXAMPLES = 3
 # All say the same but for the secret, so that each is the best answer to the others' questions too.
@@ -43,7 +42,7 @@ SAID = (
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SoakPlan:
     calls: int
     people: int = 8
     visitors: int = 4
@@ -58,7 +57,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SoakOutcome:
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
     cancelled: int = 0
@@ -88,7 +87,7 @@ class Outcome:
     def server_errors(self) -> int:
         return sum(count for status, count in self.statuses.items() if status.startswith("5"))
 
-    def faults_found(self, plan: Plan) -> list[str]:
+    def faults_found(self, plan: SoakPlan) -> list[str]:
         """What must not be, in sentences; empty when all is well."""
         too_many = {role: count for role, count in self.connections.items() if count > plan.pool}
         found: dict[str, object] = {
@@ -101,7 +100,7 @@ class Outcome:
         }
         return [sentence for sentence, is_so in found.items() if is_so]
 
-    def table(self, plan: Plan) -> list[tuple[str, str]]:
+    def table(self, plan: SoakPlan) -> list[tuple[str, str]]:
         total = self.calls.total()
         connections = ", ".join(f"{role} {count}" for role, count in sorted(self.connections.items()))
         processor = ", ".join(f"{name} {1000 * took / total:.1f} ms" for name, took in self.processor_seconds.items())
@@ -138,12 +137,12 @@ class Outcome:
         ]
 
 
-def run(plan: Plan, report: Report) -> Outcome:
+def run(plan: SoakPlan, report: Report) -> SoakOutcome:
     report("Starting a product of its own.")
     with running_product(extra={"DATABASE_POOL_MAX": str(plan.pool)}, logs=plan.logs) as product:
         report(f"Giving {plan.people} people and {plan.visitors} visitors their secrets.")
         callers = _callers(plan, product)
-        outcome = Outcome()
+        outcome = SoakOutcome()
         with _counting_connections(product, outcome):
             began, took_before = time.monotonic(), _processor_seconds(product)
             for result in run_at_once(
@@ -161,7 +160,7 @@ def _processor_seconds(product: Product) -> dict[str, float]:
     return {name: program.processor_seconds() for name, program in product.programs.items()}
 
 
-def _orders(plan: Plan, product: Product, callers: list[Caller]) -> list[dict[str, Any]]:
+def _orders(plan: SoakPlan, product: Product, callers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     address = urlsplit(product.address)
     shares = [plan.calls // plan.processes + (number < plan.calls % plan.processes) for number in range(plan.processes)]
     return [
@@ -178,7 +177,7 @@ def _orders(plan: Plan, product: Product, callers: list[Caller]) -> list[dict[st
     ]
 
 
-def _callers(plan: Plan, product: Product) -> list[Caller]:
+def _callers(plan: SoakPlan, product: Product) -> list[dict[str, Any]]:
     words = Words()
     people = [_person(product.address, person, words) for person in product.people(plan.people)]
     visitors = [_visitor(product.address) for _ in range(plan.visitors)]
@@ -195,7 +194,7 @@ def _callers(plan: Plan, product: Product) -> list[Caller]:
     return everybody
 
 
-def _person(address: str, person: Person, words: Words) -> Caller:
+def _person(address: str, person: Person, words: Words) -> dict[str, Any]:
     """Says the secret in a conversation for each sentence, and writes it wherever something can be written."""
     secret = new_secret()
     with closing(Saver(address, person, words, seed=person.user_id)) as saver:
@@ -207,7 +206,7 @@ def _person(address: str, person: Person, words: Words) -> Caller:
     return {**caller, "records": [saved["record"]["id"]]}
 
 
-def _send(address: str, caller: Caller, method: str, path: str, body: Any) -> Any:
+def _send(address: str, caller: dict[str, Any], method: str, path: str, body: Any) -> Any:
     headers = {"Authorization": f"Token {caller['token']}", "Content-Type": "application/json", "If-None-Match": "*"}
     status, _, answer = _exchange(address, method, path, headers, body)
     if status not in (200, 201):
@@ -215,7 +214,7 @@ def _send(address: str, caller: Caller, method: str, path: str, body: Any) -> An
     return json.loads(answer)
 
 
-def _visitor(address: str) -> Caller:
+def _visitor(address: str) -> dict[str, Any]:
     """Comes as a browser does: a page, its cookie, and then the first words."""
     _, cookies, _ = _exchange(address, "GET", "/", {}, None)
     csrf = cookies["csrftoken"]
@@ -253,7 +252,7 @@ def _cookies(response: HTTPResponse) -> dict[str, str]:
 
 
 @contextmanager
-def _counting_connections(product: Product, outcome: Outcome) -> Iterator[None]:
+def _counting_connections(product: Product, outcome: SoakOutcome) -> Iterator[None]:
     """Ask the database, again and again, how many sessions each role has."""
     is_over = threading.Event()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Server(StrEnum):
+class ServerName(StrEnum):
     DATABASE = "database"
     # Away as a server that is stopped, which refuses, and as one that hangs, which lets everybody in and says nothing.
     BROKER = "broker"
@@ -18,7 +18,7 @@ class Server(StrEnum):
 class Absence:
     """From the moment before it left to the moment after it answered again; seconds of a monotonic clock."""
 
-    server: Server
+    server: ServerName
     began: float
     ended: float = float("inf")
 
@@ -33,7 +33,7 @@ class Timeline:
     absences: list[Absence] = field(default_factory=list)
 
     @contextmanager
-    def away(self, server: Server) -> Iterator[None]:
+    def away(self, server: ServerName) -> Iterator[None]:
         absence = Absence(server, time.monotonic())
         self.absences.append(absence)
         try:
@@ -41,13 +41,13 @@ class Timeline:
         finally:
             absence.ended = time.monotonic()
 
-    def touched(self, server: Server, began: float, ended: float) -> bool:
+    def touched(self, server: ServerName, began: float, ended: float) -> bool:
         """Whether it was away at any moment in between."""
         return any(absence.touches(began, ended) for absence in self._of(server))
 
-    def is_back_since(self, server: Server, moment: float, *, at_most: float) -> bool:
+    def is_back_since(self, server: ServerName, moment: float, *, at_most: float) -> bool:
         """Whether it was back at this moment, and for no more than so many seconds."""
         return any(0 <= moment - absence.ended <= at_most for absence in self._of(server))
 
-    def _of(self, server: Server) -> list[Absence]:
+    def _of(self, server: ServerName) -> list[Absence]:
         return [absence for absence in self.absences if absence.server is server]

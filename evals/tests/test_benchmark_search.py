@@ -14,7 +14,7 @@ from django.utils import timezone
 from evals.benchmarks.search import ours, over_http
 from evals.benchmarks.search.bare_tables import laid_bare
 from evals.benchmarks.search.binary_copy import copy_rows
-from evals.benchmarks.search.histories import Person, Pool, save
+from evals.benchmarks.search.histories import Pool, SyntheticPerson, save
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.benchmarks.search.peers import PEERS, Exact, PeerMissing
@@ -51,7 +51,7 @@ def a_person(pool):
 
 def load_person(pool, turns=25, first_text=1000, name="bulk"):
     user = User.objects.create_user(f"{name}@example.com")
-    save(Person(user.pk, turns, first_text), pool, now=timezone.now())
+    save(SyntheticPerson(user.pk, turns, first_text), pool, now=timezone.now())
     return user
 
 

@@ -12,7 +12,7 @@ from evals.reliability import chaos, faults
 from evals.reliability.looking import Kept
 from evals.reliability.product import Person
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.reliability.timeline import Absence, Server, Timeline
+from evals.reliability.timeline import Absence, ServerName, Timeline
 
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)
@@ -122,8 +122,8 @@ def test_each_fault_is_named(changes, complaint):
 
 
 def test_failures_are_told_apart_by_whether_the_database_was_away_and_latencies_by_the_broker():
-    silence = Absence(Server.SILENT_BROKER, 50, 60)
-    timeline = Timeline([Absence(Server.DATABASE, 10, 20), Absence(Server.BROKER, 30, 40), silence])
+    silence = Absence(ServerName.SILENT_BROKER, 50, 60)
+    timeline = Timeline([Absence(ServerName.DATABASE, 10, 20), Absence(ServerName.BROKER, 30, 40), silence])
     attempts = [
         Attempt(5, 11, "OSError"),
         Attempt(19.5, 25, "status 503"),

@@ -13,7 +13,7 @@ from evals.processes import run_module
 from evals.reliability import soak
 from evals.reliability.secret_words import foreign_secrets, new_secret
 
-PLAN = soak.Plan(calls=1, pool=4)
+PLAN = soak.SoakPlan(calls=1, pool=4)
 OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
 
 
@@ -87,7 +87,7 @@ def test_a_server_that_leaks_and_fails_is_found_out():
         result = run_module("evals.children.soak_client", dict(os.environ), data=order | options)
         server.shutdown()
 
-    outcome = soak.Outcome(samples=1)
+    outcome = soak.SoakOutcome(samples=1)
     outcome.add(result)
     assert outcome.calls.total() == 60
     assert outcome.statuses["500"] == 12
@@ -98,7 +98,7 @@ def test_a_server_that_leaks_and_fails_is_found_out():
 
 
 def well(**changes):
-    return soak.Outcome(**{"own_secrets": 1, "samples": 1, "connections": Counter(web=4), **changes})
+    return soak.SoakOutcome(**{"own_secrets": 1, "samples": 1, "connections": Counter(web=4), **changes})
 
 
 def test_a_run_in_which_all_went_well_has_nothing_to_complain_of():

@@ -1,8 +1,7 @@
 """The browser's pages, rendered from the database: a new chat, a conversation, the list of all of them."""
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -23,10 +22,8 @@ from intake.reading import (
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
+from intake.views.changing import P, View
 from intake.views.failures import not_found
-
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 EXAMPLES = [
     "Help me plan a dinner for six on Friday. Two are vegetarian.",

@@ -1,10 +1,9 @@
 """What the pages of memory share: who may see them, days in addresses, and the addresses of what is shown."""
 
-from collections.abc import Callable
 from datetime import date
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, Concatenate, ParamSpec, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -15,20 +14,18 @@ from django.utils import timezone
 from core.errors import NotFound
 from intake.identity import is_registered, person_of
 from intake.links import conversation_path
-from intake.views.changing import personal_form
+from intake.views.changing import P, View, personal_form
 from intake.views.pages import sidebar_of
 from intake.zones import zone_of
 from memory.documents import YEARS
 from memory.rest.queries import parse_day
 from memory.search.sources import Reference
 
-P = ParamSpec("P")
 DocumentDay: TypeAlias = date | None
 """None for MEMORY.md, which has none."""
-PageView = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
-def page_for_people(view: PageView[P]) -> PageView[P]:
+def page_for_people(view: View[P]) -> View[P]:
     """For registered users, acting as them, in their time zone.
 
     A visitor reads what is here and how to have it, and gets back the text they sent.

@@ -8,7 +8,7 @@ import sys
 import pytest
 from django.conf import settings
 
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tokens import create_token
 from intake.tests.factories import a_person, a_turn
 from memory.models import MemoryRecord
@@ -68,7 +68,7 @@ def test_what_is_typed_twice_is_meant_twice(recollect):
 
 
 def test_a_refusal_is_told_on_stderr(recollect, alice):
-    reader = create_token(user=alice, scopes=[Scope.SEARCH]).secret
+    reader = create_token(user=alice, scopes=[TokenScope.SEARCH]).secret
     for arguments, told in (
         (["search", " "], "Parameter 'query' is required and cannot be empty"),
         (["search", "x", "--token", "f" * 64], "The token is not known"),

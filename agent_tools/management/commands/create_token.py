@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agent_tools.scopes import Scope
+from agent_tools.scopes import TokenScope
 from agent_tools.tokens import DEFAULT_DAYS, create_token
 from core.errors import InvalidInput
 from intake.models import User
@@ -22,8 +22,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--scopes",
             nargs="+",
-            choices=[scope.value for scope in Scope],
-            default=[scope.value for scope in Scope],
+            choices=[scope.value for scope in TokenScope],
+            default=[scope.value for scope in TokenScope],
             help="What it may do: search memory, write to it (default: both).",
         )
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         except User.DoesNotExist:
             raise CommandError(f"Nobody is registered as {email}.") from None
         try:
-            made = create_token(user=user, name=name, scopes=map(Scope, scopes), days=days)
+            made = create_token(user=user, name=name, scopes=map(TokenScope, scopes), days=days)
         except InvalidInput as error:
             raise CommandError(_in_a_line(error)) from None
         self.stdout.write(made.secret)

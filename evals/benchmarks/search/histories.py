@@ -12,11 +12,10 @@ from uuid import UUID
 import numpy as np
 from django.conf import settings
 from django.db import transaction
-from numpy.typing import NDArray
 
 from core.ids import uuid7
 from evals import synthetic
-from evals.benchmarks.search.binary_copy import copy_rows, microseconds
+from evals.benchmarks.search.binary_copy import Octets, copy_rows, microseconds
 from evals.benchmarks.search.counting import Counted, Integers, count_words
 from evals.benchmarks.search.meaning import meanings, with_noise
 from intake.models import Conversation, Turn
@@ -26,8 +25,6 @@ from memory.embedders import Embedder
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, Posting, TextTotals
 from memory.sources import READERS, Text, content_hash, cut
 
-Octets = NDArray[np.uint8]
-
 CONVERSATION_TURNS = 20
 BETWEEN_TURNS = timedelta(minutes=50)
 # Bounds what one stream holds in memory.
@@ -35,7 +32,7 @@ AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class SyntheticPerson:
     """Who says how many turns of the pool; `first_text` is the number that the first one's `IndexedText` gets."""
 
     user_id: int
@@ -62,7 +59,7 @@ class Pool:
         self.vectors = meanings(every, dimensions=embedder.dimensions)
 
 
-def save(person: Person, pool: Pool, *, now: datetime) -> int:
+def save(person: SyntheticPerson, pool: Pool, *, now: datetime) -> int:
     """Write everything that a person said, up to `now`, with its index; returns how many vectors that makes."""
     rng = np.random.default_rng(person.user_id)
     order = rng.permutation(len(pool.turns))[: person.turns]
@@ -81,7 +78,7 @@ def save(person: Person, pool: Pool, *, now: datetime) -> int:
 class _Said:
     """Some consecutive turns of a person: `chosen` are their places in the pool, `start` the number of the first."""
 
-    person: Person
+    person: SyntheticPerson
     pool: Pool
     chosen: Integers
     start: int
@@ -109,7 +106,7 @@ class _Said:
         }
 
 
-def _save_conversations(person: Person, ids: list[UUID], messages: list[str], begun: datetime) -> None:
+def _save_conversations(person: SyntheticPerson, ids: list[UUID], messages: list[str], begun: datetime) -> None:
     first = range(0, person.turns, CONVERSATION_TURNS)
     last = [min(number + CONVERSATION_TURNS, person.turns) - 1 for number in first]
     Conversation.objects.bulk_create(
@@ -125,7 +122,7 @@ def _save_conversations(person: Person, ids: list[UUID], messages: list[str], be
     )
 
 
-def _save_totals(person: Person, counted: Counted, order: Integers) -> None:
+def _save_totals(person: SyntheticPerson, counted: Counted, order: Integers) -> None:
     TextTotals.objects.create(
         user_id=person.user_id,
         corpus=Corpus.CHAT,

@@ -12,9 +12,9 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.db.models import Max
 
-from evals.benchmarks.base import Report
 from evals.benchmarks.search.bare_tables import laid_bare
-from evals.benchmarks.search.histories import Person
+from evals.benchmarks.search.histories import SyntheticPerson
+from evals.datasets.loading import Report
 from evals.processes import Environment, logging_in, run_at_once
 from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
@@ -54,13 +54,13 @@ def _make_users(count: int) -> list[User]:
     )
 
 
-def _number_texts(users: Sequence[User], sizes: Sequence[int]) -> list[Person]:
+def _number_texts(users: Sequence[User], sizes: Sequence[int]) -> list[SyntheticPerson]:
     first = (IndexedText.objects.aggregate(last=Max("pk"))["last"] or 0) + 1
     starts = accumulate(sizes, initial=first)
-    return [Person(user.pk, size, start) for user, size, start in zip(users, sizes, starts, strict=False)]
+    return [SyntheticPerson(user.pk, size, start) for user, size, start in zip(users, sizes, starts, strict=False)]
 
 
-def _save(people: Sequence[Person], given: Environment, now: datetime) -> int:
+def _save(people: Sequence[SyntheticPerson], given: Environment, now: datetime) -> int:
     """Each processor's share in a process of its own; returns how many vectors there are."""
     # Made here, so that the processes do not all make it.
     EmbeddingModel.objects.for_embedder(get_embedder())

@@ -5,20 +5,21 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evals.benchmarks.base import Report
 from evals.benchmarks.search import ours
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import Web
 from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing
-from evals.benchmarks.search.questions import Asked, Question
-from evals.benchmarks.search.stored import Key, Stored, read
+from evals.benchmarks.search.questions import AskedQuestions, Question
+from evals.benchmarks.search.stored import Stored, read
 from evals.benchmarks.search.timing import Timing, timed, timed_beside
+from evals.datasets.loading import Report
 from evals.processes import Environment, web
 from intake.models import User
 from memory.chunking import MAX_PARTS
+from memory.models.corpora import Key
 from memory.search import SearchMode
 
-Groups = dict[int, list[Asked]]
+Groups = dict[int, list[AskedQuestions]]
 """Who is asked what, by how many turns they have."""
 Results = dict[int, dict[str, Timing]]
 """By the same, and by the name of the search."""

@@ -1,20 +1,18 @@
 """The product's own searches, called as the tools call them."""
 
-from collections.abc import Callable
 from functools import partial
 
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from evals.benchmarks.search.questions import Question
-from evals.benchmarks.search.stored import Key
+from evals.benchmarks.search.timing import Search
 from intake.models import User
+from memory.models.corpora import Key
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import History, HistoryRequest, search_history
 
 LIMIT = 10
-
-Search = Callable[[User, Question], object]
 
 
 def _chat_history(user: User, question: Question, *, mode: SearchMode) -> list[Key]:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import CommandError
 
 from evals.benchmarks.search.ours import LIMIT
-from evals.benchmarks.search.questions import Asked, Question
+from evals.benchmarks.search.questions import AskedQuestions, Question
 from evals.benchmarks.search.timing import Timing, figures
 from evals.processes import Environment, memory_megabytes, run_module
 from intake.models import User
@@ -35,11 +35,11 @@ class Web:
         self._address, self._process, self._given = urlsplit(address), process, given
         self._tokens: dict[int, str] = {}
 
-    def timing(self, asked: Sequence[Asked], mode: SearchMode) -> Timing:
+    def timing(self, asked: Sequence[AskedQuestions], mode: SearchMode) -> Timing:
         """One client that asks one question after the other."""
         return figures(self._ask(asked, mode, clients=1, seconds=None)["milliseconds"])
 
-    def requests_per_second(self, asked: Sequence[Asked], mode: SearchMode) -> float:
+    def requests_per_second(self, asked: Sequence[AskedQuestions], mode: SearchMode) -> float:
         """As many as get their answer with `CLIENTS` who ask at once, again and again."""
         done = self._ask(asked, mode, clients=CLIENTS, seconds=SECONDS)
         return float(round(len(done["milliseconds"]) / done["seconds"], 1))
@@ -48,7 +48,7 @@ class Web:
         """What the process holds in memory now (10^6 bytes)."""
         return memory_megabytes(self._process)[0]
 
-    def _ask(self, asked: Sequence[Asked], mode: SearchMode, *, clients: int, seconds: float | None) -> Any:
+    def _ask(self, asked: Sequence[AskedQuestions], mode: SearchMode, *, clients: int, seconds: float | None) -> Any:
         order = {
             "host": self._address.hostname,
             "port": self._address.port,

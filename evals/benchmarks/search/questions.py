@@ -26,7 +26,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestions:
     """One person's questions: `warm_up` is asked first and not counted."""
 
     user: User
@@ -34,20 +34,20 @@ class Asked:
     questions: list[Question]
 
 
-def ask(users: Sequence[User], *, count: int, seed: int = 0) -> list[Asked]:
+def ask(users: Sequence[User], *, count: int, seed: int = 0) -> list[AskedQuestions]:
     """`count` different questions or a few more, spread evenly over the people; fewer where little was said."""
     each = -(-count // len(users))
     return [_ask(user, each, np.random.default_rng([seed, user.pk])) for user in users]
 
 
-def _ask(user: User, count: int, rng: np.random.Generator) -> Asked:
+def _ask(user: User, count: int, rng: np.random.Generator) -> AskedQuestions:
     with acting_as(user):
         messages = list(Turn.objects.for_user(user).order_by("pk").values_list("user_message", flat=True))
     tries = (_question(messages[rng.integers(len(messages))], rng) for _ in range(TRIES * (WARM_UP + count)))
     embedder = get_embedder()
     different = islice(dict.fromkeys(tries), WARM_UP + count)
     questions = [Question(text, embedder.embed_query(text)) for text in different]
-    return Asked(user, warm_up=questions[:WARM_UP], questions=questions[WARM_UP:] or questions)
+    return AskedQuestions(user, warm_up=questions[:WARM_UP], questions=questions[WARM_UP:] or questions)
 
 
 def _question(message: str, rng: np.random.Generator) -> str:

@@ -2,12 +2,12 @@
 
 from evals.benchmarks.base import Figures
 
-Rows = list[list[str]]
+Cells = list[list[str]]
 
 HEADINGS = ["", "p50 ms", "p95 ms", "asked first", "n", "recall"]
 
 
-def table(figures: Figures) -> Rows:
+def table(figures: Figures) -> Cells:
     """A line for each search at full size, then the ratios."""
     rows = [HEADINGS]
     for name, timing in figures["results"].items():

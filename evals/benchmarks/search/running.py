@@ -10,15 +10,16 @@ from typing import Any, Self
 from django.core.management import CommandError
 from django.utils import timezone
 
-from evals.benchmarks.base import Figures, Report
+from evals.benchmarks.base import Figures
 from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
 from evals.benchmarks.search.over_http import hardly_limited
-from evals.benchmarks.search.questions import Asked, Question, ask
-from evals.benchmarks.search.timing import Timing, figures, timed_beside
+from evals.benchmarks.search.questions import AskedQuestions, Question, ask
+from evals.benchmarks.search.timing import Search, Timing, figures, timed_beside
+from evals.datasets.loading import Report
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
 from intake.models import User
@@ -64,7 +65,7 @@ class Run:
         """Everybody, in stages; at the end the first people are asked the same questions in the database of each."""
         if self.is_plotted:
             self._load_shorter()
-        asked: list[Asked] = []
+        asked: list[AskedQuestions] = []
         earlier: list[tuple[int, Copy]] = []
         for share in PLOTTED_STAGES if self.is_plotted else STAGES:
             missing = max(1, round(share * self.users)) - len(self.people)
@@ -94,7 +95,7 @@ class Run:
             size: people[number * SHORTER_PEOPLE : (number + 1) * SHORTER_PEOPLE] for number, size in enumerate(sizes)
         }
 
-    def _ask_first(self, asked: Sequence[Asked], earlier: Sequence[tuple[int, Copy]]) -> None:
+    def _ask_first(self, asked: Sequence[AskedQuestions], earlier: Sequence[tuple[int, Copy]]) -> None:
         """In turns: the machine may be twice as quick by the time that everybody is loaded."""
         rows = [*(rows for rows, _ in earlier), _rows()]
         self.report(f"Asking the first {len(asked)} people among {' and '.join(f'{one:,}' for one in rows)} vectors.")
@@ -106,7 +107,7 @@ class Run:
             self.scales.append(Scale(one, {name: each[stage].figures for name, each in timings.items()}))
 
 
-def _asked_of(copy: Copy, search: ours.Search, user: User, question: Question) -> object:
+def _asked_of(copy: Copy, search: Search, user: User, question: Question) -> object:
     with copy.standing_in():
         return search(user, question)
 

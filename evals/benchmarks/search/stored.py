@@ -12,8 +12,8 @@ from intake.models import User
 from memory.embedders import get_embedder
 from memory.embedders.base import Matrix
 from memory.models import Corpus, EmbeddingModel
+from memory.models.corpora import Key
 
-Key = tuple[UUID, int]
 """Which turn: the conversation and the turn's number."""
 
 _HEADER = len(SIGNATURE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evals.benchmarks.search.questions import Asked, Question
+from evals.benchmarks.search.questions import AskedQuestions, Question
 from intake.models import User
 
 Timing = dict[str, float]
@@ -31,7 +31,7 @@ class Timed:
 Search = Callable[[User, Question], Any]
 
 
-def timed(asked: Sequence[Asked], search: Search) -> Timed:
+def timed(asked: Sequence[AskedQuestions], search: Search) -> Timed:
     """Person by person, all of their questions twice: what the first time had to come from the disk is then in memory.
 
     Questions that warm up the rest, and are not counted, come before that.
@@ -42,7 +42,7 @@ def timed(asked: Sequence[Asked], search: Search) -> Timed:
     return result
 
 
-def timed_beside(asked: Sequence[Asked], *searches: Search) -> list[Timed]:
+def timed_beside(asked: Sequence[AskedQuestions], *searches: Search) -> list[Timed]:
     """Each as `timed`, in turns for each person: what the machine does meanwhile troubles all alike."""
     results = [Timed() for _ in searches]
     for one in asked:
@@ -51,7 +51,7 @@ def timed_beside(asked: Sequence[Asked], *searches: Search) -> list[Timed]:
     return results
 
 
-def _ask(one: Asked, search: Search, result: Timed) -> None:
+def _ask(one: AskedQuestions, search: Search, result: Timed) -> None:
     for question in one.warm_up:
         search(one.user, question)
     for question in one.questions:

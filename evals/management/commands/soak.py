@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--logs", type=Path, metavar="DIR", help="keep what the programs logged here")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        plan = soak.Plan(**{name: options[name] for name in (*COUNTS, "cancelled", "logs")})
+        plan = soak.SoakPlan(**{name: options[name] for name in (*COUNTS, "cancelled", "logs")})
         if min(plan.calls, plan.people, plan.visitors, plan.connections, plan.processes, plan.pool) < 1:
             raise CommandError("Calls, people, visitors, connections, processes and the pool: at least one each.")
         outcome = soak.run(plan, self._progress)

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 
-from evals.benchmarks.search.stored import Key, Stored
+from evals.benchmarks.search.stored import Stored
 from intake.models import User
 from memory.embedders.base import Vector
+from memory.models.corpora import Key
 
 INSTALL = "pip install -r requirements/peers.txt"
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from evals.benchmarks.search.peers.base import Peer
-from evals.benchmarks.search.stored import Key, Stored
+from evals.benchmarks.search.stored import Stored
 from intake.models import User
 from memory.embedders.base import Vector, normalised
+from memory.models.corpora import Key
 
 
 class Exact(Peer):
