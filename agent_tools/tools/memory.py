@@ -13,9 +13,9 @@ from core.errors import RecollectError, SearchFailed, Unavailable
 from core.validation import stated
 from intake.models import User
 from memory.embedders import EmbedderError
-from memory.errors import EmbeddingModelAway
 from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
 from memory.records import Record
+from memory.search.chat_history import EmbeddingModelAway
 from memory.search.records import (
     MemorySearchError,
     MemorySearchQuery,

@@ -11,13 +11,13 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from core.errors import Unavailable
 from intake.models import User
 from intake.reading import beginnings
 from memory import terms, vectors
 from memory.chunking import MAX_PARTS
 from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
 from memory.embedders.base import UNCALIBRATED, Vector
-from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
 from memory.models.corpora import Key, Scope
 from memory.search.fusion import Candidate, fuse
@@ -34,6 +34,10 @@ PASSAGES_BY_MEANING = 100
 MEASURED_TEXTS = 50
 
 NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
+
+
+class EmbeddingModelAway(Unavailable):
+    default_detail = "The embedding model is away for the moment. Try again shortly."
 
 
 class SearchMode(StrEnum):
@@ -106,17 +110,22 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
 
     Raises `EmbeddingModelAway` (retryable) when the query cannot be embedded.
     """
-    embedder = get_embedder()
-    try:
-        vector = embedder.embed_query(query)
-    except EmbedderError as error:
-        raise EmbeddingModelAway from error
+    embedder, vector = embedded(query)
     scope = Scope(user, (Corpus.CHAT,))
     if mode is SearchMode.SEMANTIC:
         return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, embedder=embedder)
     return ChatHistory(_matches(user, found.texts[:limit]), pending=found.pending)
+
+
+def embedded(query: str) -> tuple[Embedder, Vector]:
+    """The active model and its vector of the query. Raises `EmbeddingModelAway`."""
+    embedder = get_embedder()
+    try:
+        return embedder, embedder.embed_query(query)
+    except EmbedderError as error:
+        raise EmbeddingModelAway from error
 
 
 def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:

@@ -16,10 +16,9 @@ from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
 from intake.zones import zone_of
-from memory.embedders import EmbedderError, get_embedder
-from memory.errors import EmbeddingModelAway
 from memory.models import Corpus
 from memory.models.corpora import Key, Scope
+from memory.search.chat_history import embedded
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Matcher, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank
@@ -172,13 +171,9 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 
 def _asked(request: HistoryRequest, user: User) -> HistoryQuestion:
-    embedder = get_embedder()
     query = without_nul(request.query).strip()
     zone = zone_of(user)
-    try:
-        vector = embedder.embed_query(query[:SEARCHED_LENGTH])
-    except EmbedderError as error:
-        raise EmbeddingModelAway from error
+    embedder, vector = embedded(query[:SEARCHED_LENGTH])
     return HistoryQuestion(
         user=user,
         query=query,

@@ -7,9 +7,9 @@ from intake.models import Turn
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.errors import EmbeddingModelAway
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
+from memory.search.chat_history import EmbeddingModelAway
 
 pytestmark = pytest.mark.django_db
 

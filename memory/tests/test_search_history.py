@@ -13,7 +13,7 @@ from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person
 from memory import documents, indexing, records
 from memory.embedders import EmbedderUnavailable, get_embedder
-from memory.errors import EmbeddingModelAway
+from memory.search.chat_history import EmbeddingModelAway
 from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope
 
