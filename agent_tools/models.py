@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     from intake.models import User
 
 SECRET_BYTES = 32
+# A secret is random and long, so its digest needs no salt and no slow hash.
+secret_hash = hashlib.sha512
 
 
 def default_scopes() -> list[str]:
     return ["search", "write"]
-
-
-def digest_of_secret(secret: str) -> str:
-    """SHA-512 in hexadecimal. A secret is random and long, so it needs no salt and no slow hash."""
-    return hashlib.sha512(secret.encode()).hexdigest()
 
 
 class AccessTokenManager(models.Manager["AccessToken"]):
@@ -33,7 +30,9 @@ class AccessTokenManager(models.Manager["AccessToken"]):
         """Make a token; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(SECRET_BYTES)
         given = {} if scopes is None else {"scopes": scopes}
-        token = self.create(digest=digest_of_secret(secret), user=user, name=name, expiry=expiry, **given)
+        token = self.create(
+            digest=secret_hash(secret.encode()).hexdigest(), user=user, name=name, expiry=expiry, **given
+        )
         return token, secret
 
 
