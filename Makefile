@@ -1,9 +1,7 @@
 # Two commands do everything on a fresh machine: `make up` and `make test`. They need make and Python 3.11 or newer.
 
-# The first python3 that is new enough; PYTHON=… picks another, and is insisted on.
-ifdef PYTHON
-INSIST := --this-python
-else
+# The first python3 that is new enough; PYTHON=… picks another.
+ifndef PYTHON
 PYTHON := $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && exit; done; echo python3)
 endif
@@ -64,13 +62,13 @@ soak: install ## 100,000 calls by people and visitors at once, none of whom may 
 
 lock: LOCK := dev
 lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.
-	for name in base local dev peers; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	for name in installer base local dev peers; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-annotate --custom-compile-command "make lock" --config-file requirements/uv.toml \
 		requirements/$$name.in --output-file requirements/$$name.txt || exit 1; done
 
 LOCK ?= local
 install: python ## Make .venv hold what the locks name; does nothing when it already does.
-	@"$(PYTHON)" requirements/install.py $(LOCK) $(INSIST)
+	@requirements/install.sh "$(PYTHON)" $(LOCK)
 
 python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -1,6 +1,5 @@
 """`make up` and `make down` from outside: what is in the way comes as one sentence, and nothing is left running."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -178,37 +177,42 @@ def test_everything_starts_once_and_nothing_is_left_even_by_a_kill(var, tmp_path
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
-    spec = importlib.util.spec_from_file_location("install", BASE_DIR / "requirements" / "install.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    venv = tmp_path / ".venv"
-    names = {"VENV": venv, "PYTHON": venv / "bin/python", "UNFINISHED": venv / "unfinished", "STAMP": venv / "stamp"}
-    for name, path in names.items():
-        monkeypatch.setattr(module, name, path)
-    return module
+def installing(tmp_path):
+    """A project whose `uv` only notes that it was called."""
+    shutil.copytree(BASE_DIR / "requirements", tmp_path / "requirements")
+    uv = tmp_path / ".venv" / "bin" / "uv"
+    uv.parent.mkdir(parents=True)
+    uv.write_text('#!/bin/sh\necho "$@" >> calls\n')
+    uv.chmod(0o755)
+    version = f"{sys.version_info[0]} {sys.version_info[1]}"
+    (tmp_path / ".venv" / "made-for").write_text(f"{version} {tmp_path}\n")
+
+    def install(lock):
+        command = [tmp_path / "requirements" / "install.sh", sys.executable, lock]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        calls = tmp_path / "calls"
+        return len(calls.read_text().splitlines()) if calls.exists() else 0
+
+    return install
 
 
-def test_an_interrupted_installation_is_noticed(install):
-    assert install.find_fault(False) == ""
-    install.VENV.mkdir()
-    install.UNFINISHED.touch()
-    assert install.find_fault(False) == "its installation was interrupted"
+def test_a_lock_is_installed_once(installing, tmp_path):
+    assert [installing("local") for _ in range(2)] == [1, 1]
+    with (tmp_path / "requirements" / "local.txt").open("a") as lock:
+        lock.write("# changed\n")
+    assert installing("local") == 2
 
 
-def test_an_environment_without_python_is_noticed(install):
-    install.VENV.mkdir()
-    assert install.find_fault(False) == "its Python does not run"
+def test_what_development_needs_holds_what_the_product_needs(installing):
+    assert installing("dev") == 1
+    assert installing("local") == 1
 
 
-def test_an_environment_of_another_python_is_noticed(install):
-    install.PYTHON.parent.mkdir(parents=True)
-    install.PYTHON.write_text("#!/bin/sh\necho 3 9\n")
-    install.PYTHON.chmod(0o755)
-    assert install.find_fault(False) == "it was made with Python 3.9"
-    install.PYTHON.write_text("#!/bin/sh\necho 3 99\n")
-    assert install.find_fault(False) == ""
-    assert install.find_fault(True) == "it was made with Python 3.99"
+def test_an_interrupted_installation_is_done_again(installing, tmp_path):
+    (tmp_path / ".venv" / "bin" / "uv").write_text("#!/bin/sh\nexit 1\n")
+    for _ in range(2):
+        with pytest.raises(subprocess.CalledProcessError):
+            installing("local")
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")

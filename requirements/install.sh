@@ -1,0 +1,31 @@
+#!/bin/sh
+# First step of every make target: makes .venv hold what a lock file names, and nothing else. Usage: install.sh PYTHON LOCK
+set -eu
+cd "$(dirname "$0")/.."
+python=$1
+lock=$2
+
+# A moved project or another Python needs another environment. What was interrupted has left no mark, and begins anew.
+made_for=$("$python" -c 'import sys; print(*sys.version_info[:2])')" $PWD"
+if [ "$(cat .venv/made-for 2>/dev/null)" != "$made_for" ]; then
+    echo "Making .venv with Python ${made_for%% /*}."
+    rm -rf .venv
+    "$python" -m venv .venv || {
+        echo "Python's venv module is incomplete: on Debian or Ubuntu, \`apt install python3-venv\` brings the rest." >&2
+        exit 1
+    }
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --require-hashes \
+        -r requirements/installer.txt
+    echo "$made_for" > .venv/made-for
+fi
+
+is_installed() { cmp -s "requirements/$1.txt" ".venv/installed-$1.txt"; }
+
+# The lock for development holds everything that the one for `make up` holds.
+if is_installed "$lock" || { [ "$lock" = local ] && is_installed dev; }; then
+    exit 0
+fi
+echo "Installing $(grep -c == "requirements/$lock.txt") packages."
+rm -f .venv/installed-*.txt
+.venv/bin/uv pip sync --python .venv/bin/python --only-binary :all: --require-hashes "requirements/$lock.txt"
+cp "requirements/$lock.txt" ".venv/installed-$lock.txt"
