@@ -9,8 +9,8 @@ RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --s
 WORKDIR /app
 
 # Before the code, so that a change of code installs nothing. The lock is complete: nothing is resolved or compiled.
-COPY requirements/base.txt requirements/base.txt
-RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/base.txt
+COPY requirements/server.txt requirements/server.txt
+RUN pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes -r requirements/server.txt
 
 COPY . .
 # The static files belong to the image, the embedding model to the volume at RECOLLECT_VAR.

@@ -61,10 +61,11 @@ soak: install ## 100,000 calls by people and visitors at once, none of whom may 
 	@exec .venv/bin/python manage.py soak $(ARGS)
 
 lock: LOCK := dev
-lock: install ## Resolve requirements/*.in anew into locks with hashes, for every supported Python and platform.
-	for name in installer base local dev peers; do $(IN_VENV) uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-		--generate-hashes --no-annotate --custom-compile-command "make lock" --config-file requirements/uv.toml \
-		requirements/$$name.in --output-file requirements/$$name.txt || exit 1; done
+lock: install ## Resolve the dependencies in pyproject.toml anew into locks with hashes, for every supported Python and platform.
+	for name in installer server local dev peers; do .venv/bin/uv pip compile --quiet --upgrade --universal \
+		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" \
+		$$(test $$name = peers && echo --constraints requirements/local.txt) \
+		pyproject.toml --extra $$name --output-file requirements/$$name.txt || exit 1; done
 
 LOCK ?= local
 install: python ## Make .venv hold what the locks name; does nothing when it already does.

@@ -25,7 +25,7 @@ is_installed() { cmp -s "requirements/$1.txt" ".venv/installed-$1.txt"; }
 if is_installed "$lock" || { [ "$lock" = local ] && is_installed dev; }; then
     exit 0
 fi
-echo "Installing $(grep -c == "requirements/$lock.txt") packages."
+echo "Installing $(grep -c == "requirements/$lock.txt") packages; the first time this takes a minute."
 rm -f .venv/installed-*.txt
-.venv/bin/uv pip sync --python .venv/bin/python --only-binary :all: --require-hashes "requirements/$lock.txt"
+.venv/bin/uv pip sync --quiet --python .venv/bin/python --only-binary :all: --require-hashes "requirements/$lock.txt"
 cp "requirements/$lock.txt" ".venv/installed-$lock.txt"

@@ -1,0 +1,76 @@
+"""Each package that a module imports is declared in pyproject.toml, in an extra that is there where the module runs."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.BASE_DIR)
+OURS = {"config", "core", "intake", "memory", "agent_tools", "evals", "recollect_cli", "conftest"}
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+SERVER = ("server",)
+ON_ONE_MACHINE = ("server", "installer", "local")
+MEASURED = (*ON_ONE_MACHINE, "peers")
+FOR_TESTS = (*MEASURED, "dev")
+FOLDERS = {
+    "core": SERVER,
+    "intake": SERVER,
+    "memory": SERVER,
+    "agent_tools": SERVER,
+    "config": ON_ONE_MACHINE,
+    "evals": MEASURED,
+    "docs": FOR_TESTS,
+}
+DISTRIBUTIONS = packages_distributions()
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(extras):
+    return {canonical(re.match(r"[\w.-]+", line)[0]) for extra in extras for line in EXTRAS[extra]}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+def is_test(path):
+    return path.name == "testing.py" or {"tests", "testing"} & set(path.relative_to(ROOT).parts)
+
+
+def undeclared(paths, extras):
+    known = declared(extras)
+    for path in paths:
+        packages = {name.split(".")[0] for name in imported(path)} - OURS - sys.stdlib_module_names
+        for package in packages:
+            if not known & {canonical(name) for name in DISTRIBUTIONS.get(package, [package])}:
+                yield f"{path.relative_to(ROOT)} imports {package}"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_import_of_the_product_is_declared(folder):
+    modules = [path for path in (ROOT / folder).rglob("*.py") if not is_test(path)]
+    assert modules
+    assert list(undeclared(modules, FOLDERS[folder])) == []
+
+
+def test_each_import_of_the_tests_is_declared():
+    modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if is_test(path)]
+    assert list(undeclared([*modules, ROOT / "conftest.py"], FOR_TESTS)) == []
+
+
+def test_no_lock_names_a_registry():
+    for lock in (ROOT / "requirements").glob("*.txt"):
+        assert "://" not in lock.read_text()
+        assert "--index" not in lock.read_text()
