@@ -385,4 +385,6 @@ def _known_as(text: Text) -> bytes:
 
 
 def _insert(row: dict[str, Any]) -> bool:
-    return fetch(_ADD, row) == [(1,)]
+    with connection.cursor() as cursor:
+        cursor.execute(_ADD, row)
+        return bool(cursor.fetchone() == (1,))

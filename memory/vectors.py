@@ -19,13 +19,16 @@ from pgvector.django import HalfVectorField
 from core.db.statements import Rows, fetch
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.blocks import slots_for
+from memory.models.blocks import SLOTS
 from memory.models.corpora import PlainKey, Scope
 
 # How many of a text's passages are among the nearest, for most texts.
 USUAL_PASSAGES = 3
 # So many of a person's passages, whichever, show how far away the unrelated lie; the nearest would not.
 SAMPLE = 200
+# PostgreSQL's largest row, less what a block holds beside its vectors, and what stands before each vector.
+_BLOCK_BYTES = 8_160 - 232
+_HEAD_BYTES = 8
 
 # Stores vectors and packs them together with what lay unpacked beside them, so that each row is written once. A row
 # whose text has changed keeps waiting, one that has a vector by now keeps that, and rows that somebody is deleting or
@@ -356,6 +359,11 @@ def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
     }
     with connection.cursor() as cursor:
         cursor.execute(_STORE, parameters)
+
+
+def slots_for(dimensions: int) -> int:
+    """How many vectors of so many dimensions, two bytes each, a block takes: at least 1 of those a column can hold."""
+    return max(1, min(SLOTS, _BLOCK_BYTES // (_HEAD_BYTES + 2 * dimensions)))
 
 
 def pack_all(*, until: datetime | None = None) -> int:

@@ -1,19 +1,28 @@
 """How many modules a reader opens who follows a request: few enough to hold in the head (docs/architecture.md)."""
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 
 from agent_tools.tests import callers
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.testing.examiner import as_a_worker
 from core.testing.module_counter import counted_modules
-from intake.tests.factories import a_person, a_turn
-from memory import indexing
+from intake import services
+from intake.models import Turn
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import indexing, tasks, wake
+from memory.indexing import worker
+from memory.models import Embedding
 
 pytestmark = pytest.mark.django_db
 
 MOST_FOR_A_SEARCH = 18
+MOST_FOR_A_SAVE = 16
 
 
 def test_a_hybrid_search_over_rest_runs_through_few_modules():
@@ -29,11 +38,45 @@ def test_a_hybrid_search_over_rest_runs_through_few_modules():
     with counted_modules() as counter:
         answer = callers.call(client, "search_chat_history", body)
     assert answer.json()["totalFound"] == 3
-    modules = counter.modules
-    listed = "\n  ".join([f"A hybrid search over REST runs through {len(modules)} modules:", *modules])
+    check("The way of a search", counter.modules, MOST_FOR_A_SEARCH)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_turn_runs_through_few_modules_from_its_two_saves_to_its_stored_vector(monkeypatch):
+    """The message that wakes a worker is not sent: the worker's task runs here, as the worker's role."""
+    alice, is_sent = a_person("alice"), threading.Event()
+    conversation = a_turn(alice, "I adopted a cat named Miso").conversation
+    monkeypatch.setattr(wake.current_app, "send_task", lambda *_, **__: is_sent.set())
+    for name in ("embed_pending", "has_pending"):
+        monkeypatch.setattr(indexing, name, getattr(worker, name))
+    for _ in range(2):
+        # A thread that starts within the block is counted.
+        monkeypatch.setattr(wake, "wake_worker", wake.Waker().wake_worker)
+        with counted_modules() as saving:
+            turn = say(alice, conversation)
+            assert is_sent.wait(5)
+        with as_a_worker(), counted_modules() as embedding:
+            tasks.embed_pending()
+    assert Embedding.objects.waiting().count() == 0
+    assert Embedding.objects.filter(chunk_index=turn.turn_number).exists()
+    check("The way of a turn", list(dict.fromkeys([*saving.modules, *embedding.modules])), MOST_FOR_A_SAVE)
+
+
+def say(user, conversation):
+    """As the chat does."""
+    caller = Caller(user_id=user.pk)
+    with acting_as(caller):
+        turn = services.begin_turn(caller=caller, message="What do cats eat?", conversation_id=conversation.pk, now=NOW)
+    with acting_as(caller):
+        services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Mice.", status=Turn.Status.COMPLETE))
+    return turn
+
+
+def check(title, modules, most):
+    listed = "\n  ".join([f"{title} runs through {len(modules)} modules:", *modules])
     sys.stdout.write(f"{listed}\n")
-    assert len(modules) <= MOST_FOR_A_SEARCH, listed
-    assert [module for module in modules if f"`{module}`" not in section("The way of a search")] == []
+    assert len(modules) <= most, listed
+    assert [module for module in modules if f"`{module}`" not in section(title)] == []
 
 
 def section(title):

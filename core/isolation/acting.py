@@ -15,7 +15,6 @@ from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from core.db.statements import fetch
 from core.isolation.caller import Caller
 
 # The role that logged in, whatever another has been taken on before.
@@ -88,9 +87,12 @@ def _database() -> Any:
 
 
 def _become(identity: _Identity) -> None:
-    fetch(_BECOME, identity._asdict())
+    with _database().cursor() as cursor:
+        cursor.execute(_BECOME, identity._asdict())
 
 
 def _present() -> _Identity:
-    ((user_id, role),) = fetch(_WHO, {})
+    with _database().cursor() as cursor:
+        cursor.execute(_WHO)
+        user_id, role = cursor.fetchone()
     return _Identity(user_id or "", role)

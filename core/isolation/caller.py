@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -18,7 +16,3 @@ class Caller:
     @property
     def is_registered(self) -> bool:
         return self.user_id is not None and not self.is_visitor
-
-    def owns(self) -> Q:
-        """The caller's rows; none while nobody is known."""
-        return Q(pk__in=[]) if self.user_id is None else Q(user_id=self.user_id)

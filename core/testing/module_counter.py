@@ -37,7 +37,7 @@ class ModuleCounter:
 
 @contextmanager
 def counted_modules() -> Iterator[ModuleCounter]:
-    """Within the block, every thread's calls are counted, also those of threads that run already.
+    """Within the block this thread's calls are counted, and those of every thread that starts meanwhile.
 
     Warm up first: what is done once in a process is not on the way.
     """

@@ -1,7 +1,7 @@
 """Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Self, TypeVar
 from uuid import UUID
 
 from django.db import models
@@ -16,13 +16,21 @@ from intake.models.users import User
 TITLE_LENGTH = 80
 
 
-class ConversationQuerySet(models.QuerySet["Conversation"]):
+Row = TypeVar("Row", bound=models.Model)
+
+
+class OwnedQuerySet(models.QuerySet[Row]):
+    """Rows that name their owner in `user`. Row-level security asks the same of each row (core/isolation)."""
+
     def for_user(self, user: User) -> Self:
-        return self.for_caller(Caller(user_id=user.pk))
+        return self.filter(user_id=user.pk)
 
     def for_caller(self, caller: Caller) -> Self:
-        return self.filter(caller.owns())
+        """None while nobody is known: the rows without an owner are nobody's."""
+        return self.none() if caller.user_id is None else self.filter(user_id=caller.user_id)
 
+
+class ConversationQuerySet(OwnedQuerySet["Conversation"]):
     def newest_first(self) -> Self:
         return self.order_by("-last_active_at", "-id")
 
@@ -59,13 +67,7 @@ class Conversation(models.Model):
         return str(self.id)
 
 
-class TurnQuerySet(models.QuerySet["Turn"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
-    def for_caller(self, caller: Caller) -> Self:
-        return self.filter(caller.owns())
-
+class TurnQuerySet(OwnedQuerySet["Turn"]):
     def in_order(self) -> Self:
         return self.order_by("turn_number")
 

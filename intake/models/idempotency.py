@@ -1,17 +1,14 @@
 """Answers kept for a while, so that the same request sent again changes nothing."""
 
-from typing import Self
-
 from django.db import models
 from django.utils import timezone
 
-from core.isolation.caller import Caller
+from intake.models.conversations import OwnedQuerySet
 from intake.models.users import User
 
 
-class IdempotentAnswerQuerySet(models.QuerySet["IdempotentAnswer"]):
-    def for_caller(self, caller: Caller) -> Self:
-        return self.filter(caller.owns())
+class IdempotentAnswerQuerySet(OwnedQuerySet["IdempotentAnswer"]):
+    """Begins at `for_caller`."""
 
 
 class IdempotentAnswer(models.Model):

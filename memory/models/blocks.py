@@ -13,14 +13,6 @@ from pgvector.django import HalfVectorField
 from memory.models.corpora import Corpus
 
 SLOTS = 10
-# PostgreSQL's largest row, less what a block holds beside its vectors.
-_BYTES = 8_160 - 232
-_HEAD = 8
-
-
-def slots_for(dimensions: int) -> int:
-    """How many vectors of so many dimensions, two bytes each, a block takes: at least 1 of those a column can hold."""
-    return max(1, min(SLOTS, _BYTES // (_HEAD + 2 * dimensions)))
 
 
 class VectorBlock(models.Model):

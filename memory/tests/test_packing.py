@@ -13,12 +13,12 @@ from memory import indexing
 from memory.admin.requeue import requeue
 from memory.embedders import get_embedder
 from memory.models import Embedding, VectorBlock
-from memory.models.blocks import SLOTS, slots_for
+from memory.models.blocks import SLOTS
 from memory.tests.rows import NOW
 from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest
 from memory.vectors import delete as delete_rows
-from memory.vectors import pack_all, sweep
+from memory.vectors import pack_all, slots_for, sweep
 
 pytestmark = pytest.mark.django_db
 
