@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0
 
-.PHONY: help up down test check conformance schemathesis chaos soak format lock install python
+.PHONY: help up down test check conformance schemathesis architecture chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -53,6 +53,10 @@ conformance: install ## The official MCP conformance suite and inspector, with a
 schemathesis: LOCK := dev
 schemathesis: install ## Send the API what its OpenAPI document allows and what not (EXAMPLES=100 for each operation).
 	SCHEMATHESIS_EXAMPLES=$(EXAMPLES) $(IN_VENV) pytest config/tests/test_schemathesis.py $(ARGS)
+
+architecture: LOCK := dev
+architecture: install ## Draw docs/architecture.svg from the import graph.
+	$(IN_VENV) docs.draw_architecture
 
 chaos: install ## Save 2,000 turns while workers, broker and database fail 20 times (ARGS=--turns=300 …; minutes).
 	@exec .venv/bin/python manage.py chaos $(ARGS)

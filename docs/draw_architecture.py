@@ -3,7 +3,6 @@
 A box is an app with its rooms (its packages and modules). An arrow says in how many modules one app imports another.
 """
 
-import sys
 from collections import Counter
 from html import escape
 from itertools import combinations
@@ -141,5 +140,4 @@ def _edge(box: Box, side: int, shift: float) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     PICTURE.write_text(draw())
