@@ -1,4 +1,4 @@
-"""One table of what is no good token, tried at every door that takes one: REST, the chat, MCP over HTTP, and stdio."""
+"""One table of what is no good token, tried at every endpoint that takes one: REST, the chat, MCP over HTTP, and stdio."""
 
 import json
 from dataclasses import dataclass
@@ -82,11 +82,11 @@ NOT_GOOD = {
 }
 
 
-# -- Doors -------------------------------------------------------------------------------------------------------------
+# -- Endpoints -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """One request; `scope` is what it takes, None being any."""
 
     method: str
@@ -103,7 +103,7 @@ class Door:
 
 def over_mcp(version, method, params, scope):
     name = params.get("name")
-    return Door(
+    return Endpoint(
         "POST",
         "/mcp",
         scope,
@@ -117,26 +117,26 @@ def calling(version, tool, arguments, scope):
 
 
 REST = {
-    "list of tools": Door("GET", "/api/v1/tools/", None),
-    "reading tool": Door("POST", "/api/v1/tools/search_chat_history/", TokenScope.SEARCH, {"query": "oaks"}),
-    "writing tool": Door("POST", "/api/v1/tools/save_memory/", TokenScope.WRITE, SAVED),
-    "unknown tool": Door("POST", "/api/v1/tools/drop_everything/", None, {}),
-    "records": Door("GET", "/api/v1/memory/records/", TokenScope.SEARCH),
-    "conversations": Door("GET", "/api/v1/conversations/", TokenScope.SEARCH),
-    "export": Door("GET", "/api/v1/account/export/", TokenScope.SEARCH),
-    "chat": Door("POST", "/api/v1/intake/chat", None, {"message": "Hello"}),
+    "list of tools": Endpoint("GET", "/api/v1/tools/", None),
+    "reading tool": Endpoint("POST", "/api/v1/tools/search_chat_history/", TokenScope.SEARCH, {"query": "oaks"}),
+    "writing tool": Endpoint("POST", "/api/v1/tools/save_memory/", TokenScope.WRITE, SAVED),
+    "unknown tool": Endpoint("POST", "/api/v1/tools/drop_everything/", None, {}),
+    "records": Endpoint("GET", "/api/v1/memory/records/", TokenScope.SEARCH),
+    "conversations": Endpoint("GET", "/api/v1/conversations/", TokenScope.SEARCH),
+    "export": Endpoint("GET", "/api/v1/account/export/", TokenScope.SEARCH),
+    "chat": Endpoint("POST", "/api/v1/intake/chat", None, {"message": "Hello"}),
 }
 MCP = {
-    f"{name}, {version}": door
+    f"{name}, {version}": endpoint
     for version in (LEGACY, MODERN)
-    for name, door in {
+    for name, endpoint in {
         "list of tools": over_mcp(version, "tools/list", {}, None),
         "reading tool": calling(version, "search_chat_history", {"query": "oaks"}, TokenScope.SEARCH),
         "writing tool": calling(version, "save_memory", SAVED, TokenScope.WRITE),
         "unknown tool": calling(version, "drop_everything", {}, None),
     }.items()
 }
-DOORS = {**REST, **MCP}
+ENDPOINTS = {**REST, **MCP}
 
 
 def code_of(response):
@@ -146,13 +146,13 @@ def code_of(response):
 
 
 @pytest.mark.parametrize("why", NOT_GOOD)
-def test_what_is_no_good_token_opens_no_door(server, alice, why):
+def test_what_is_no_good_token_opens_no_endpoint(server, alice, why):
     make, reason = NOT_GOOD[why]
     secret = make(alice)
     for scheme in ("Bearer", "Token"):
         headers = {} if secret is None else {"Authorization": f"{scheme} {secret}".strip()}
-        for name, door in DOORS.items():
-            response = door.knock(server, headers)
+        for name, endpoint in ENDPOINTS.items():
+            response = endpoint.knock(server, headers)
             assert (response.status_code, code_of(response)) == (401, "authentication_required"), name
             assert response.headers["Content-Type"] == "application/problem+json", name
             assert response.headers["WWW-Authenticate"].startswith("Bearer "), name
@@ -163,9 +163,9 @@ def test_what_is_no_good_token_opens_no_door(server, alice, why):
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization", "api_key"])
-def test_a_token_in_the_address_opens_no_door(server, alice, name):
+def test_a_token_in_the_address_opens_no_endpoint(server, alice, name):
     secret = good(alice)
-    assert {door.knock(server, query=f"?{name}={secret}").status_code for door in DOORS.values()} == {401}
+    assert {endpoint.knock(server, query=f"?{name}={secret}").status_code for endpoint in ENDPOINTS.values()} == {401}
     assert not MemoryRecord.objects.exists()
     assert AccessToken.objects.get().last_used_at is None
 
@@ -174,9 +174,9 @@ def test_a_token_in_the_address_opens_no_door(server, alice, name):
 def test_a_token_opens_what_its_scope_is_for_and_nothing_else(server, alice, language_model, scopes):
     language_model(Say(("Yes.",)))
     headers = {"Authorization": f"Bearer {create_token(user=alice, scopes=scopes).secret}"}
-    for name, door in DOORS.items():
-        response = door.knock(server, headers)
-        needed = set(TokenScope) if name == "chat" else {door.scope} - {None}
+    for name, endpoint in ENDPOINTS.items():
+        response = endpoint.knock(server, headers)
+        needed = set(TokenScope) if name == "chat" else {endpoint.scope} - {None}
         if needed <= set(scopes):
             assert "insufficient_scope" not in response.text, name
         else:

@@ -1,4 +1,4 @@
-"""What any stranger may send to any door: too much, too slowly, too deep, or no text at all; nothing breaks."""
+"""What any stranger may send to any endpoint: too much, too slowly, too deep, or no text at all; nothing breaks."""
 
 import json
 import socket
@@ -14,7 +14,7 @@ from intake.tests.factories import a_long_conversation
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DOORS = ["/", "/login/", "/register/", "/admin/login/", "/api/v1/intake/chat", "/api/v1/tools/search_chat_history/"]
+ENDPOINTS = ["/", "/login/", "/register/", "/admin/login/", "/api/v1/intake/chat", "/api/v1/tools/search_chat_history/"]
 CHAT, SEARCH = "/api/v1/intake/chat", "/api/v1/tools/search_chat_history/"
 
 
@@ -63,20 +63,20 @@ def is_refused(answer: bytes, path: str, status: int, code: str) -> None:
         assert b"<!doctype html>" in body
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_length_that_is_too_large_is_refused_before_any_of_it_is_sent(server, path):
     answer, seconds = raw(server, post(path, "Content-Length: 100001"))
     is_refused(answer, path, 413, "too_large")
     assert seconds < 2
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", ENDPOINTS)
 def test_chunks_are_counted_though_no_length_was_announced(server, path):
     answer, _ = raw(server, post(path, "Transfer-Encoding: chunked", body=chunked(b"x" * 300_000)))
     is_refused(answer, path, 413, "too_large")
 
 
-@pytest.mark.parametrize("path", DOORS)
+@pytest.mark.parametrize("path", ENDPOINTS)
 def test_a_body_that_trickles_in_is_given_up(server, settings, path):
     settings.BODY_SECONDS = 0.5
     request = post(path, "Content-Length: 1000")

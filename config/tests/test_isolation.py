@@ -1,4 +1,4 @@
-"""Isolation, twice: with either of the two taken away the other still refuses, at every door; with both gone one leaks.
+"""Isolation, twice: with either of the two taken away the other still refuses, at every endpoint; with both gone one leaks.
 
 What is proved of rows is proved of every personal table: `rows_everywhere` has to know a new one, or a test says so.
 """
@@ -146,7 +146,7 @@ def test_a_policy_is_one_equality_without_a_subquery():
     }
 
 
-# -- Doors --------------------------------------------------------------------------------------------------------------
+# -- Endpoints --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def bobs_secret(bob):
 
 
 @pytest.fixture
-def doors(alice, bobs_secret):
+def endpoints(alice, bobs_secret):
     """What a person can open in a browser or with a token; gives everything that comes back."""
     browser = Client()
     browser.force_login(alice)
@@ -189,16 +189,18 @@ def no_policies(bobs_secret):
     take_policies_away()
 
 
-def test_with_the_applications_filters_gone_the_database_refuses(no_filters, doors):
-    assert SECRET not in doors()
+def test_with_the_applications_filters_gone_the_database_refuses(no_filters, endpoints):
+    assert SECRET not in endpoints()
 
 
-def test_with_the_databases_policies_gone_the_application_refuses(no_policies, doors):
-    assert SECRET not in doors()
+def test_with_the_databases_policies_gone_the_application_refuses(no_policies, endpoints):
+    assert SECRET not in endpoints()
 
 
-def test_with_both_gone_the_doors_stand_open_so_that_these_tests_prove_something(no_policies, no_filters, doors):
-    assert SECRET in doors()
+def test_with_both_gone_the_endpoints_stand_open_so_that_these_tests_prove_something(
+    no_policies, no_filters, endpoints
+):
+    assert SECRET in endpoints()
 
 
 # -- Staff and workers ----------------------------------------------------------------------------------------------------

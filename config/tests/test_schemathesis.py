@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from config.tests.doors import house
+from config.tests.endpoints import house
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

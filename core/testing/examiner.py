@@ -1,6 +1,6 @@
 """Who looks on in tests: a role that sees every row, so that a test can set things up and see what became of them.
 
-The examiner exists on servers for tests alone. The application never is the examiner: each of its doors goes through
+The examiner exists on servers for tests alone. The application never is the examiner: each endpoint goes through
 `acting_as`, which begins by putting the examiner away, and what asks without it runs as the web role and sees nothing.
 """
 

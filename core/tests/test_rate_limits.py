@@ -158,7 +158,7 @@ def test_over_a_socket_there_is_no_address_and_still_an_answer():
     assert rate_limits.client_address(RequestFactory().get("/", REMOTE_ADDR="")) == "unknown"
 
 
-# -- At the doors -----------------------------------------------------------------------------------------------------
+# -- At the endpoints -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db
@@ -197,7 +197,7 @@ def test_an_address_cannot_try_one_password_on_every_account(settings):
 
 
 @pytest.mark.django_db
-def test_the_admins_door_counts_the_same_tries(settings):
+def test_the_admins_endpoint_counts_the_same_tries(settings):
     settings.RATE_LIMITS = {"login": "2/hour"}
     User.objects.create_superuser("root@example.com", "password")
     client = Client()
@@ -218,15 +218,15 @@ def test_registering_is_limited_by_address(settings):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("door", ["page", "api"])
-def test_a_stolen_session_cannot_try_passwords_for_ever(settings, door):
+@pytest.mark.parametrize("endpoint", ["page", "api"])
+def test_a_stolen_session_cannot_try_passwords_for_ever(settings, endpoint):
     settings.RATE_LIMITS = {"login": "2/hour"}
     alice = a_person()
     client = APIClient()
     client.force_login(alice)
 
     def confirm(password):
-        if door == "page":
+        if endpoint == "page":
             return client.post(reverse("intake:delete_account"), {"password": password})
         return client.delete("/api/v1/account/", {"password": password}, format="json")
 

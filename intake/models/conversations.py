@@ -16,10 +16,10 @@ from intake.models.users import User
 TITLE_LENGTH = 80
 
 
-Row = TypeVar("Row", bound=models.Model)
+OwnedRow = TypeVar("OwnedRow", bound=models.Model)
 
 
-class OwnedQuerySet(models.QuerySet[Row]):
+class OwnedQuerySet(models.QuerySet[OwnedRow]):
     """Rows that name their owner in `user`. Row-level security asks the same of each row (core/isolation)."""
 
     def for_user(self, user: User) -> Self:

@@ -1,4 +1,4 @@
-"""The doors that only the served application has: MCP, the chat and its tools, the export, with each guard away in turn."""
+"""The endpoints that only the served application has: MCP, the chat and its tools, the export, with each guard away in turn."""
 
 import asyncio
 import json
@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from agent_tools.chat import toolset
 from agent_tools.tests.mcp_messages import post
-from config.tests.doors import house
-from config.tests.doors.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
-from config.tests.doors.registered import CALL, MCP, TOOLS
+from config.tests.endpoints import house
+from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
+from config.tests.endpoints.registered import CALL, MCP, TOOLS
 from core.isolation.checks import personal_models
 from core.testing.examiner import take_policies_away
 from intake.tests.factories import NOW, a_visitor, caller_for
@@ -35,7 +35,7 @@ def homes(server, monkeypatch):
 def guards(request, homes, monkeypatch):
     if request.param == "no filters":
         for queryset in PERSONAL_QUERYSETS:
-            for name in {"for_user", "for_caller"} & set(vars(queryset)):
+            for name in {"for_user", "for_caller"} & set(dir(queryset)):
                 monkeypatch.setattr(queryset, name, lambda self, *_: self.all())
     if request.param == "no policies":
         take_policies_away()
@@ -71,10 +71,10 @@ def streamed(homes, client, headers):
 
 
 def everything_told(homes, log_in, visitor, tools=READING):
-    """For each door and stranger, the answer without what differs every time."""
+    """For each endpoint and stranger, the answer without what differs every time."""
     bob, somebody = homes.bob, a_visitor()
     session = log_in(bob.user)
-    doors = {
+    endpoints = {
         "a person with a token": [
             *over_mcp(homes, bob.secret, tools),
             *streamed(homes, visitor, {"Authorization": f"Bearer {bob.secret}"}),
@@ -86,11 +86,11 @@ def everything_told(homes, log_in, visitor, tools=READING):
             *streamed(homes, visitor, visitor._csrf()),
         ],
     }
-    answers = {(who, door): as_answer(got) for who, told in doors.items() for door, got in told}
-    for (who, door), answer in answers.items():
+    answers = {(who, endpoint): as_answer(got) for who, told in endpoints.items() for endpoint, got in told}
+    for (who, endpoint), answer in answers.items():
         words = [*homes.alice.words, homes.alice.email_word, *(homes.bob.words if who == "a visitor" else ())]
-        assert not any(word in str(answer).lower() for word in words), f"{who} is told by {door}: {answer}"
-        assert answer.status < 500, f"{door} broke for {who}: {answer}"
+        assert not any(word in str(answer).lower() for word in words), f"{who} is told by {endpoint}: {answer}"
+        assert answer.status < 500, f"{endpoint} broke for {who}: {answer}"
     known = [homes.alice.things.conversation, homes.alice.things.record]
     return {key: alike(answer, known=known) for key, answer in answers.items()}
 
@@ -122,9 +122,9 @@ def test_the_owner_gets_it_all(homes, log_in):
     own = SimpleNamespace(alice=alice, address=homes.address)
     session = log_in(alice.user)
     told = [*over_mcp(own, alice.secret, READING), *in_chat(own, alice.caller, READING)]
-    for door, got in [*told, *streamed(own, session, session._csrf())]:
-        assert got.status_code == 200, door
-        assert door in MCP or alice.words[0] in got.text.lower(), f"{door}: {got.text}"
+    for endpoint, got in [*told, *streamed(own, session, session._csrf())]:
+        assert got.status_code == 200, endpoint
+        assert endpoint in MCP or alice.words[0] in got.text.lower(), f"{endpoint}: {got.text}"
     before = belongings(alice)
     for name in set(TOOLS) - set(READING):
         body = alice.things.fill(TOOLS[name][0].body)

@@ -1,6 +1,6 @@
-"""Every door, with what is put into it and how one sees that it does its work.
+"""Every endpoint, with what is put into it and how one sees that it does its work.
 
-`at` and what goes in name somebody's things in braces (`Things`). A door that is found and is not here fails the suite.
+`at` and what goes in name somebody's things in braces (`Things`). An endpoint that is found and is not here fails the suite.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from enum import Enum, auto
 from typing import Any
 
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
-from config.tests.doors.house import A_LINE, CALL_ID, PASSWORD, SAVED, TOPIC
+from config.tests.endpoints.house import A_LINE, CALL_ID, PASSWORD, SAVED, TOPIC
 
 
 class Does(Enum):
-    """How one sees that a door works, when it is opened by whom it is for."""
+    """How one sees that an endpoint works, when it is opened by whom it is for."""
 
     SHOWS = auto()  # the person's own word
     NAMES = auto()  # the person's address, to staff
@@ -34,7 +34,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     route: str
     at: str
     probes: dict[str, list[Probe]]
@@ -64,15 +64,15 @@ def closed(**options: Any) -> Probe:
     return Probe(Does.CLOSED, **options)
 
 
-def door(route: str, at: str | None = None, **probes: Probe | Sequence[Probe]) -> Door:
+def endpoint(route: str, at: str | None = None, **probes: Probe | Sequence[Probe]) -> Endpoint:
     listed = {method: [given] if isinstance(given, Probe) else list(given) for method, given in probes.items()}
-    return Door(route, route if at is None else at, listed)
+    return Endpoint(route, route if at is None else at, listed)
 
 
-def staffs(route: str, at: str | None = None, *, get: Probe, post: Probe | None = None) -> Door:
+def staffs(route: str, at: str | None = None, *, get: Probe, post: Probe | None = None) -> Endpoint:
     """The admin answers every method that is not POST like GET."""
     probes = {"GET": get, "POST": post or get, "PUT": get, "PATCH": get, "DELETE": get}
-    return door(f"admin/{route}", f"admin/{route if at is None else at}", **probes)
+    return endpoint(f"admin/{route}", f"admin/{route if at is None else at}", **probes)
 
 
 ANY_MATCH = {"If-Match": "*"}
@@ -106,54 +106,54 @@ TOOLS: dict[str, list[Probe]] = {
 KEPT = {"save_memory": [shows(body=SAVED, headers={"Idempotency-Key": "{key}"})]}
 
 PAGES = [
-    door("", GET=shows()),
-    door(
+    endpoint("", GET=shows()),
+    endpoint(
         "c/<str:conversation_id>/",
         "c/{conversation}/",
         GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
     ),
-    door(
+    endpoint(
         "c/<str:conversation_id>/rename/",
         "c/{conversation}/rename/",
         GET=shows(),
         POST=changes(form={"title": "Renamed"}),
     ),
-    door("c/<str:conversation_id>/delete/", "c/{conversation}/delete/", GET=shows(), POST=changes(form={})),
-    door(
+    endpoint("c/<str:conversation_id>/delete/", "c/{conversation}/delete/", GET=shows(), POST=changes(form={})),
+    endpoint(
         "c/<str:conversation_id>/turns/<str:turn_number>/delete/",
         "c/{conversation}/turns/{turn}/delete/",
         GET=shows(),
         POST=changes(form={}),
     ),
-    door("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
-    door("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
-    door("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
-    door("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
-    door("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
+    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
+    endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
+    endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
+    endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     # These look at what is asked for, and not at the method.
-    door("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
-    door("memory/logs/", GET=answers(), POST=answers(form={})),
-    door("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
-    door("memory/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
-    door(
+    endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
+    endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
+    endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
+    endpoint(
         "memory/logs/<str:date>/edit/",
         "memory/logs/{day}/edit/",
         GET=shows(),
         POST=changes(form={"content": TOPIC, "state": "{log_state}"}),
     ),
-    door("memory/logs/<str:date>/", "memory/logs/{day}/", GET=shows(), POST=changes(form={"text": "More"})),
-    door(
+    endpoint("memory/logs/<str:date>/", "memory/logs/{day}/", GET=shows(), POST=changes(form={"text": "More"})),
+    endpoint(
         "memory/logs/<str:date>/delete/",
         "memory/logs/{day}/delete/",
         GET=shows(),
         POST=changes(form={"state": "{log_state}"}),
     ),
-    door(
+    endpoint(
         "memory/records/",
         GET=[shows(), shows(query={"project": "{project}", "tag": "{project}"})],
         POST=changes(form={"content": f"A new {TOPIC}", "type": "note"}),
     ),
-    door(
+    endpoint(
         "memory/records/<str:record_id>/delete/",
         "memory/records/{record}/delete/",
         GET=shows(),
@@ -162,14 +162,14 @@ PAGES = [
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
-        door(route, GET=answers(), **dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), answers(form=form)))
+        endpoint(route, GET=answers(), **dict.fromkeys(("POST", "PUT", "PATCH", "DELETE"), answers(form=form)))
         for route, form in {
             "register/": {"email": "new@example.com", "password": "correct horse battery"},
             "login/": {"username": "{email}", "password": "wrong"},
         }.items()
     ),
-    door("logout/", POST=answers(form={})),
-    door("healthz", GET=answers()),
+    endpoint("logout/", POST=answers(form={})),
+    endpoint("healthz", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -180,43 +180,45 @@ DOCUMENT = {
 }
 
 API = [
-    door("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
-    door("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
-    door(
+    endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    endpoint(
         "conversations/<str:conversation_id>/",
         "conversations/{conversation}/",
         GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
         PATCH=changes(body={"title": "Renamed"}),
         DELETE=changes(),
     ),
-    door(
+    endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/",
         "conversations/{conversation}/turns/{turn}/",
         DELETE=changes(),
     ),
-    door(
+    endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
         f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
         POST=changes(),
     ),
-    door("account/export/", GET=shows(is_streamed=True)),
-    door("account/", DELETE=changes(body={"password": PASSWORD})),
-    door("tools/", GET=[answers(), answers(query={"format": "openai"})]),
-    *(door(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
-    door("tools/<str:name>/", "tools/no_such_tool/", POST=closed(body={})),
-    door("tokens/", GET=shows(), POST=changes(body={"name": "New"})),
-    door("tokens/<str:token_id>/", "tokens/{token}/", DELETE=changes()),
-    door("memory/documents/memory/", **DOCUMENT),
-    door("memory/documents/memory/append/", POST=changes(body={"text": "More"})),
-    door("memory/documents/daily-logs/", GET=[answers(), answers(query={"before": "{day}"})]),
-    door(f"memory/documents/{LOG[0]}", f"memory/documents/{LOG[1]}", **DOCUMENT),
-    door(f"memory/documents/{LOG[0]}append/", f"memory/documents/{LOG[1]}append/", POST=changes(body={"text": "More"})),
-    door(
+    endpoint("account/export/", GET=shows(is_streamed=True)),
+    endpoint("account/", DELETE=changes(body={"password": PASSWORD})),
+    endpoint("tools/", GET=[answers(), answers(query={"format": "openai"})]),
+    *(endpoint(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
+    endpoint("tools/<str:name>/", "tools/no_such_tool/", POST=closed(body={})),
+    endpoint("tokens/", GET=shows(), POST=changes(body={"name": "New"})),
+    endpoint("tokens/<str:token_id>/", "tokens/{token}/", DELETE=changes()),
+    endpoint("memory/documents/memory/", **DOCUMENT),
+    endpoint("memory/documents/memory/append/", POST=changes(body={"text": "More"})),
+    endpoint("memory/documents/daily-logs/", GET=[answers(), answers(query={"before": "{day}"})]),
+    endpoint(f"memory/documents/{LOG[0]}", f"memory/documents/{LOG[1]}", **DOCUMENT),
+    endpoint(
+        f"memory/documents/{LOG[0]}append/", f"memory/documents/{LOG[1]}append/", POST=changes(body={"text": "More"})
+    ),
+    endpoint(
         f"memory/documents/{LOG[0]}take-back/",
         f"memory/documents/{LOG[1]}take-back/",
         POST=changes(body={"text": A_LINE}),
     ),
-    door(
+    endpoint(
         "memory/records/",
         GET=[
             shows(),
@@ -225,14 +227,14 @@ API = [
         ],
         POST=changes(body=TEXT),
     ),
-    door("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
-    door("schema/", GET=answers()),
+    endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
+    endpoint("schema/", GET=answers()),
 ]
 
 
 def _index(
-    model: str, thing: str, *, change: Door, listed: Probe, history: Probe, add: Door, delete: Door
-) -> list[Door]:
+    model: str, thing: str, *, change: Endpoint, listed: Probe, history: Probe, add: Endpoint, delete: Endpoint
+) -> list[Endpoint]:
     return [
         staffs(f"{model}/", get=listed),
         add,
@@ -243,7 +245,7 @@ def _index(
     ]
 
 
-def _part(model: str, thing: str, what: str, **probes: Probe) -> Door:
+def _part(model: str, thing: str, what: str, **probes: Probe) -> Endpoint:
     return staffs(f"{model}/<path:object_id>/{what}/", f"{model}/{thing}/{what}/", **probes)
 
 
@@ -253,19 +255,19 @@ NEW_PASSWORD = {"password1": "correct horse battery", "password2": "correct hors
 ADMIN = [
     staffs("", get=answers()),
     *(
-        door(f"admin/{route}", GET=answers(), POST=answers(form=form), PUT=answers(form=form))
+        endpoint(f"admin/{route}", GET=answers(), POST=answers(form=form), PUT=answers(form=form))
         for route, form in {
             "login/": {"username": "{email}", "password": "wrong"},
             "password_change/": {"old_password": "wrong"},
         }.items()
     ),
-    door("admin/logout/", POST=answers(form={})),
-    door("admin/password_change/done/", GET=answers()),
-    door(
+    endpoint("admin/logout/", POST=answers(form={})),
+    endpoint("admin/password_change/done/", GET=answers()),
+    endpoint(
         "admin/autocomplete/",
         GET=names(query={"app_label": "memory", "model_name": "embedding", "field_name": "user", "term": "{email}"}),
     ),
-    door("admin/jsi18n/", GET=answers()),
+    endpoint("admin/jsi18n/", GET=answers()),
     # No row that staff may know of has a page outside the admin.
     staffs("r/<path:content_type_id>/<path:object_id>/", "r/{content_type}/{person}/", get=closed()),
     *_index(
@@ -325,11 +327,11 @@ ADMIN = [
     staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
 ]
 
-DOORS = {
+ENDPOINTS = {
     each.route: each
     for each in [
         *PAGES,
-        *(Door(f"api/v1/{each.route}", f"api/v1/{each.at}", each.probes) for each in API),
+        *(Endpoint(f"api/v1/{each.route}", f"api/v1/{each.at}", each.probes) for each in API),
         *ADMIN,
     ]
 }

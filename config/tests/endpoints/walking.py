@@ -1,4 +1,4 @@
-"""Finds every door there is, from what is running and not from a list: URLs, tools, MCP's methods, workers' tasks."""
+"""Finds every endpoint there is, from what is running and not from a list: URLs, tools, MCP's methods, workers' tasks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agent_tools.tools import registry
 from config.celery import app
 
 # What is said of them at the end of a run.
-DOORS_TRIED = pytest.StashKey[str]()
+ENDPOINTS_TRIED = pytest.StashKey[str]()
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
 

@@ -1,4 +1,4 @@
-"""Opens every door as whom it is for, as somebody else, as a visitor and as nobody, and says in sentences what should not be.
+"""Opens every endpoint as whom it is for, as somebody else, as a visitor and as nobody, and says in sentences what should not be.
 
 Somebody else's thing has to look like one that does not exist. So each question is asked twice in the very same words,
 while its owner is here and after they have gone with all they had, and the answers have to be equal to the byte.
@@ -17,9 +17,9 @@ from django.test import Client
 from django.urls import resolve
 
 from agent_tools.models import AccessToken
-from config.tests.doors.house import Resident, move_out
-from config.tests.doors.registered import DOORS, Does, Door, Probe
-from config.tests.doors.walking import METHODS
+from config.tests.endpoints.house import Resident, move_out
+from config.tests.endpoints.registered import ENDPOINTS, Does, Endpoint, Probe
+from config.tests.endpoints.walking import METHODS
 from core.isolation.checks import personal_models
 from intake.models import User
 from memory.models import MemoryDocument
@@ -36,11 +36,11 @@ DIFFERENT_EVERY_TIME = [
 
 
 PERSONAL_QUERYSETS = {type(model.objects.all()) for model in personal_models()}
-REGISTER = "add it to config/tests/doors/registered.py, with what goes in and how one sees that it does its work."
+REGISTER = "add it to config/tests/endpoints/registered.py, with what goes in and how one sees that it does its work."
 
 
-# A door, a method, and what goes in.
-Slot = tuple[Door, str, Probe]
+# An endpoint, a method, and what goes in.
+Slot = tuple[Endpoint, str, Probe]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class WithToken(Nobody):
 
 @dataclass
 class Matrix:
-    """Bob, a visitor and nobody at Alice's doors. `found` is what should not be; nothing should."""
+    """Bob, a visitor and nobody at Alice's endpoints. `found` is what should not be; nothing should."""
 
     owner: Resident
     other: Resident
@@ -140,9 +140,9 @@ class Matrix:
         kept = MemoryDocument.objects.filter(user=self.owner.user)
         self._known = [things.conversation, things.record, things.token, *(str(document.pk) for document in kept)]
 
-    def walk(self, *, doors: Mapping[str, Door] = DOORS, every_method: bool = False) -> None:
+    def walk(self, *, endpoints: Mapping[str, Endpoint] = ENDPOINTS, every_method: bool = False) -> None:
         """All questions with the owner here; then all of them again without."""
-        slots = list(self._slots(doors, every_method))
+        slots = list(self._slots(endpoints, every_method))
         self._open(slots)
         with_owner = [self._ask_strangers(*slot) for slot in slots]
         with moved_out(self.owner):
@@ -152,74 +152,74 @@ class Matrix:
                 if before != after:
                     self._complain(*slot, f"tells {who} whether it exists:\n{difference(before, after)}")
 
-    def _strangers_at(self, door: Door, method: str) -> list[Nobody]:
+    def _strangers_at(self, endpoint: Endpoint, method: str) -> list[Nobody]:
         """Pages know no tokens; a method that nobody answers is not asked for a third time."""
-        has_tokens = door.route.startswith("api/") and method in door.probes
+        has_tokens = endpoint.route.startswith("api/") and method in endpoint.probes
         return self._strangers if has_tokens else self._strangers[:3]
 
     def differently_received(self) -> list[str]:
         """Where a visitor is answered by another status than nobody is."""
         return [
-            f"{method} /{door.route}: {a_visitors} to a visitor, {nobodys} to nobody"
-            for door, method, probe in self._slots(DOORS, every_method=True)
-            if (a_visitors := self._status(InSession(self.visitor), door, method, probe))
-            != (nobodys := self._status(Nobody(), door, method, probe))
+            f"{method} /{endpoint.route}: {a_visitors} to a visitor, {nobodys} to nobody"
+            for endpoint, method, probe in self._slots(ENDPOINTS, every_method=True)
+            if (a_visitors := self._status(InSession(self.visitor), endpoint, method, probe))
+            != (nobodys := self._status(Nobody(), endpoint, method, probe))
         ]
 
-    def _status(self, who: Nobody, door: Door, method: str, probe: Probe) -> int:
+    def _status(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> int:
         with undone():
-            return self._ask(who, door, method, probe).status
+            return self._ask(who, endpoint, method, probe).status
 
-    def _slots(self, doors: Mapping[str, Door], every_method: bool) -> Iterator[Slot]:
-        for door in doors.values():
-            some = ("GET", "POST") if door.is_staffs else tuple(door.probes)
+    def _slots(self, endpoints: Mapping[str, Endpoint], every_method: bool) -> Iterator[Slot]:
+        for endpoint in endpoints.values():
+            some = ("GET", "POST") if endpoint.is_staffs else tuple(endpoint.probes)
             for method in METHODS if every_method else some:
-                for probe in door.probes.get(method) or next(iter(door.probes.values()))[:1]:
+                for probe in endpoint.probes.get(method) or next(iter(endpoint.probes.values()))[:1]:
                     if not probe.is_streamed:
-                        yield door, method, probe
+                        yield endpoint, method, probe
 
     def _open(self, slots: Sequence[Slot]) -> None:
         """As whom each is for: one that is registered does its work, and any other does not answer."""
-        for door, method, probe in slots:
+        for endpoint, method, probe in slots:
             if method not in ("HEAD", "OPTIONS"):
                 with undone():
-                    self._open_one(door, method, probe)
+                    self._open_one(endpoint, method, probe)
 
-    def _open_one(self, door: Door, method: str, probe: Probe) -> None:
-        who = self._staff if door.is_staffs else self._owner
+    def _open_one(self, endpoint: Endpoint, method: str, probe: Probe) -> None:
+        who = self._staff if endpoint.is_staffs else self._owner
         before = everything() if probe.does is Does.CHANGES else ""
-        answer = self._ask(who, door, method, probe)
-        if method not in door.probes:
+        answer = self._ask(who, endpoint, method, probe)
+        if method not in endpoint.probes:
             if answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
-                self._complain(door, method, probe, f"answers, and nobody says what for: {REGISTER}")
+                self._complain(endpoint, method, probe, f"answers, and nobody says what for: {REGISTER}")
         elif not (works(probe, answer, self.owner) and (not before or everything() != before)):
-            self._complain(door, method, probe, f"does not do its work ({probe.does.name}):\n{answer}")
-        if door.is_staffs:
-            self._look_for_words(door, method, probe, answer, "staff", self.owner.words + self.other.words)
+            self._complain(endpoint, method, probe, f"does not do its work ({probe.does.name}):\n{answer}")
+        if endpoint.is_staffs:
+            self._look_for_words(endpoint, method, probe, answer, "staff", self.owner.words + self.other.words)
 
-    def _ask(self, who: Nobody, door: Door, method: str, probe: Probe) -> Answer:
+    def _ask(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> Answer:
         self.asked += 1
-        return who.ask(method, path_of(door, self.owner), probe, self.owner.things.fill)
+        return who.ask(method, path_of(endpoint, self.owner), probe, self.owner.things.fill)
 
-    def _ask_strangers(self, door: Door, method: str, probe: Probe) -> list[tuple[str, str]]:
+    def _ask_strangers(self, endpoint: Endpoint, method: str, probe: Probe) -> list[tuple[str, str]]:
         """What each is told, without what differs every time."""
         told = []
-        for who in self._strangers_at(door, method):
+        for who in self._strangers_at(endpoint, method):
             with undone():
-                answer = self._ask_without_harm(who, door, method, probe)
+                answer = self._ask_without_harm(who, endpoint, method, probe)
             if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                self._complain(door, method, probe, f"broke for {who.name}:\n{answer}")
-            self._look_for_words(door, method, probe, answer, who.name, self._words_kept_from(who, probe))
+                self._complain(endpoint, method, probe, f"broke for {who.name}:\n{answer}")
+            self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
             told.append((who.name, alike(answer, known=self._known)))
         return told
 
-    def _ask_without_harm(self, who: Nobody, door: Door, method: str, probe: Probe) -> Answer:
-        if method in ("GET", "HEAD", "OPTIONS") or method not in door.probes:
-            return self._ask(who, door, method, probe)
+    def _ask_without_harm(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> Answer:
+        if method in ("GET", "HEAD", "OPTIONS") or method not in endpoint.probes:
+            return self._ask(who, endpoint, method, probe)
         before = belongings(self.owner)
-        answer = self._ask(who, door, method, probe)
+        answer = self._ask(who, endpoint, method, probe)
         if belongings(self.owner) != before:
-            self._complain(door, method, probe, f"let {who.name} change what is somebody else's")
+            self._complain(endpoint, method, probe, f"let {who.name} change what is somebody else's")
         return answer
 
     def _words_kept_from(self, who: Nobody, probe: Probe) -> list[str]:
@@ -230,19 +230,19 @@ class Matrix:
         return [word for word in words if word not in sent]
 
     def _look_for_words(
-        self, door: Door, method: str, probe: Probe, answer: Answer, who: str, words: Sequence[str]
+        self, endpoint: Endpoint, method: str, probe: Probe, answer: Answer, who: str, words: Sequence[str]
     ) -> None:
         if any(word in str(answer).lower() for word in words):
-            self._complain(door, method, probe, f"tells {who} a word of somebody's:\n{answer}")
+            self._complain(endpoint, method, probe, f"tells {who} a word of somebody's:\n{answer}")
 
-    def _complain(self, door: Door, method: str, probe: Probe, what: str) -> None:
-        self.leaks.add(f"{method} /{door.route}")
-        self.found.append(f"{method} /{door.route} {probe.query or probe.body or probe.form or ''} {what[:3000]}")
+    def _complain(self, endpoint: Endpoint, method: str, probe: Probe, what: str) -> None:
+        self.leaks.add(f"{method} /{endpoint.route}")
+        self.found.append(f"{method} /{endpoint.route} {probe.query or probe.body or probe.form or ''} {what[:3000]}")
 
 
-def path_of(door: Door, owner: Resident) -> str:
-    path = str(owner.things.fill(door.at))
-    assert resolve(f"/{path}").route == door.route, f"/{path} does not lead to {door.route}"
+def path_of(endpoint: Endpoint, owner: Resident) -> str:
+    path = str(owner.things.fill(endpoint.at))
+    assert resolve(f"/{path}").route == endpoint.route, f"/{path} does not lead to {endpoint.route}"
     return path
 
 

@@ -1,4 +1,4 @@
-"""The matrix of doors: each is opened by whom it is for, and by somebody else, a visitor and nobody, who learn nothing."""
+"""The matrix of endpoints: each is opened by whom it is for, and by somebody else, a visitor and nobody, who learn nothing."""
 
 import inspect
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 from django.utils import timezone
 
 from config.celery import app
-from config.tests.doors import house, walking
-from config.tests.doors.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
-from config.tests.doors.registered import CALL, DOORS, MCP, TASKS, TOOLS
+from config.tests.endpoints import house, walking
+from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
+from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, TASKS, TOOLS
 from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
@@ -36,7 +36,7 @@ def matrix(monkeypatch):
 def no_filters(monkeypatch):
     """The application forgets whose rows it asks for."""
     for queryset in PERSONAL_QUERYSETS:
-        for name in {"for_user", "for_caller"} & set(vars(queryset)):
+        for name in {"for_user", "for_caller"} & set(dir(queryset)):
             monkeypatch.setattr(queryset, name, lambda self, *_: self.all())
 
 
@@ -48,14 +48,14 @@ def no_policies(matrix):
 @pytest.mark.parametrize(
     ("what", "found", "known"),
     [
-        ("route", {route.pattern for route in walking.routes()}, set(DOORS)),
+        ("route", {route.pattern for route in walking.routes()}, set(ENDPOINTS)),
         ("tool", set(walking.tools()), set(TOOLS)),
         ("method of MCP", set(walking.mcp_methods()), {*MCP, CALL}),
         ("task", set(walking.tasks()), TASKS),
     ],
     ids=["routes", "tools", "mcp", "tasks"],
 )
-def test_every_door_is_in_the_matrix(what, found, known):
+def test_every_endpoint_is_in_the_matrix(what, found, known):
     wrong = complaints(what, found, known)
     assert not wrong, "\n".join(wrong)
 
@@ -66,33 +66,37 @@ def complaints(what, found, known):
     return new + gone
 
 
-def test_a_door_that_nobody_registered_is_named_with_what_to_do():
+def test_an_endpoint_that_nobody_registered_is_named_with_what_to_do():
     assert complaints("route", {"new/", "old/"}, {"old/"}) == [f"Nobody tries the route 'new/': {REGISTER}"]
 
 
 def test_a_method_that_nobody_registered_is_named_with_what_to_do(matrix):
-    door = DOORS["api/v1/memory/records/<str:record_id>/"]
-    matrix.walk(doors={door.route: replace(door, probes={"GET": door.probes["GET"]})}, every_method=True)
-    assert matrix.leaks == {f"DELETE /{door.route}"}
+    endpoint = ENDPOINTS["api/v1/memory/records/<str:record_id>/"]
+    matrix.walk(
+        endpoints={endpoint.route: replace(endpoint, probes={"GET": endpoint.probes["GET"]})}, every_method=True
+    )
+    assert matrix.leaks == {f"DELETE /{endpoint.route}"}
     assert REGISTER in matrix.found[0]
 
 
-def test_nobody_learns_anything_of_somebody_else_at_any_door_nor_from_the_log(matrix, logged, pytestconfig):
+def test_nobody_learns_anything_of_somebody_else_at_any_endpoint_nor_from_the_log(matrix, logged, pytestconfig):
     matrix.walk(every_method=True)
     assert not matrix.found, "\n\n".join(matrix.found)
     assert logged.lines
     assert not [line for word in ("rumpelstiltskin", "kwyjibo", "zebedee") for line in logged.about(word)]
-    methods = sum(len(door.probes) for door in DOORS.values())
-    pytestconfig.stash[walking.DOORS_TRIED] = (
-        f"Doors: {len(DOORS)} routes that answer {methods} methods, {len(TOOLS)} tools over REST, MCP and in the chat, "
+    methods = sum(len(endpoint.probes) for endpoint in ENDPOINTS.values())
+    pytestconfig.stash[walking.ENDPOINTS_TRIED] = (
+        f"Endpoints: {len(ENDPOINTS)} routes that answer {methods} methods, {len(TOOLS)} tools over REST, MCP and in the chat, "
         f"{len(MCP) + 1} methods of MCP, {len(TASKS)} tasks; asked {matrix.asked:,} times."
     )
 
 
 def test_what_a_visitor_said_is_theirs_alone(matrix):
     visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("another"))
-    theirs = {route: door for route, door in DOORS.items() if route in ("", "conversations/") or route[:2] == "c/"}
-    visitors.walk(doors=theirs, every_method=True)
+    theirs = {
+        route: endpoint for route, endpoint in ENDPOINTS.items() if route in ("", "conversations/") or route[:2] == "c/"
+    }
+    visitors.walk(endpoints=theirs, every_method=True)
     assert not visitors.found, "\n\n".join(visitors.found)
 
 
@@ -100,23 +104,23 @@ def test_a_visitor_is_let_in_where_somebody_without_a_session_is_and_nowhere_els
     assert matrix.differently_received() == []
 
 
-def test_with_the_applications_filters_gone_the_database_refuses_at_every_door(matrix, no_filters):
+def test_with_the_applications_filters_gone_the_database_refuses_at_every_endpoint(matrix, no_filters):
     matrix.walk()
     assert not matrix.found, "\n\n".join(matrix.found)
 
 
-def test_with_the_databases_policies_gone_the_application_refuses_at_every_door(matrix, no_policies):
+def test_with_the_databases_policies_gone_the_application_refuses_at_every_endpoint(matrix, no_policies):
     matrix.walk()
     assert not matrix.found, "\n\n".join(matrix.found)
 
 
-def test_with_both_gone_the_matrix_finds_the_doors_open(matrix, no_policies, no_filters):
+def test_with_both_gone_the_matrix_finds_the_endpoints_open(matrix, no_policies, no_filters):
     matrix.walk()
     assert {leak for leak in matrix.leaks if "<str:conversation_id>" in leak} >= {
-        f"{method} /{door.route}"
-        for door in DOORS.values()
-        for method in door.probes
-        if "conversation}" in door.at and "undo" not in door.at
+        f"{method} /{endpoint.route}"
+        for endpoint in ENDPOINTS.values()
+        for method in endpoint.probes
+        if "conversation}" in endpoint.at and "undo" not in endpoint.at
     }
     assert len(matrix.leaks) >= 30, sorted(matrix.leaks)
 
