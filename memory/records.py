@@ -13,7 +13,7 @@ from core.pagination import Position
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryRecord
-from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.sources import record_entry
 from memory.texts import checked
 

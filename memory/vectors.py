@@ -19,8 +19,8 @@ from pgvector.django import HalfVectorField
 from core.db.statements import Rows, fetch
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.blocks import SLOTS
 from memory.models.corpora import PlainKey, Scope
+from memory.models.embeddings import SLOTS
 
 # How many of a text's passages are among the nearest, for most texts.
 USUAL_PASSAGES = 3

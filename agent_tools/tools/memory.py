@@ -13,7 +13,7 @@ from core.errors import RecollectError, SearchFailed, Unavailable
 from core.validation import stated
 from intake.models import User
 from memory.embedders import EmbedderError
-from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
+from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
 from memory.records import Record
 from memory.search.chat_history import EmbeddingModelAway
 from memory.search.records import (

@@ -16,8 +16,13 @@ from agent_tools.tools.memory import MemoryRecordOutput, record_output
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from intake.models import User
 from memory import documents, records
-from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.models.documents import (
+    MAX_DOCUMENT_LENGTH,
+    MAX_LABEL_LENGTH,
+    MAX_PROJECT_LENGTH,
+    MAX_RECORD_LENGTH,
+    MAX_TAGS,
+)
 
 NO_CALLER = "user identity required"
 

@@ -15,7 +15,7 @@ from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
 from memory.models import Embedding, VectorBlock
-from memory.models.blocks import SLOTS
+from memory.models.embeddings import SLOTS
 from memory.tests.vectors import directions, fill
 
 pytestmark = pytest.mark.django_db

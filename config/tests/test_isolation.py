@@ -27,8 +27,8 @@ from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_
 from memory import documents, indexing, records, vectors
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
-from memory.models.blocks import SLOTS
 from memory.models.corpora import Scope
+from memory.models.embeddings import SLOTS
 from memory.tasks import close_abandoned_turns
 from memory.tests.indexed import words
 

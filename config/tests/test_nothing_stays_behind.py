@@ -20,7 +20,7 @@ from memory import documents, indexing, records
 from memory.embedders import get_embedder
 from memory.indexing import writer
 from memory.models import Embedding, IndexedText, Posting, TextTotals, UnpostedWords, VectorBlock
-from memory.models.blocks import SLOTS
+from memory.models.embeddings import SLOTS
 from memory.tasks import sweep_deleted
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -3,7 +3,7 @@
 from django.db import migrations
 
 from core.isolation.policies import EVERYTHING, grant, isolate
-from memory.models.blocks import SLOTS
+from memory.models.embeddings import SLOTS
 
 KEYS = """
     ALTER TABLE memory_documents DROP CONSTRAINT memory_documents_pkey, ADD PRIMARY KEY (user_id, id),

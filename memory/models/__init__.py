@@ -1,11 +1,9 @@
 """What is remembered: what people keep on purpose, vectors and words of all they said, and which model made those."""
 
-from memory.models.blocks import VectorBlock
 from memory.models.corpora import Corpus
-from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet
-from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet
+from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet, MemoryRecord, MemoryRecordQuerySet
+from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
 from memory.models.postings import IndexedText, Posting, TextTotals, UnpostedWords
-from memory.models.records import MemoryRecord, MemoryRecordQuerySet
 
 __all__ = [
     "Corpus",

@@ -1,4 +1,10 @@
-"""The index itself: one row per part of a text, pending until a worker has filled its vector."""
+"""The vectors of the index: one row per passage of a text, pending until a worker has filled its vector; and blocks.
+
+An exact scan reads blocks, ten vectors side by side. Its time goes into rows more than into distances: PostgreSQL hands
+each from node to node, whatever it holds. So a worker packs a person's vectors into blocks, each about a page, and the
+scan asks every block only how near its nearest vector is. The vectors in `embeddings` stay what counts; a block goes
+when one of its vectors does, and what else it held is packed anew (`memory.vectors`).
+"""
 
 from datetime import datetime
 from typing import Any, Protocol, Self, cast
@@ -12,8 +18,9 @@ from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
-from memory.models.blocks import VectorBlock
 from memory.models.corpora import Corpus, Place
+
+SLOTS = 10
 
 
 class NamedModel(Protocol):
@@ -86,6 +93,31 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
         nearest = self.exclude(vector=None).values("source_id").annotate(distance=distance)
         ranked = nearest.order_by("distance", "source_id")[:limit]
         return cast("models.QuerySet[Embedding, Any]", ranked.values_list("source_id", "distance"))
+
+
+class VectorBlock(models.Model):
+    """Up to `SLOTS` vectors of one person, corpus and model, in no order.
+
+    Slot k is `p{k}`, the key of the row in `embeddings`, `t{k}`, when it was said, and `v{k}`, the vector; an empty one
+    has none of the three.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    corpus = models.CharField(max_length=16, choices=Corpus)
+    model = models.ForeignKey("memory.EmbeddingModel", on_delete=models.PROTECT, db_index=False)
+
+    class Meta:
+        db_table = "embedding_blocks"
+        indexes = [models.Index(fields=["user", "corpus", "model"], name="idx_embedding_blocks_scan")]
+
+    def __str__(self) -> str:
+        return f"{self.corpus} of {self.user_id}"
+
+
+# What has a fixed width stands first: its place in the row is known, while a vector is found by its predecessors.
+for _prefix, _field in (("p", models.BigIntegerField), ("t", models.DateTimeField), ("v", HalfVectorField)):
+    for _slot in range(SLOTS):
+        VectorBlock.add_to_class(f"{_prefix}{_slot}", _field(null=True))
 
 
 class Embedding(models.Model):

@@ -8,8 +8,13 @@ from django.core.exceptions import ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
 
 from core.errors import InvalidInput
-from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.models.documents import (
+    MAX_DOCUMENT_LENGTH,
+    MAX_LABEL_LENGTH,
+    MAX_PROJECT_LENGTH,
+    MAX_RECORD_LENGTH,
+    MAX_TAGS,
+)
 from memory.records import DEFAULT_TYPE
 from memory.rest.queries import NO_DAY, parse_day
 from memory.search.sources import HistoryScope

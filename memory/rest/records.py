@@ -18,7 +18,7 @@ from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from memory import records
-from memory.models.records import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
+from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Record
 from memory.rest.queries import LIMIT, PlainText, validate_query
 

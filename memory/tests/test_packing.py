@@ -13,7 +13,7 @@ from memory import indexing
 from memory.admin.requeue import requeue
 from memory.embedders import get_embedder
 from memory.models import Embedding, VectorBlock
-from memory.models.blocks import SLOTS
+from memory.models.embeddings import SLOTS
 from memory.tests.rows import NOW
 from memory.tests.threads import at_once
 from memory.tests.vectors import directions, fill, nearest

@@ -10,7 +10,7 @@ from core.pagination import Position
 from intake.tests.factories import NOW, a_person
 from memory import indexing, records
 from memory.models import Embedding, IndexedText, MemoryRecord
-from memory.models.records import MAX_RECORD_LENGTH
+from memory.models.documents import MAX_RECORD_LENGTH
 from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from intake.tests.factories import NOW
 from memory import records
-from memory.models.records import MAX_RECORD_LENGTH
+from memory.models.documents import MAX_RECORD_LENGTH
 from memory.tests.pages.pages import (
     HOSTILE,
     RECORDS,

@@ -7,7 +7,7 @@ from core.ids import uuid7
 from intake.tests.factories import NOW, a_person
 from memory import records
 from memory.models import MemoryRecord
-from memory.models.records import MAX_RECORD_LENGTH
+from memory.models.documents import MAX_RECORD_LENGTH
 from memory.tests.over_rest import assert_problem, send
 
 pytestmark = pytest.mark.django_db
