@@ -1,13 +1,27 @@
-"""The command line behind the Makefile: `python -m config.stack up|down`; what is in the way comes as one sentence."""
+"""`make up` and `make down`, as `python -m config.stack up|down`: one supervisor for each `var`.
+
+It begins by ending what a killed one left behind. A StackError is printed as its one sentence.
+"""
 
 import argparse
 import os
+import signal
 import sys
+import time
+from pathlib import Path
 
-from config.stack.errors import StackError
-from config.stack.given import read_environment
-from config.stack.supervisor import Address
-from config.stack.up import down, up
+from filelock import FileLock, Timeout
+
+from config.stack import StackError
+from config.stack.paths import servers_dir, var_dir
+from config.stack.preflight import check_port, read_environment
+from config.stack.processes import find_marked, find_servers, stop
+from config.stack.supervisor import Address, RunPaths, Supervisor, say
+
+# A supervisor stops its parts in less, and starts them all in less.
+STOP_SECONDS = 20
+START_SECONDS = 200
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
@@ -39,6 +53,110 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16):
         raise StackError(f"{text} is not a port: choose one from 1 to 65535, as in `make up PORT=8000`.")
     return int(text)
+
+
+class RunLock:
+    """A lock on a file that names its holder; the kernel releases it however the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = FileLock(path)
+
+    def acquire(self) -> bool:
+        """Take the lock, or return False when another process holds it."""
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            return False
+        self._path.write_text(str(os.getpid()))
+        return True
+
+    def holder(self) -> int | None:
+        """Return the process that holds the lock: only meaningful after `acquire` returned False."""
+        text = self._path.read_text()
+        return int(text) if text else None
+
+
+def up(address: Address, *, demo: bool) -> None:
+    """Run everything until a signal ends it; raises StackError when something is in the way."""
+    paths = RunPaths(var_dir())
+    paths.make()
+    lock = RunLock(paths.lock)
+    if not lock.acquire():
+        _report_running(paths, lock)
+        return
+    paths.address.unlink(missing_ok=True)
+    if _end_earlier_run(paths):
+        say("Stopped what an earlier run had left behind.")
+    check_port(address.host, address.port)
+    supervisor = Supervisor(paths, address)
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        supervisor.start(demo=demo)
+        supervisor.watch()
+    except KeyboardInterrupt:
+        say("Stopping …")
+    finally:
+        for number in ENDING_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        supervisor.stop()
+        _end_earlier_run(paths)
+    say("Stopped.")
+
+
+def down() -> None:
+    """Stop the supervisor and what it started, or what a killed one left behind."""
+    paths = RunPaths(var_dir())
+    if not paths.lock.exists():
+        say("Nothing is running.")
+        return
+    lock = RunLock(paths.lock)
+    was_running = not lock.acquire()
+    if was_running:
+        _end_holder(lock)
+    left_behind = _end_earlier_run(paths)
+    paths.address.unlink(missing_ok=True)
+    say("Stopped." if was_running or left_behind else "Nothing is running.")
+
+
+def _report_running(paths: RunPaths, lock: RunLock) -> None:
+    """Wait until the supervisor that holds the lock has an address, and print it."""
+    deadline = time.monotonic() + START_SECONDS
+    said = False
+    while time.monotonic() < deadline and not lock.acquire():
+        if paths.address.exists():
+            say(f"Recollect is already running at {paths.address.read_text()} (`make down` stops it).")
+            return
+        if not said:
+            say("Recollect is already starting …")
+            said = True
+        time.sleep(0.2)
+    say("Recollect was being started elsewhere and did not come up: run the command again.")
+
+
+def _end_holder(lock: RunLock) -> None:
+    """End the supervisor that holds the lock: while it does, the number in the file is its own."""
+    holder = lock.holder()
+    deadline = time.monotonic() + STOP_SECONDS
+    if holder:
+        os.kill(holder, signal.SIGTERM)
+    while not lock.acquire():
+        if time.monotonic() > deadline and holder:
+            os.kill(holder, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _end_earlier_run(paths: RunPaths) -> bool:
+    """Stop whatever a killed supervisor left behind; returns whether there was anything."""
+    root = servers_dir(paths.var)
+    programs = find_marked(paths.var)
+    brokers = find_servers("valkey-server", root / "broker")
+    databases = find_servers("postgres", root / "data")
+    stop(programs, grace=4)
+    stop(brokers, grace=2)
+    stop(databases, grace=6, by=signal.SIGINT)
+    return bool(programs or brokers or databases)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import psutil
 
-from config.stack.errors import StackError
-from config.stack.places import choose_account, make_private, programs, socket_dir
+from config.stack import StackError
+from config.stack.paths import choose_account, make_private, programs, socket_dir
 from config.stack.processes import find_servers, start_server, stop
 
 START_SECONDS = 20

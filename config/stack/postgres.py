@@ -15,8 +15,8 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from config.stack.errors import StackError
-from config.stack.places import choose_account, make_private, programs, socket_dir, write_secret
+from config.stack import StackError
+from config.stack.paths import choose_account, make_private, programs, socket_dir, write_secret
 from config.stack.processes import find_servers, start_server, stop
 from core.isolation.roles import Roles, make_roles
 

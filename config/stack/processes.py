@@ -1,17 +1,31 @@
-"""Starting the servers and stopping what is ours: processes are known by what they are, never by a bare number."""
+"""Starts, watches and stops the servers and this project's programs.
+
+A process is recognised by its environment, or its name and folder, never by a bare number.
+"""
 
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
-from config.stack.places import Account
+from config.stack.paths import BASE_DIR, Account
 
 # In the environment of every process that a supervisor starts; its value is the folder of that supervisor.
 MARK = "RECOLLECT_SUPERVISED_IN"
+# Uvicorn and Celery finish what they are at; what a worker loses here, the sweep finds again.
+PROGRAM_STOP_SECONDS = 4
+# A service that lived this long and died gets a fresh start at once; one that dies sooner waits longer each time.
+HEALTHY_SECONDS = 10
+LONGEST_WAIT_SECONDS = 30
+SHOWN_LOG_LINES = 12
+SHOWN_LEVELS = (" ERROR ", " CRITICAL ", "PANIC: ")
 
 
 def start_server(
@@ -77,3 +91,128 @@ def _mark(process: psutil.Process) -> str | None:
         return process.environ().get(MARK)
     except (psutil.Error, OSError):
         return None
+
+
+class Service(Protocol):
+    """A server or a program: it can be started, stopped and asked whether it runs, and it writes a log."""
+
+    name: str
+    log: Path
+
+    @property
+    def is_running(self) -> bool: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Program:
+    """A Python module of this project, run in a session of its own with its output in a log."""
+
+    def __init__(self, name: str, arguments: Sequence[str], *, environment: dict[str, str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._command = [sys.executable, "-m", *arguments]
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        if self.is_running:
+            return
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=BASE_DIR,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        if self._process and self._process.poll() is None:
+            process = psutil.Process(self._process.pid)
+            children = process.children(recursive=True)
+            stop([process], grace=PROGRAM_STOP_SECONDS)
+            stop(children, grace=0)
+            self._process.wait()
+        self._process = None
+
+
+@dataclass
+class Watch:
+    """Looks after one service: starts it again when it dies, sooner or later by how often that happens."""
+
+    service: Service
+    deaths: int = 0
+    _started_at: float = 0.0
+    _start_at: float = 0.0
+
+    def start(self) -> None:
+        self._started_at = time.monotonic()
+        self._start_at = 0.0
+        self.service.start()
+
+    def tend(self) -> str:
+        """Start the service if it is due; returns a sentence when it has just died, and nothing otherwise."""
+        now = time.monotonic()
+        if self.service.is_running:
+            if now - self._started_at > HEALTHY_SECONDS:
+                self.deaths = 0
+            return ""
+        if self._start_at:
+            if now >= self._start_at:
+                self.start()
+            return ""
+        wait = min(2**self.deaths - 1, LONGEST_WAIT_SECONDS)
+        self.deaths += 1
+        self._start_at = now + wait
+        return f"{self.service.name} ended and is started again{f' in {wait} s' if wait else ''}."
+
+
+class LogReader:
+    """Reads what was added to a log since it was last asked, and picks the lines a person should see."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._last = ""
+
+    def new_errors(self) -> list[str]:
+        """Return new lines of level ERROR and above without their time; one that repeats itself comes once."""
+        errors = []
+        for line in self._new_lines():
+            if not any(level in line for level in SHOWN_LEVELS):
+                continue
+            text = line.split(" ", 2)[-1]
+            if text != self._last:
+                errors.append(text)
+                self._last = text
+        return errors
+
+    def _new_lines(self) -> list[str]:
+        if not self.path.exists() or self.path.stat().st_size <= self._offset:
+            return []
+        with self.path.open("rb") as log:
+            log.seek(self._offset)
+            added = log.read()
+        whole = added[: added.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
+def begin_log(path: Path) -> Path:
+    """Put the log of the run before aside, so that each run begins a fresh one."""
+    if path.exists():
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path
+
+
+def last_lines(log: Path) -> str:
+    if not log.exists():
+        return ""
+    return "\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-SHOWN_LOG_LINES:])

@@ -10,14 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.stack import StackError
 from config.stack.broker import EmbeddedRedis
-from config.stack.errors import StackError
-from config.stack.given import check_broker, read_environment
-from config.stack.logins import addresses, as_worker, roles_named
-from config.stack.places import BASE_DIR, make_private, servers_dir, write_secret
+from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
-from config.stack.processes import MARK
-from config.stack.services import LogReader, Program, Service, Watch, begin_log, last_lines
+from config.stack.preflight import addresses, as_worker, check_broker, read_environment, roles_named
+from config.stack.processes import MARK, LogReader, Program, Service, Watch, begin_log, last_lines
 
 # The first start also builds the embedding model.
 READY_SECONDS = 180
@@ -51,7 +49,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Places:
+class RunPaths:
     """The folders and files of one supervisor."""
 
     var: Path
@@ -91,8 +89,8 @@ class Places:
 class Supervisor:
     """Starts every part, then keeps them alive until somebody stops it."""
 
-    def __init__(self, places: Places, address: Address) -> None:
-        self._places = places
+    def __init__(self, paths: RunPaths, address: Address) -> None:
+        self._paths = paths
         self._address = address
         self._watches: list[Watch] = []
         self._logs: list[tuple[str, LogReader]] = []
@@ -110,7 +108,7 @@ class Supervisor:
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()
-        self._places.address.write_text(str(self._address))
+        self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
         say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
 
@@ -122,7 +120,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop the programs together, then the servers together."""
-        self._places.address.unlink(missing_ok=True)
+        self._paths.address.unlink(missing_ok=True)
         services = [watch.service for watch in self._watches]
         for kind in (True, False):
             with ThreadPoolExecutor() as pool:
@@ -132,10 +130,10 @@ class Supervisor:
         """Return the environment for every program, with servers of our own and a key for what nobody gave."""
         given = {name: value for name, value in read_environment().items() if value}
         made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in given else {}
-        root = servers_dir(self._places.var)
+        root = servers_dir(self._paths.var)
         roles = roles_named(given)
         if "DATABASE_URL" in given:
-            made |= addresses(given, roles, kept=self._places.passwords)
+            made |= addresses(given, roles, kept=self._paths.passwords)
         else:
             postgres = EmbeddedPostgres(root, log=self._begin_log("postgres"), roles=roles)
             if not postgres.data.exists():
@@ -150,13 +148,13 @@ class Supervisor:
             made["REDIS_URL"] = broker.url
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
             made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
-        write_secret(self._places.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
-        return given | made | {MARK: str(self._places.var), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
+        write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
+        return given | made | {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
 
     def _kept_key(self) -> str:
         """Return the key of the run before: a new one would log everybody out."""
         with suppress(OSError):
-            for line in self._places.environment.read_text().splitlines():
+            for line in self._paths.environment.read_text().splitlines():
                 if line.startswith("SECRET_KEY="):
                     return line.partition("=")[2]
         return secrets.token_urlsafe(50)
@@ -177,7 +175,7 @@ class Supervisor:
         watch.start()
 
     def _begin_log(self, name: str) -> Path:
-        path = begin_log(self._places.log / f"{name}.log")
+        path = begin_log(self._paths.log / f"{name}.log")
         self._logs.append((name, LogReader(path)))
         return path
 

@@ -21,9 +21,9 @@ from contextlib import ExitStack, contextmanager
 import environ
 import psycopg
 
+from config.stack import StackError
 from config.stack.broker import EmbeddedRedis
-from config.stack.errors import StackError
-from config.stack.places import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
+from config.stack.paths import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
 from config.stack.postgres import OWNER, EmbeddedPostgres
 from core.testing.examiner import make_examiner
 from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServers

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 import redis
 
+from config.stack import StackError
 from config.stack.broker import EmbeddedRedis
-from config.stack.errors import StackError
-from config.stack.places import choose_account, make_private, socket_dir, temporary_servers_dir, write_secret
+from config.stack.paths import choose_account, make_private, socket_dir, temporary_servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
 from config.stack.processes import find_servers
 

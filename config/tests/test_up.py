@@ -13,11 +13,10 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from config.stack.errors import StackError
-from config.stack.given import check_broker, check_database, check_port
-from config.stack.places import BASE_DIR, servers_dir
-from config.stack.processes import MARK, find_marked, find_servers
-from config.stack.services import LogReader, Program, Watch
+from config.stack import StackError
+from config.stack.paths import BASE_DIR, servers_dir
+from config.stack.preflight import check_broker, check_database, check_port
+from config.stack.processes import MARK, LogReader, Program, Watch, find_marked, find_servers
 from config.stack.testing import NAMES
 
 STACK = [sys.executable, "-m", "config.stack"]

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from config.stack.errors import StackError
-from config.stack.logins import addresses, as_worker, roles_named
-from config.stack.places import BASE_DIR, temporary_servers_dir
+from config.stack import StackError
+from config.stack.paths import BASE_DIR, temporary_servers_dir
 from config.stack.postgres import EmbeddedPostgres
+from config.stack.preflight import addresses, as_worker, roles_named
 from config.stack.testing import NAMES
 from core.isolation.roles import RoleRefused, Roles, make_roles
 

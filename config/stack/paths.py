@@ -11,7 +11,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from config.stack.errors import StackError
+from config.stack import StackError
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 # Root's servers live here: outside anybody's home, where the account they run as can reach them.

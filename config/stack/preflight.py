@@ -1,0 +1,173 @@
+"""Before anything starts: is the port free, do the named database and broker answer, and which login has each program.
+
+The roles are made on a named server if need be.
+"""
+
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import environ
+import psycopg
+
+from config.stack import StackError
+from config.stack.paths import BASE_DIR, write_secret
+from core.isolation.roles import DEFAULT_PREFIX, RoleRefused, Roles, ServerConnection, existing, make_roles
+
+OLDEST_POSTGRES = 15
+CONNECT_SECONDS = 5
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise StackError unless the address is free and may be listened on."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            hint = f"Port {port} is taken: stop what uses it, or choose another, as in `make up PORT={port + 1}`."
+        elif error.errno == errno.EACCES:
+            hint = f"Port {port} is reserved for root: choose one above 1023, as in `make up PORT=8000`."
+        else:
+            hint = f"{host} is not an address of this machine: choose another, as in `make up HOST=127.0.0.1`."
+        raise StackError(hint) from error
+
+
+@contextmanager
+def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[ServerConnection]:
+    """A connection in autocommit; raises StackError, which speaks of the variable `name`, where there is none."""
+    settings = environ.Env.db_url_config(url)
+    if "postgresql" not in settings.get("ENGINE", ""):
+        raise StackError(f"{name} does not name a PostgreSQL database: it begins with postgres://.")
+    wanted = {key: settings[key.upper()] for key in ("user", "password", "host", "port") if settings[key.upper()]}
+    options = wanted | settings.get("OPTIONS", {}) | {"connect_timeout": CONNECT_SECONDS}
+    try:
+        with psycopg.connect(dbname=settings["NAME"], autocommit=True, **options) as connection:
+            yield connection
+    except psycopg.Error as error:
+        reason = str(error).strip().splitlines()[0]
+        raise StackError(f"The database in {name} does not answer ({reason}): start it or correct the URL.") from error
+
+
+def check_database(url: str) -> None:
+    """Raise StackError unless the address leads to a PostgreSQL that is new enough and has pgvector."""
+    with connected(url) as server:
+        _check_server(server)
+
+
+def _check_server(connection: ServerConnection) -> None:
+    major = connection.info.server_version // 10_000
+    if major < OLDEST_POSTGRES:
+        raise StackError(
+            f"The database in DATABASE_URL is PostgreSQL {major}: version {OLDEST_POSTGRES} or newer is needed."
+        )
+    try:
+        connection.execute("SET client_min_messages = warning")
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except psycopg.Error as error:
+        raise StackError(
+            "The database in DATABASE_URL has no pgvector: install it on that server and, as its superuser, run "
+            "CREATE EXTENSION vector in that database."
+        ) from error
+
+
+def check_broker(url: str) -> None:
+    """Raise StackError unless REDIS_URL leads to a broker that answers."""
+    import redis  # takes longer to load than everything else here, and most runs never need it
+
+    try:
+        address = url.replace("redis+socket://", "unix://", 1)
+        with redis.Redis.from_url(address, socket_timeout=CONNECT_SECONDS, retry=None) as client:
+            client.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        raise StackError(f"The broker in REDIS_URL does not answer ({error}): start it or correct the URL.") from error
+
+
+def read_environment() -> dict[str, str]:
+    """Return the environment with .env behind it, which never overrides."""
+    environ.Env.read_env(BASE_DIR / ".env")
+    return dict(os.environ)
+
+
+def roles_named(given: Mapping[str, str]) -> Roles:
+    try:
+        return Roles(given.get("DATABASE_ROLE_PREFIX") or DEFAULT_PREFIX)
+    except ValueError as error:
+        raise StackError(str(error)) from error
+
+
+def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str, str]:
+    """The three addresses. Raises StackError when the server cannot be used, or the roles neither made nor taken.
+
+    Where the web role's and the worker's are given they are taken as they are. A lone DATABASE_URL of another role is
+    its owner's: the roles are made by it, with passwords that are kept in `kept`.
+    """
+    if urlsplit(given["DATABASE_URL"]).username == roles.web:
+        return _taken(given)
+    owner = given.get("DATABASE_OWNER_URL") or given["DATABASE_URL"]
+    check_database(owner)
+    passwords = _made(owner, roles, kept)
+    return {
+        "DATABASE_URL": _with_login(owner, roles.web, passwords[roles.web]),
+        "DATABASE_WORKER_URL": _with_login(owner, roles.worker, passwords[roles.worker]),
+        "DATABASE_OWNER_URL": owner,
+    }
+
+
+def as_worker(environment: dict[str, str]) -> dict[str, str]:
+    """For a process that does a worker's work and has no other's address."""
+    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL")
+    kept = {name: value for name, value in environment.items() if name not in others}
+    # Empty rather than absent, which would have them read from a file.
+    return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
+
+
+def _taken(given: Mapping[str, str]) -> dict[str, str]:
+    for name, purpose in (("DATABASE_WORKER_URL", "workers"), ("DATABASE_OWNER_URL", "migrations")):
+        if not given.get(name):
+            raise StackError(
+                f"DATABASE_URL names the web role, and {name}, for {purpose}, is missing: give all three addresses, or "
+                "the owner's alone in DATABASE_URL."
+            )
+        with connected(given[name], name=name):
+            pass
+    check_database(given["DATABASE_URL"])
+    return {}
+
+
+def _made(owner: str, roles: Roles, kept: Path) -> dict[str, str]:
+    passwords = _kept_passwords(kept)
+    logins = {roles.web, roles.worker}
+    with connected(owner) as server:
+        foreign = sorted((existing(server, roles) & logins) - passwords.keys())
+        if foreign:
+            raise StackError(
+                f"The server has the role {foreign[0]} already and its password is not known here: give its address in "
+                "DATABASE_URL and the others' beside it, or choose other names by DATABASE_ROLE_PREFIX."
+            )
+        passwords = {name: secrets.token_urlsafe(24) for name in sorted(logins)} | passwords
+        write_secret(kept, "".join(f"{name} {password}\n" for name, password in passwords.items()))
+        try:
+            make_roles(server, roles, passwords={name: passwords[name] for name in logins})
+        except RoleRefused as error:
+            raise StackError(f"{error} Then give their addresses too (docs/isolation.md).") from error
+    return passwords
+
+
+def _kept_passwords(kept: Path) -> dict[str, str]:
+    with suppress(FileNotFoundError):
+        return dict(line.split() for line in kept.read_text().splitlines())
+    return {}
+
+
+def _with_login(url: str, name: str, password: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{quote(name)}:{quote(password, safe='')}@{host}").geturl()
