@@ -86,8 +86,7 @@ def worker(given: Environment) -> Iterator[psutil.Process]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
     with _running(command, logging_in(given, "DATABASE_WORKER_URL")) as process:
-        control = Celery(broker=given["CELERY_BROKER_URL"], set_as_current=False).control
-        _wait(process, "The worker", lambda: bool(control.ping(timeout=0.5)))
+        _wait(process, "The worker", lambda: worker_answers(given["CELERY_BROKER_URL"]))
         yield process
 
 
@@ -98,7 +97,7 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
     address = f"http://127.0.0.1:{port}"
     command = ["config.serving", "127.0.0.1", str(port)]
     with _running(command, logging_in(given, "DATABASE_URL")) as process:
-        _wait(process, "The web process", lambda: _answers(f"{address}/healthz"))
+        _wait(process, "The web process", lambda: answers(f"{address}/healthz"))
         yield address, process
 
 
@@ -155,12 +154,19 @@ def _running(module: Sequence[str], given: Environment) -> Iterator[psutil.Proce
     try:
         yield process
     finally:
+        end(process)
+        process.wait()
+
+
+def end(process: psutil.Process) -> None:
+    """Ask a process to end, as a deployment would, and kill what is left of it and its children after a while."""
+    with suppress(psutil.NoSuchProcess):
         family = [*process.children(recursive=True), process]
         process.terminate()
         _, stubborn = psutil.wait_procs(family, timeout=STOP_SECONDS)
         for member in stubborn:
-            member.kill()
-        process.wait()
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
 
 
 def _wait(process: psutil.Process, name: str, is_ready: Callable[[], bool]) -> None:
@@ -174,12 +180,17 @@ def _wait(process: psutil.Process, name: str, is_ready: Callable[[], bool]) -> N
     raise CommandError(f"{name} was not ready within {START_SECONDS} s.")
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
             return bool(response.status == 200)  # noqa: PLR2004
     except OSError:
         return False
+
+
+def worker_answers(broker: str) -> bool:
+    with Celery(broker=broker, set_as_current=False) as sender:
+        return bool(sender.control.ping(timeout=0.5))
 
 
 def free_port() -> int:

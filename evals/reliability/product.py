@@ -12,23 +12,20 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from celery import Celery
 from django.conf import settings
 from django.core.management import CommandError
 
 from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
-from evals.processes import WORKER, Environment, free_port, logging_in, run_module
+from evals.processes import WORKER, Environment, answers, end, free_port, logging_in, run_module, worker_answers
 from evals.scratch import ending_by_exception
 
 READY_SECONDS = 180
-STOP_SECONDS = 10
 LOOK_SECONDS = 0.2
 # A worker that starts while the database is away ends at once; it is given a moment.
 RESTART_SECONDS = 0.5
@@ -61,8 +58,8 @@ class RestartedProgram:
 
     def stop(self) -> None:
         self._stopping.set()
-        for process in self.family():
-            _end(process, STOP_SECONDS)
+        for process in self.family()[:1]:
+            end(process)
         if self._process is not None:
             self._process.wait()
 
@@ -153,8 +150,8 @@ def running_product(
         product = Product(address, servers, given, programs)
         # The tables are made by the first, and the others need them.
         for name, is_ready in (
-            ("web", lambda: _answers(f"{address}/healthz")),
-            ("worker", lambda: _worker_answers(servers.urls["REDIS_URL"])),
+            ("web", lambda: answers(f"{address}/healthz")),
+            ("worker", lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1))),
             ("beat", lambda: True),
         ):
             cleanup.callback(programs[name].stop)
@@ -201,27 +198,3 @@ def _wait(program: RestartedProgram, is_ready: Callable[[], bool]) -> None:
         if time.monotonic() > deadline or program.starts > 3:  # noqa: PLR2004
             raise CommandError(f"{program.name} does not start:\n{program.last_lines()}")
         time.sleep(LOOK_SECONDS)
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
-            return bool(response.status == 200)  # noqa: PLR2004
-    except OSError:
-        return False
-
-
-def _worker_answers(redis_url: str) -> bool:
-    broker = redis_url.replace("unix://", "redis+socket://", 1)
-    with Celery(broker=broker, set_as_current=False) as sender:
-        return bool(sender.control.ping(timeout=0.5))
-
-
-def _end(process: psutil.Process, seconds: float) -> None:
-    try:
-        process.terminate()
-        process.wait(seconds)
-    except psutil.TimeoutExpired:
-        process.kill()
-    except psutil.NoSuchProcess:
-        return
