@@ -111,8 +111,8 @@ UPDATE text_totals
  WHERE user_id = %(user_id)s AND corpus = %(corpus)s
 """
 
-# A text that somebody is deleting is left to them; whoever deletes one of these waits for the flush, and a foreign key
-# takes the postings along.
+# A text that is being deleted is passed over. A deletion waits for the flush of its texts, and then deletes their
+# postings by a foreign key.
 _FLUSH = """
 WITH taken AS (
     DELETE FROM unposted_words

@@ -4,8 +4,8 @@ from django.conf import settings
 from django.db import migrations, models
 
 # Keys and foreign keys begin with the user. A conversation or a turn may be from before there were owners, so its `id`
-# stays the primary key, and the others refer to the unique pair. What is somebody's goes with them, whoever deletes the
-# user: a worker does, for visitors, and has no right to the rows.
+# stays the primary key, and the others refer to the unique pair. Deleting a user deletes
+# their rows in the database: a worker, which removes visitors, has no right to those.
 KEYS = """
     ALTER TABLE intake_conversations
         ADD CONSTRAINT intake_conversations_of_user UNIQUE (user_id, id),
