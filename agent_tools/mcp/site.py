@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
-from django.utils.http import is_same_domain
 
 MISDIRECTED, FORBIDDEN = 421, 403
 
@@ -37,6 +36,6 @@ def _is_trusted(origin: str) -> bool:
         return False
     wildcards = (urlsplit(trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS if "*" in trusted)
     return any(
-        given.scheme == trusted.scheme and is_same_domain(given.netloc, trusted.netloc.lstrip("*"))
+        given.scheme == trusted.scheme and f".{given.netloc}".lower().endswith(trusted.netloc.lstrip("*").lower())
         for trusted in wildcards
     )

@@ -1,9 +1,9 @@
 """What a writer has read, as HTTP says it (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match`."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.utils.http import parse_etags
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
@@ -12,6 +12,10 @@ from core.errors import PreconditionRequired
 READ_FIRST = (
     "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."
 )
+
+
+# Strong and weak tags; between two stands a comma.
+_TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,8 @@ def precondition_of(request: Request, *, exists: bool) -> Precondition:
     """Raises `PreconditionRequired` if something exists and the writer does not say what they have read of it."""
     if_match = request.headers.get("If-Match")
     if if_match is not None:
-        tags = parse_etags(if_match)
         # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
-        return Precondition(expected=None if tags == ["*"] else [tag.strip('"') for tag in tags], is_new=False)
+        return Precondition(expected=_states(if_match), is_new=False)
     if exists and request.headers.get("If-None-Match") != "*":
         raise PreconditionRequired(READ_FIRST)
     return Precondition(expected=None, is_new=True)
@@ -40,8 +43,13 @@ def as_etag(state: str) -> str:
 
 def is_known(request: Request, etag: str) -> bool:
     """Whether the reader has it already; weak tags are good enough for that."""
-    known = {tag.removeprefix("W/") for tag in parse_etags(request.headers.get("If-None-Match", ""))}
-    return etag in known or "*" in known
+    if_none_match = request.headers.get("If-None-Match", "")
+    return if_none_match.strip() == "*" or etag in {tag.removeprefix("W/") for tag in _TAG.findall(if_none_match)}
+
+
+def _states(if_match: str) -> list[str] | None:
+    """The states that the header names; None for `*`, which is any."""
+    return None if if_match.strip() == "*" else [tag.strip('"') for tag in _TAG.findall(if_match)]
 
 
 ETAG = OpenApiParameter(
