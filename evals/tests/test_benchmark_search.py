@@ -289,6 +289,12 @@ def test_every_question_is_asked_twice_and_the_second_time_counts(a_person, monk
     assert found.figures == {"p50_ms": 1, "p95_ms": 1, "n": len(texts), "first_p50_ms": 5, "first_p95_ms": 5}
 
 
+def test_made_up_meaning_is_read_by_the_calibration_of_the_model_that_it_stands_in_for():
+    calibration = get_embedder().calibration
+    with synthetic_meaning() as embedder:
+        assert embedder.calibration == calibration is not None
+
+
 def test_made_up_meaning_goes_by_the_rare_words():
     apart, together, other = meanings(
         ["the and of", "the and of zebra".replace("zebra", rare()), rare()], dimensions=384

@@ -32,6 +32,7 @@ class SyntheticEmbedder(Embedder):
 
     def __init__(self, *, like: Embedder) -> None:
         self.name, self.dimensions, self.max_tokens = like.name, like.dimensions, like.max_tokens
+        self.calibration = like.calibration
         self._like = like
         self.embed_query = lru_cache(maxsize=10_000)(self._embed_query)  # type: ignore[method-assign]
 
