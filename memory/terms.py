@@ -187,7 +187,7 @@ WITH mine AS MATERIALIZED (
        AND lexemes && ARRAY(SELECT lexeme FROM asked) AND term.lexeme = ANY(ARRAY(SELECT lexeme FROM asked))
      GROUP BY text_id, term.lexeme, said_length, answered_length
 ), term AS MATERIALIZED (
-    SELECT lexeme, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
+    SELECT lexeme, having_it, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
            %(b)s / said_length AS per_term_said, %(b)s / answered_length AS per_term_answered
       FROM asked
      CROSS JOIN mine
@@ -198,21 +198,23 @@ WITH mine AS MATERIALIZED (
                + (SELECT count(*) FROM pending WHERE pending.lexeme = asked.lexeme) AS having_it
         OFFSET 0) AS counted  -- counted once
 ), hit AS (
-    SELECT text_id, idf,
+    SELECT text_id, idf, having_it,
            %(said_weight)s::float8 * said / (rest + per_term_said * said_length) AS said,
            answered / (rest + per_term_answered * answered_length) AS answered
-      FROM (SELECT text_id, said, answered, said_length, answered_length, idf, rest, per_term_said, per_term_answered
+      FROM (SELECT text_id, said, answered, said_length, answered_length, idf, having_it, rest, per_term_said,
+                   per_term_answered
               FROM term
               JOIN postings AS p USING (lexeme)
              WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
              UNION ALL
-            SELECT text_id, said, answered, said_length, answered_length, idf, rest, per_term_said, per_term_answered
+            SELECT text_id, said, answered, said_length, answered_length, idf, having_it, rest, per_term_said,
+                   per_term_answered
               FROM term
               JOIN pending USING (lexeme)) AS either
     OFFSET 0  -- neither is computed more than once
 ), best AS (
     SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
-           sum(idf * said / (%(k1)s::float8 + said)) AS said_score
+           sum(idf * said / (%(k1)s::float8 + said)) AS said_score, bool_or(having_it = 1) AS has_only
       FROM hit
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
      -- on the dates that are asked for.
@@ -225,7 +227,7 @@ WITH mine AS MATERIALIZED (
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id::text, chunk_index, score, said_score
+SELECT source_id::text, chunk_index, score, said_score, has_only, (SELECT sum(idf) FROM term)
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
  CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
@@ -234,11 +236,22 @@ SELECT source_id::text, chunk_index, score, said_score
 
 
 class TermHit(NamedTuple):
-    """A text that shares terms with the query. `said_score` is what the user's own side alone would earn it."""
+    """A text that shares terms with the query. `said_score` is what the user's own side alone would earn it.
+
+    `has_only`: whether it has a term of the query's that stands in no other text of the person's.
+    """
 
     key: PlainKey
     score: float
     said_score: float
+    has_only: bool = False
+
+
+class TermHits(NamedTuple):
+    """The best texts, best first. `ideal` is what a text would score that said nothing but the query's terms."""
+
+    hits: list[TermHit]
+    ideal: float
 
 
 def add(entry: Entry) -> set[int]:
@@ -287,7 +300,7 @@ def flush(*, until: datetime | None = None) -> int:
     return flushed
 
 
-def score(scope: Scope, *, query: str, limit: int) -> list[TermHit]:
+def score(scope: Scope, *, query: str, limit: int) -> TermHits:
     """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words."""
     rows = fetch(
         _SCORE,
@@ -302,7 +315,8 @@ def score(scope: Scope, *, query: str, limit: int) -> list[TermHit]:
             "limit": limit,
         },
     )
-    return [TermHit((source, place), score, said_score) for source, place, score, said_score in rows]
+    hits = [TermHit((source, place), score, said, has_only) for source, place, score, said, has_only, _ in rows]
+    return TermHits(hits, ideal=rows[0][-1] if rows else 0.0)
 
 
 def searchable(text: str) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -38,22 +38,44 @@ class EmbedderMisconfigured(EmbedderError):
     """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
 
 
+class RankingWeights(NamedTuple):
+    """What each feature of a text adds to its score in a hybrid search (`memory.search.fusion`).
+
+    Fitted by `manage.py fit_ranking` on LoCoMo, BEAM-100K and fourteen months of three lives (docs/decisions/0009).
+    """
+
+    nearness: float = 3.23
+    said_nearness: float = 0.76
+    neighbours_nearness: float = 0.50
+    closeness: float = 0.47
+    words_shared: float = 1.45
+    words_leading: float = 2.64
+    words_rare: float = 1.17
+    said_words: float = 1.12
+    neighbours_words: float = 1.35
+    length: float = 1.23
+
+
+FITTED = RankingWeights()
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How a model's cosine distances are to be read.
+    """How a model's cosine distances are to be read, and what they weigh beside terms.
 
-    The numbers of the built-in model (`TUNED`) were chosen on LoCoMo and BEAM-100K (docs/decisions/0009). There three
-    in ten of a person's passages are farther from a query than `UNRELATED`, and the other two distances are in
-    proportion to that. A model that nobody has tuned gets them in proportion to its own.
+    The numbers of the built-in model are `TUNED`. There three in ten of a person's passages are farther from a query
+    than `UNRELATED`, and the other two distances are in proportion to that. A model that nobody has tuned gets them in
+    proportion to its own.
     """
 
     convincing: float
     """So much nearer than the unrelated is what answers most questions."""
     far: float
     """Beyond this distance a match is mostly chance."""
-    lexical_weight: float = 0.45
-    """The share of the terms in a hybrid score. Nearly even: that either retriever adds to the other holds everywhere,
-    which one is better differs from data to data."""
+    weights: RankingWeights = FITTED
+    slope: float = 0.934
+    intercept: float = -8.54
+    """With `slope`: what makes of a score how likely it is that the text is what was wanted."""
 
     @classmethod
     def measured(cls, unrelated: float) -> Self:

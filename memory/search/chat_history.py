@@ -4,6 +4,7 @@ The hybrid ranking is for any corpora, and `search_history` uses it too: one sta
 vectors, then the arithmetic of `memory.search.fusion`.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,9 +20,10 @@ from memory.chunking import MAX_PARTS
 from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
 from memory.embedders.base import UNCALIBRATED, Vector
 from memory.models import Corpus
-from memory.models.corpora import Key, Scope
+from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
 from memory.terms import TermHit
+from memory.trigrams import containing
 from memory.vectors import Distances, MeasuredText
 
 SNIPPET_LENGTH = 200
@@ -32,6 +34,13 @@ TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
 # A model that nobody has tuned is measured on a person's vectors if so many of their texts have one.
 MEASURED_TEXTS = 50
+
+# Turns that have a piece of the query to the letter: several times what anybody is shown.
+LITERAL = 100
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
+# A file's name, and an amount with its unit: 10mg, 24-hour.
+_FILE = re.compile(r"[\w.-]*\w\.[a-zA-Z]\w{1,4}")
+_AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
 
@@ -70,14 +79,16 @@ class ChatHistory:
 
 
 class Found(NamedTuple):
-    """A text that a retriever found: how relevant it is, 0 to about 1.4, higher is better.
+    """A text that a retriever found, and its relevance: how likely it is what was wanted, 0 to 1.
 
-    `shares_terms`: whether it is among those that were found by their terms.
+    `shares_terms`: whether it is among those that were found by their terms. `has_only`: whether it has a term of the
+    query's that stands in no other text of the person's.
     """
 
     text: MeasuredText
     relevance: float
     shares_terms: bool
+    has_only: bool = False
 
     @property
     def key(self) -> Key:
@@ -116,7 +127,31 @@ def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode 
         return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, embedder=embedder)
-    return ChatHistory(_matches(user, found.texts[:limit]), pending=found.pending)
+    texts = found.texts
+    if mode is SearchMode.HYBRID and (pieces := exact_pieces(query)):
+        texts = _exact_first(scope, texts, pieces)
+    return ChatHistory(_matches(user, texts[:limit]), pending=found.pending)
+
+
+def exact_pieces(query: str) -> list[str]:
+    """What of a query is meant to the letter: what stands in quotation marks, and identifiers."""
+    quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
+    words = [word.strip(".,;:!?()[]{}'") for word in _QUOTED.sub(" ", query).split()]
+    return [piece for piece in map(str.strip, quoted) if piece] + [word for word in words if _is_identifier(word)]
+
+
+def _is_identifier(word: str) -> bool:
+    """An order number, an error code, an e-mail address, a file, a name_with_underscores; not an amount or a date."""
+    if "://" in word or "@" in word[1:-1] or "_" in word[1:-1] or _FILE.fullmatch(word):
+        return True
+    letters, digits = sum(map(str.isalpha, word)), sum(map(str.isdigit, word))
+    return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
+
+
+def _exact_first(scope: Scope, texts: list[Found], pieces: Sequence[str]) -> list[Found]:
+    """Those that have all of the pieces, then those that have one, then the others; each in their order."""
+    having = [set(containing(scope, text=piece, limit=LITERAL)) for piece in pieces]
+    return sorted(texts, key=lambda each: -sum(each.key in keys for keys in having))
 
 
 def embedded(query: str) -> tuple[Embedder, Vector]:
@@ -130,24 +165,42 @@ def embedded(query: str) -> tuple[Embedder, Vector]:
 
 def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
     """The texts that share terms with the query, the best first by BM25F alone."""
-    hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS).hits
     measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=0, also=[hit.key for hit in hits])
     texts = {text.key: text for text in measured.texts}
     ranked = [Found(texts[hit.key], hit.score, shares_terms=True) for hit in hits if hit.key in texts]
     return FoundTexts(ranked, measured.pending, _calibration(embedder, measured))
 
 
-def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
-    """The texts that either retriever found, the most relevant first."""
-    hits = {hit.key: hit for hit in terms.score(scope, query=query, limit=TEXTS_BY_TERMS)}
+class Gathered(NamedTuple):
+    """What both retrievers know of a query's candidates, before they are ranked; see `fuse` for its figures."""
+
+    candidates: list[Candidate]
+    ideal: float
+    unrelated: float
+    calibration: Calibration
+    hits: dict[PlainKey, TermHit]
+    measured: Distances
+
+
+def gather(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> Gathered:
+    """The best texts by terms and those of the nearest passages."""
+    best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
+    hits = {hit.key: hit for hit in best}
     measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=PASSAGES_BY_MEANING, also=hits)
-    calibration = _calibration(embedder, measured)
-    texts = {text.key: text for text in measured.texts}
     candidates = [_candidate(text, hits.get(text.key, NO_TERMS)) for text in measured.texts]
     unrelated = 0.0 if measured.unrelated is None else measured.unrelated
-    fused = fuse(candidates, unrelated=unrelated, calibration=calibration)
-    ranked = [Found(texts[key], relevance, key in hits) for key, relevance in fused.items()]
-    return FoundTexts(ranked, measured.pending, calibration)
+    return Gathered(candidates, ideal, unrelated, _calibration(embedder, measured), hits, measured)
+
+
+def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
+    """The texts that either retriever found, the most relevant first."""
+    found = gather(scope, query=query, vector=vector, embedder=embedder)
+    fused = fuse(found.candidates, ideal=found.ideal, unrelated=found.unrelated, calibration=found.calibration)
+    texts = {text.key: text for text in found.measured.texts}
+    only = {key for key, hit in found.hits.items() if hit.has_only}
+    ranked = [Found(texts[key], fused[key], key in found.hits, key in only) for key in fused]
+    return FoundTexts(ranked, found.measured.pending, found.calibration)
 
 
 def _calibration(embedder: Embedder, measured: Distances) -> Calibration:

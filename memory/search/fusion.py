@@ -1,29 +1,41 @@
-"""How terms and meaning become one ranking: scores are fused, not ranks, since how much better the best is matters.
+"""How terms and meaning become one ranking: an estimate for every text, from whichever source, on one scale.
 
-1. Each retriever's scores are brought to 0..1 within one query: the best candidate gets 1, in meaning only if it is
-   near enough to convince; a text without the query's terms, or as far from it as the person's unrelated texts, gets 0.
+    relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
+
+The features are `RankingWeights`' fields, each about 0 to 1, and say how near a text is in meaning, how much of the
+query's terms it has, and how long it is. Of two texts the one with the higher score is likelier to be what is wanted;
+the relevance says how likely. Three thoughts are in them:
+
+1. Terms count as far as they can be trusted in this query: by how much of what the query asks for its best text has,
+   by how far that leads the others, by how rare it is. A question in other words than were used shares a few common
+   terms with many texts, and none of them leads.
 2. Beside a long answer, what the user said is counted again by itself, in both.
-3. Both are added with the model's weights. A text that waits for its vector is judged by its terms alone.
-4. A short remark leans on the turns before and after it.
+3. A short remark leans on the turns before and after it.
 
 Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. How the weights were
 chosen, and what that does not prove: docs/decisions/0009.
 """
 
 from collections.abc import Collection, Mapping
-from math import inf
+from math import exp, inf, log1p, sqrt
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from memory.embedders import Calibration
+    from memory.embedders.base import RankingWeights
     from memory.models.corpora import PlainKey
 
-# Most questions are about what the user said, and a long answer drowns it.
-SAID_SHARE = 0.4
-# "Yes, last Tuesday!" says neither what nor who; the turn before it does.
-NEIGHBOUR_SHARE = 0.2
 # At so many terms a turn stands halfway between a remark and a text that needs no context.
 REMARK_TERMS = 120
+# The best text by terms leads if it is ahead of the one at this place.
+BEHIND = 5
+# A text that has so much of what the query asks for makes its neighbours and its own side count in full.
+TELLING_SHARE = 0.35
+# BM25 of some three rare terms, and how often as much is the most that counts.
+RARE_SCORE, MOST_RARE = 10.0, 1.5
+# Brings the logarithm of a length to about 1.
+LONG = 5.0
 
 
 class Candidate(NamedTuple):
@@ -37,54 +49,98 @@ class Candidate(NamedTuple):
     said_distance: float | None = None
 
 
-def fuse(candidates: Collection[Candidate], *, unrelated: float, calibration: "Calibration") -> "dict[PlainKey, float]":
-    """Relevance by key, the best first. `unrelated` is the distance at which likeness in meaning counts for nothing."""
-    by_terms, by_said_terms, by_nearness = _units(candidates, unrelated, calibration.convincing)
-    lexical_weight = calibration.lexical_weight
-    own = {}
-    leaning = {}
-    distances = {}
-    for key, terms, lexical, said_lexical, distance, said_distance in candidates:
-        shortness = _shortness(terms)
-        share = SAID_SHARE * (1 - shortness)
-        score = (1 - share) * by_terms * lexical + share * by_said_terms * said_lexical
-        if distance is not None:
-            closeness = unrelated - distance
-            said_closeness = closeness if said_distance is None else unrelated - said_distance
-            near = by_nearness * ((1 - share) * max(0.0, closeness) + share * max(0.0, said_closeness))
-            score = lexical_weight * score + (1 - lexical_weight) * near
-        own[key] = score
-        leaning[key] = NEIGHBOUR_SHARE * shortness
-        # Beyond the unrelated, and in a history of a few turns, distance alone tells the candidates apart.
-        distances[key] = inf if distance is None else distance
-    ranking = [(-score - leaning[key] * _around(key, own), distances[key], key) for key, score in own.items()]
-    return {key: -negative for negative, _, key in sorted(ranking)}
+class _Nearby(NamedTuple):
+    """A candidate within its query: shares of the best one's terms and nearness, and how much it needs context."""
+
+    words: float
+    said_words: float
+    nearness: float
+    said_nearness: float
+    closeness: float
+    shortness: float
 
 
-def _units(candidates: Collection[Candidate], unrelated: float, convincing: float) -> tuple[float, float, float]:
-    """The factors that bring the best of each retriever to 1; in terms of both sides, of the user's own, in meaning.
+def fuse(
+    candidates: Collection[Candidate], *, ideal: float, unrelated: float, calibration: "Calibration"
+) -> "dict[PlainKey, float]":
+    """Relevance by key, 0 to 1, the best first.
 
-    Where nothing is convincingly near, the nearest is not worth as much: a name or a number that no model knows lies
-    about as far from everything.
+    `ideal` is the most that any text could score by its terms, `unrelated` the distance at which likeness in meaning
+    counts for nothing.
     """
+    features = features_of(candidates, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing)
+    relevances = {key: _relevance(values, calibration) for key, values in features.items()}
+    # Of equals the nearer one: beyond the unrelated, distance alone tells the candidates apart.
+    distances = {one.key: inf if one.distance is None else one.distance for one in candidates}
+    ranking = sorted((-relevance, distances[key], key) for key, relevance in relevances.items())
+    return {key: -negative for negative, _, key in ranking}
+
+
+def features_of(
+    candidates: Collection[Candidate], *, ideal: float, unrelated: float, convincing: float
+) -> "dict[PlainKey, tuple[float, ...]]":
+    """What `RankingWeights` weighs, in the order of its fields, by key."""
+    best = sorted((one.lexical for one in candidates), reverse=True)
+    share, lead, rarity = _trust(best, ideal)
+    telling = min(1.0, share / TELLING_SHARE)
+    nearby = _within(candidates, best[0] if best else 0.0, unrelated, convincing)
+    return {
+        one.key: (
+            here.nearness,
+            (1 - here.shortness) * here.said_nearness,
+            here.shortness * sum(each.nearness for each in _around(one.key, nearby)),
+            here.closeness / convincing,
+            here.words * sqrt(share),
+            here.words * lead,
+            here.words * rarity,
+            (1 - here.shortness) * here.said_words * telling,
+            here.shortness * sum(each.words for each in _around(one.key, nearby)) * telling,
+            log1p(one.terms) / LONG,
+        )
+        for one, here in zip(candidates, nearby.values(), strict=True)
+    }
+
+
+def _trust(best: list[float], ideal: float) -> tuple[float, float, float]:
+    """How far this query's terms are to be trusted, by what its best text has of them: three views, see the module."""
+    if not best or best[0] <= 0:
+        return 0.0, 0.0, 0.0
+    behind = best[min(BEHIND, len(best) - 1)]
+    return best[0] / max(ideal, best[0]), (best[0] - behind) / best[0], min(MOST_RARE, best[0] / RARE_SCORE)
+
+
+def _within(
+    candidates: Collection[Candidate], best: float, unrelated: float, convincing: float
+) -> "dict[PlainKey, _Nearby]":
+    """Every candidate beside the query's best. Where nothing is convincingly near, the nearest is not worth as much."""
     nearest = min((one.distance for one in candidates if one.distance is not None), default=unrelated)
-    return (
-        _unit(max((one.lexical for one in candidates), default=0.0)),
-        _unit(max((one.said_lexical for one in candidates), default=0.0)),
-        _unit(max(unrelated - nearest, convincing)),
-    )
+    near_unit = 1 / max(unrelated - nearest, convincing)
+    word_unit = 1 / best if best > 0 else 0.0
+    best_said = max((one.said_lexical for one in candidates), default=0.0)
+    said_unit = 1 / best_said if best_said > 0 else 0.0
+    nearby = {}
+    for key, terms, lexical, said_lexical, distance, said_distance in candidates:
+        words = word_unit * lexical
+        # A text that waits for its vector is taken to be as near as it shares terms.
+        closeness = words / near_unit if distance is None else max(0.0, unrelated - distance)
+        said_closeness = closeness if said_distance is None else max(0.0, unrelated - said_distance)
+        nearby[key] = _Nearby(
+            words=words,
+            said_words=said_unit * said_lexical,
+            nearness=near_unit * closeness,
+            said_nearness=near_unit * said_closeness,
+            closeness=closeness,
+            shortness=1 / (1 + (terms / REMARK_TERMS) ** 2),
+        )
+    return nearby
 
 
-def _unit(best: float) -> float:
-    """Nothing at all stays nothing."""
-    return 1 / best if best > 0 else 0.0
-
-
-def _shortness(terms: int) -> float:
-    """1 for a term or two, a half at `REMARK_TERMS`, about nothing for a page."""
-    return 1 / (1 + (terms / REMARK_TERMS) ** 2)
-
-
-def _around(key: "PlainKey", own: "Mapping[PlainKey, float]") -> float:
+def _around(key: "PlainKey", nearby: "Mapping[PlainKey, _Nearby]") -> list[_Nearby]:
     source, place = key
-    return own.get((source, place - 1), 0.0) + own.get((source, place + 1), 0.0)
+    return [nearby[beside] for beside in ((source, place - 1), (source, place + 1)) if beside in nearby]
+
+
+def _relevance(features: "tuple[float, ...]", calibration: "Calibration") -> float:
+    weights: RankingWeights = calibration.weights
+    score = sum(map(mul, weights, features))
+    return 1 / (1 + exp(-(calibration.slope * score + calibration.intercept)))

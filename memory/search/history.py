@@ -16,7 +16,6 @@ from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
 from intake.zones import zone_of
-from memory.models import Corpus
 from memory.models.corpora import Key, Scope
 from memory.search.chat_history import embedded
 from memory.search.deadline import Deadline, OutOfTime, at_most
@@ -24,8 +23,8 @@ from memory.search.excerpts import Excerpt, Matcher, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank
 from memory.search.sessions import Sessions
 from memory.search.sources import (
+    CORPORA_IN,
     SEARCHED_LENGTH,
-    WRITTEN_DOWN,
     FoundText,
     HistoryQuestion,
     HistoryScope,
@@ -54,12 +53,6 @@ SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.MEMORY: (Memories(),),
     HistoryScope.DAILY_LOG: (Memories(),),
     HistoryScope.SESSIONS: (Messages(), Sessions()),
-}
-CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
-    HistoryScope.ALL: (*WRITTEN_DOWN, Corpus.CHAT),
-    HistoryScope.MEMORY: WRITTEN_DOWN,
-    HistoryScope.DAILY_LOG: (Corpus.DAILY_LOG,),
-    HistoryScope.SESSIONS: (Corpus.CHAT,),
 }
 # What reading the best results may take after sources that used up the time: it is a few rows, by their keys.
 SECONDS_TO_READ = 2.0

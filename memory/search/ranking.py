@@ -2,9 +2,12 @@
 
 The ranking is the specification's (FEAT-032, "Result Merging"):
 
-1. Each source measures in its own way, so its scores are divided by its best.
+1. A relevance is divided by the best of its source, if that is at least half of the best of all; a source that has
+   nothing relevant gets no 1.
 2. Times the source's weight: what was written down on purpose counts for more than what was said in passing.
 3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days.
+4. Neither hides the only place where something stands. A hit that alone has one of the query's terms does not age
+   among those that have not; an exact one is above all that are not.
 
 A `Fingerprint` tells how much of a text another one has: the share of its words that stand in a run of three or more
 words which the other has as well, in the same order. So a copied passage counts in whatever surroundings, a changed
@@ -26,6 +29,9 @@ from typing import Generic, Protocol, TypeVar
 
 DAY = timedelta(days=1)
 
+# The best of a source is relevant if it is so much of the best of all.
+RELEVANT = 0.5
+
 RUN = 3
 
 # Kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
@@ -36,14 +42,18 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 
 class Rankable(Protocol):
-    """`raw` is the source's own measure, at least 0, higher is better; `at` is when it was said."""
+    """`relevance` is 0 to 1, on one scale for all sources; `at` is when it was said."""
 
     @property
     def source(self) -> str: ...
     @property
-    def raw(self) -> float: ...
+    def relevance(self) -> float: ...
     @property
     def at(self) -> datetime: ...
+    @property
+    def is_exact(self) -> bool: ...
+    @property
+    def has_only(self) -> bool: ...
 
 
 AnyHit = TypeVar("AnyHit", bound=Rankable)
@@ -51,7 +61,7 @@ AnyHit = TypeVar("AnyHit", bound=Rankable)
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Generic[AnyHit]):
-    """A hit with its final score, from 0 to its source's weight."""
+    """A hit with its final score, 0 to 1."""
 
     hit: AnyHit
     score: float
@@ -60,12 +70,16 @@ class Ranked(Generic[AnyHit]):
 def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, now: datetime) -> list[Ranked[AnyHit]]:
     """The best first; of equals the one that came first. `rate` is the decay a day, 0 for none."""
     hits = list(hits)
-    best = _best_by_source(hits)
-    ranked = [
-        Ranked(hit, _share(hit.raw, best[hit.source]) * weights[hit.source] * decay(hit.at, now=now, rate=rate))
-        for hit in hits
-    ]
-    return sorted(ranked, key=lambda each: -each.score)
+    bests = _bests(hits)
+    weighted = [hit.relevance / bests[hit.source] * weights[hit.source] for hit in hits]
+    aged = [score * decay(hit.at, now=now, rate=rate) for hit, score in zip(hits, weighted, strict=True)]
+    is_common = [not (hit.is_exact or hit.has_only) for hit in hits]
+    if any(is_common):
+        aged = [score if hit.has_only else old for hit, score, old in zip(hits, weighted, aged, strict=True)]
+    top = max((score for hit, score in zip(hits, aged, strict=True) if not hit.is_exact), default=0.0)
+    scores = [1 - (1 - top) * (1 - score) if hit.is_exact else score for hit, score in zip(hits, aged, strict=True)]
+    ranked = [Ranked(hit, score) for hit, score in zip(hits, scores, strict=True)]
+    return sorted(ranked, key=lambda each: (-each.score, not each.hit.is_exact))
 
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
@@ -73,15 +87,13 @@ def decay(at: datetime, *, now: datetime, rate: float) -> float:
     return exp(-rate * max(0.0, (now - at) / DAY))
 
 
-def _best_by_source(hits: list[AnyHit]) -> dict[str, float]:
-    best: dict[str, float] = defaultdict(float)
+def _bests(hits: list[AnyHit]) -> dict[str, float]:
+    """What the hits of each source are divided by."""
+    best = max((hit.relevance for hit in hits), default=0.0)
+    bests: dict[str, float] = defaultdict(lambda: RELEVANT * best or 1.0)
     for hit in hits:
-        best[hit.source] = max(best[hit.source], hit.raw)
-    return best
-
-
-def _share(raw: float, best: float) -> float:
-    return raw / best if best > 0 else 0.0
+        bests[hit.source] = max(bests[hit.source], hit.relevance)
+    return bests
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The third source: conversations whose title, or the beginning of whose last message, has the query or words of it.
 
-`raw` = the query stands in the title + the share of its words that do + half of both for the last message. A title says
-what a conversation is about; its last message only where it ended.
+Out of 3: the query stands in the title + the share of its words that do + half of both for the last message. A title
+says what a conversation is about; its last message only where it ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from django.db.models.functions import Left
 from intake.models import Conversation, Turn
 from memory.models.corpora import Key
 from memory.search.excerpts import Segment
-from memory.search.sources import UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
+from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
 from memory.terms import searchable
 
 # Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
@@ -26,6 +26,8 @@ PREVIEWS = 1_000
 WEIGHED = 1_000
 BEST = 100
 PREVIEW_LENGTH = 200
+# With the query in the title and in the last message; and in the title alone.
+HIGHEST, HAS_THE_QUERY = 3.0, 2.0
 # No title and no preview is longer, and neither is what can stand in one.
 LONGEST = 200
 
@@ -106,7 +108,13 @@ class Sessions(HistorySource):
                     "best": BEST,
                 },
             )
-            return [Hit(self.name, (id_, 0), float(raw), at) for id_, raw, at in cursor.fetchall()]
+            rows = cursor.fetchall()
+        titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
+        is_rare = len(titled) + len(asked.literal) <= FEW
+        return [
+            Hit(self.name, (id_, 0), float(raw) / HIGHEST, at, is_exact=id_ in titled and is_rare)
+            for id_, raw, at in rows
+        ]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource: a conversation in which nothing has been answered yet is the one that asks."""

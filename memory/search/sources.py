@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -24,7 +25,7 @@ from memory.embedders import Calibration, Embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.corpora import Key, Scope
-from memory.search.chat_history import Found, by_terms_and_meaning
+from memory.search.chat_history import LITERAL, Found, by_terms_and_meaning, exact_pieces
 from memory.search.excerpts import Segment
 from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
@@ -32,10 +33,10 @@ from memory.trigrams import containing
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
 # Of a query as much is searched: more than an embedding model reads, and no more terms than a search can look up.
 SEARCHED_LENGTH = 2_000
-# What a text is worth that is near in meaning where too little is known to say what is far.
-FAINT = 0.01
-# Turns with the query's very letters: several times what anybody is shown.
-LITERAL = 100
+# What a text is worth that has the query's very letters where nothing else is like it.
+LITERAL_ALONE = 0.5
+# The whole query is an exact piece, like a name, where so few texts have it; what many have is a common word.
+FEW = 3
 # So much of a message is read to find the excerpt in; of a longer one, around the query's very letters if it has them.
 STRETCH = 32_000
 UNTITLED = "Untitled"
@@ -65,7 +66,15 @@ class Kind(StrEnum):
     SESSION = "session"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
+    HistoryScope.ALL: (*WRITTEN_DOWN, Corpus.CHAT),
+    HistoryScope.MEMORY: WRITTEN_DOWN,
+    HistoryScope.DAILY_LOG: (Corpus.DAILY_LOG,),
+    HistoryScope.SESSIONS: (Corpus.CHAT,),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
     """A request as every source receives it: whose rows, the query, its vector and the model, and which time."""
 
@@ -77,15 +86,63 @@ class HistoryQuestion:
     vector: Vector
     embedder: Embedder
 
+    @cached_property
+    def related(self) -> list[Found]:
+        """The texts of every kind in scope that share terms with the query or are near it in meaning, in one ranking.
+
+        The engine gives the nearest texts however far they are. Here that would be the end of "no matching results":
+        what shares no term with the query and is farther than the model's `Calibration.far` is left out.
+        """
+        found = by_terms_and_meaning(
+            Scope(self.user, CORPORA_IN[self.scope], self.period.since, self.period.until),
+            query=self.query[:SEARCHED_LENGTH],
+            vector=self.vector,
+            embedder=self.embedder,
+        )
+        return [each for each in found.texts if _is_related(each, found.calibration)]
+
+    @cached_property
+    def relevances(self) -> dict[Key, float]:
+        """Of every text that is related, or is a turn with the query's very letters."""
+        return with_literal({each.key: each.relevance for each in self.related}, self.literal)
+
+    @property
+    def literal(self) -> set[Key]:
+        """The texts that have the whole query to the letter, or what in it is exact."""
+        return self._having[0].union(self.exact)
+
+    @cached_property
+    def exact(self) -> set[Key]:
+        """Those that have what in it is exact: quoted, an identifier, or the whole query where few have it."""
+        whole, *pieces = self._having
+        return set().union(*pieces, whole if len(whole) <= FEW else ())
+
+    @cached_property
+    def _having(self) -> list[set[Key]]:
+        """By piece, the whole query first: the texts of every kind in scope that have it, in any case."""
+        pieces = [self.query, *(piece for piece in exact_pieces(self.query) if piece != self.query)]
+        corpora = CORPORA_IN[self.scope]
+        chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
+        return [
+            (set(containing(chats, text=piece, limit=LITERAL)) if Corpus.CHAT in corpora else set())
+            | (_written_with(piece, self) if set(WRITTEN_DOWN) & set(corpora) else set())
+            for piece in pieces
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A text that a source found. `raw` is the source's own measure: at least 0, higher is better."""
+    """A text that a source found. `relevance`: 0 to 1, on one scale for all sources.
+
+    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms.
+    """
 
     source: str
     key: Key
-    raw: float
+    relevance: float
     at: datetime
+    is_exact: bool = False
+    has_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +185,25 @@ class Memories(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        corpora = (Corpus.DAILY_LOG,) if asked.scope is HistoryScope.DAILY_LOG else WRITTEN_DOWN
-        scope = Scope(asked.user, corpora, asked.period.since, asked.period.until)
-        return [Hit(self.name, each.key, each.relevance, each.said_at) for each in _related(scope, asked)]
+        return [_hit(self.name, each, asked) for each in asked.related if each.text.corpus != Corpus.CHAT]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource."""
         ids = {id_ for id_, _ in keys}
         return {key: text for key, text in (_documents(ids, asked) | _records(ids, asked)).items() if key in keys}
+
+
+def _written_with(piece: str, asked: HistoryQuestion) -> set[Key]:
+    """The chunks and records in which a piece of text stands, in any case."""
+    piece = piece[:SEARCHED_LENGTH]
+    documents = MemoryDocument.objects.for_user(asked.user).filter(content__icontains=piece).select_related("user")
+    records = MemoryRecord.objects.for_user(asked.user).filter(content__icontains=piece)[:LITERAL]
+    return {(pk, ONLY_CHUNK) for pk in records.values_list("pk", flat=True)} | {
+        (document.pk, text.key.chunk_index)
+        for document in documents[:LITERAL]
+        for text in document_entry(document).texts
+        if piece.casefold() in text.said.casefold()
+    }
 
 
 def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
@@ -172,13 +240,11 @@ class Messages(HistorySource):
 
     def find(self, asked: HistoryQuestion) -> list[Hit]:
         """See HistorySource."""
-        scope = Scope(asked.user, (Corpus.CHAT,), asked.period.since, asked.period.until)
-        found = {each.key: each for each in _related(scope, asked)}
-        literal = containing(scope, text=asked.query.strip(), limit=LITERAL)
-        times = {key: each.said_at for key, each in found.items()}
-        times |= _times([key for key in literal if key not in found], asked)
-        raw = with_literal({key: each.relevance for key, each in found.items()}, literal)
-        return [Hit(self.name, key, raw[key], times[key]) for key in raw if key in times]
+        chats = [_hit(self.name, each, asked) for each in asked.related if each.text.corpus == Corpus.CHAT]
+        times = _times(list(asked.literal - {each.key for each in asked.related}), asked)
+        return chats + [
+            Hit(self.name, key, asked.relevances[key], at, is_exact=key in asked.exact) for key, at in times.items()
+        ]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource: what is being asked right now is no history."""
@@ -189,17 +255,22 @@ class Messages(HistorySource):
         return {(row[0], row[1]): _turn_text(asked, *row) for row in rows.values_list(*columns)}
 
 
-def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
-    """The raw score of every turn that either way found; relevances are at least 0.
+def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:
+    key = found.key
+    return Hit(source, key, asked.relevances[key], found.said_at, key in asked.exact, found.has_only)
 
-    A turn that has the very letters is worth its relevance and, on top, as much as the best of those that have not. So
-    among turns of the same age none that is merely alike stands above one that has the letters, and of these the engine
-    says which fit best; one that it does not know (half a word, a piece of code) has the bonus alone.
+
+def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
+    """The relevance of every text that either way found, 0 to 1.
+
+    Having the very letters is worth as much again as the best of those that have not. So among texts of the same age
+    none that is merely alike stands above one that has the letters, and of these the engine says which fit best; one
+    that it does not know (half a word, a piece of code) has that worth alone.
     """
     having = set(literal)
-    bonus = max((relevance for key, relevance in relevances.items() if key not in having), default=0.0) or 1.0
     merely_alike = {key: relevance for key, relevance in relevances.items() if key not in having}
-    return merely_alike | {key: relevances.get(key, 0.0) + bonus for key in literal}
+    worth = max(merely_alike.values(), default=0.0) or LITERAL_ALONE
+    return merely_alike | {key: 1 - (1 - relevances.get(key, 0.0)) * (1 - worth) for key in having}
 
 
 def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
@@ -226,26 +297,6 @@ def _turn_text(asked: HistoryQuestion, *row: Any) -> FoundText:
     return FoundText(reference=reference, segments=sides, only_matching=True)
 
 
-def _related(scope: Scope, asked: HistoryQuestion) -> list[Found]:
-    """The texts that share terms with the query, and those that are near it in meaning.
-
-    The engine gives the nearest texts however far they are. Here that would be the end of "no matching results": what
-    shares no term with the query and is farther than the model's `Calibration.far` is left out.
-    """
-    found = by_terms_and_meaning(
-        scope, query=asked.query[:SEARCHED_LENGTH], vector=asked.vector, embedder=asked.embedder
-    )
-    return [
-        each._replace(relevance=each.relevance or _faint(each))
-        for each in found.texts
-        if _is_related(each, found.calibration)
-    ]
-
-
 def _is_related(found: Found, calibration: Calibration) -> bool:
     near = found.distance is not None and found.distance <= calibration.far
     return near or found.shares_terms
-
-
-def _faint(found: Found) -> float:
-    return FAINT * max(0.0, 1 - found.distance) if found.distance is not None else 0.0

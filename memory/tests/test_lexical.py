@@ -28,7 +28,7 @@ TURNS = [
 
 
 def search(user, query, limit=100):
-    return score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit)
+    return score(Scope(user, (Corpus.CHAT,)), query=query, limit=limit).hits
 
 
 def reference(turns, query):

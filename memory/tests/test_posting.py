@@ -44,7 +44,7 @@ def assert_counted():
 
 
 def search(user, query):
-    return [hit.key[1] for hit in score(Scope(user, (Corpus.CHAT,)), query=query, limit=100)]
+    return [hit.key[1] for hit in score(Scope(user, (Corpus.CHAT,)), query=query, limit=100).hits]
 
 
 def test_saving_a_turn_writes_its_words_in_one_row_and_no_posting(alice):
@@ -148,9 +148,9 @@ def test_a_deleted_person_leaves_neither_words_nor_totals(alice):
 def test_words_that_are_posted_are_found_as_before(alice):
     turns = [a_turn(alice, f"cat {'dog ' * number}", conversation=None) for number in range(4)]
     assert len(turns) == 4
-    before = score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100)
+    before = score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100).hits
     flush()
-    assert score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100) == before != []
+    assert score(Scope(alice, (Corpus.CHAT,)), query="cat dog", limit=100).hits == before != []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -9,7 +9,7 @@ from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.models import Embedding, EmbeddingModel
 from memory.search import SearchMode, chat_history, search_chat_history
-from memory.search.chat_history import EmbeddingModelAway
+from memory.search.chat_history import EmbeddingModelAway, exact_pieces
 
 pytestmark = pytest.mark.django_db
 
@@ -175,3 +175,29 @@ def test_no_query_is_too_odd_in_any_mode(mode, query):
     indexing.embed_pending()
     found = search_chat_history(user=alice, query=query, limit=5, mode=mode)
     assert len(found.matches) == (mode is not SearchMode.LEXICAL)
+
+
+@pytest.mark.parametrize(
+    ("query", "pieces"),
+    [
+        ("where is GP-0318842-PT?", ["GP-0318842-PT"]),
+        ('who said "never again" first', ["never again"]),
+        ("mail to anna@example.com about report_final.pdf", ["anna@example.com", "report_final.pdf"]),
+        ("error 0x80070005, see https://example.com/a?b", ["0x80070005", "https://example.com/a?b"]),
+        ("on 2026-02-22 at 10:30, 3,5kg for 24-hour use", []),
+        ("what did we say about the cat, e.g. its name?", []),
+        ('an open " quotation mark', []),
+    ],
+)
+def test_identifiers_and_what_is_quoted_are_meant_to_the_letter(query, pieces):
+    assert exact_pieces(query) == pieces
+
+
+def test_a_hybrid_search_puts_turns_with_the_exact_piece_first():
+    alice = a_person()
+    for number in range(5):
+        a_turn(alice, f"The invoice INV-77 number {number} of the plumber is paid, the plumber wrote")
+    a_turn(alice, "The other one was AB-1234-CD")
+    indexing.embed_pending()
+    found = search_chat_history(user=alice, query="the plumber's invoice AB-1234-CD", limit=3, mode=SearchMode.HYBRID)
+    assert "AB-1234-CD" in found.matches[0].snippet

@@ -503,3 +503,20 @@ def test_the_statement_timeout_is_as_before(alice):
         search(alice, "cat")
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == before
+
+
+def test_the_only_literal_hit_comes_first_however_old_it_is_and_whatever_is_newer(alice):
+    say(alice, "The heat pump is a Kalo 47-RD-82, bought in spring", at=NOW - timedelta(days=700))
+    for number in range(12):
+        say(alice, f"Where is the manual of the heat pump? Number {number}", at=NOW - timedelta(days=number))
+    documents.create(user=alice, day=None, content="The heat pump needs a service each year.", now=NOW)
+    indexing.embed_pending()
+    for query in ("47-RD-82", "which heat pump is 47-RD-82?", 'heat pump "kalo"'):
+        assert "47-RD-82" in search(alice, query).results[0].excerpt.text
+
+
+def test_a_note_that_has_nothing_to_do_with_it_does_not_stand_above_the_message_that_answers(alice):
+    say(alice, "My sister Clara moved to Ghent in May", at=NOW - timedelta(days=20))
+    documents.create(user=alice, day=None, content="Buy lamps. The bicycle is at the shop in May.", now=NOW)
+    indexing.embed_pending()
+    assert "Ghent" in search(alice, "where did my sister Clara move").results[0].excerpt.text

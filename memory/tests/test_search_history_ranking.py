@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import exp, isclose, log
+from math import exp, log
 
 import pytest
 
@@ -16,8 +16,10 @@ WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}
 @dataclass(frozen=True)
 class Hit:
     source: str
-    raw: float
+    relevance: float
     at: datetime = NOW
+    is_exact: bool = False
+    has_only: bool = False
 
 
 def scores(*hits, rate=0.0, weights=WEIGHTS):
@@ -25,17 +27,41 @@ def scores(*hits, rate=0.0, weights=WEIGHTS):
 
 
 def test_source_weights_are_applied_memory_1_messages_0_6_sessions_0_5():
-    memory, message, session = Hit("memory", 7.0), Hit("messages", 0.2), Hit("sessions", 3.0)
+    memory, message, session = Hit("memory", 0.7), Hit("messages", 0.4), Hit("sessions", 0.5)
     assert scores(message, session, memory) == {memory: 1.0, message: 0.6, session: 0.5}
 
 
-def test_scores_of_a_source_are_divided_by_its_best():
-    best, other = Hit("messages", 8.0), Hit("messages", 2.0)
+def test_the_relevances_of_a_source_are_divided_by_its_best():
+    best, other = Hit("messages", 0.8), Hit("messages", 0.2)
     assert scores(best, other) == {best: 0.6, other: pytest.approx(0.15)}
 
 
-def test_a_source_whose_scores_are_all_0_divides_by_nothing():
+def test_a_source_that_has_nothing_relevant_gets_no_1():
+    message, note = Hit("messages", 0.8), Hit("memory", 0.1)
+    assert scores(message, note) == {message: 0.6, note: pytest.approx(0.25)}
+
+
+def test_a_source_whose_relevances_are_all_0_divides_by_nothing():
     assert scores(Hit("messages", 0.0)) == {Hit("messages", 0.0): 0.0}
+
+
+def test_an_exact_match_is_above_all_that_are_not_however_old_it_is_and_whatever_its_source():
+    old = Hit("sessions", 0.1, NOW - timedelta(days=900), is_exact=True)
+    new = [Hit("memory", 0.9), Hit("messages", 0.9)]
+    ranked = rank([*new, old], weights=WEIGHTS, rate=0.01, now=NOW)
+    assert ranked[0].hit == old
+    assert all(0 <= each.score <= 1 for each in ranked)
+
+
+def test_exact_matches_are_weighted_and_aged_among_themselves():
+    old, new = (Hit("messages", 0.5, NOW - timedelta(days=days), is_exact=True) for days in (70, 0))
+    assert scores(old, new, rate=0.01) == {new: 0.6, old: pytest.approx(0.6 * exp(-0.7))}
+
+
+def test_what_alone_has_one_of_the_querys_terms_does_not_age_among_what_has_not():
+    old, new = Hit("messages", 0.5, NOW - timedelta(days=300), has_only=True), Hit("messages", 0.4)
+    assert list(scores(new, old, rate=0.01)) == [old, new]
+    assert scores(old, rate=0.01)[old] == pytest.approx(0.6 * exp(-3.0))
 
 
 def test_results_are_sorted_by_score_descending_and_of_equals_the_first_stays_first():
@@ -67,19 +93,14 @@ def test_an_age_is_counted_across_time_zones():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_sources_measure_in_makes_no_difference(seed):
+def test_every_hit_comes_once_with_a_score_from_0_to_the_weight_of_its_source(seed):
     dice = random.Random(seed)
     hits = [
         Hit(dice.choice(list(WEIGHTS)), dice.random(), NOW - timedelta(days=dice.random() * 400)) for _ in range(40)
     ]
-    scaled = [
-        Hit(hit.source, hit.raw * {"memory": 100, "messages": 0.01, "sessions": 3}[hit.source], hit.at) for hit in hits
-    ]
-    before = rank(hits, weights=WEIGHTS, rate=0.01, now=NOW)
-    after = rank(scaled, weights=WEIGHTS, rate=0.01, now=NOW)
-    assert all(isclose(one.score, other.score) for one, other in zip(before, after, strict=True))
-    assert all(0 <= each.score <= WEIGHTS[each.hit.source] for each in before)
-    assert sorted(map(id, hits)) == sorted(id(each.hit) for each in before)
+    ranked = rank(hits, weights=WEIGHTS, rate=0.01, now=NOW)
+    assert all(0 <= each.score <= WEIGHTS[each.hit.source] for each in ranked)
+    assert sorted(map(id, hits)) == sorted(id(each.hit) for each in ranked)
 
 
 # -- Overlap ----------------------------------------------------------------------------------------------------------

@@ -16,18 +16,18 @@ from memory.search.sources import HistoryScope, with_literal
 ONE, TWO, THREE = (uuid7(), 1), (uuid7(), 1), (uuid7(), 2)
 
 
-def test_a_turn_with_the_letters_is_worth_its_relevance_and_the_best_of_the_others():
-    assert with_literal({ONE: 0.9, TWO: 0.4}, [TWO]) == {ONE: 0.9, TWO: pytest.approx(1.3)}
+def test_a_turn_with_the_letters_is_worth_as_much_again_as_the_best_of_the_others():
+    assert with_literal({ONE: 0.6, TWO: 0.5}, [TWO]) == {ONE: 0.6, TWO: pytest.approx(0.8)}
 
 
 def test_a_turn_that_only_its_letters_found_stands_above_none_that_has_more_and_below_none_that_is_merely_alike():
-    raw = with_literal({ONE: 0.9, TWO: 0.4}, [TWO, THREE])
-    assert raw == {ONE: 0.9, TWO: pytest.approx(1.3), THREE: 0.9}
+    found = with_literal({ONE: 0.6, TWO: 0.5}, [TWO, THREE])
+    assert found == pytest.approx({ONE: 0.6, TWO: 0.8, THREE: 0.6})
 
 
 def test_when_nothing_is_merely_alike_letters_alone_are_worth_something():
-    assert with_literal({}, [ONE]) == {ONE: 1.0}
-    assert with_literal({ONE: 0.7}, [ONE, TWO]) == {ONE: 1.7, TWO: 1.0}
+    assert with_literal({}, [ONE]) == {ONE: 0.5}
+    assert with_literal({ONE: 0.6}, [ONE, TWO]) == pytest.approx({ONE: 0.8, TWO: 0.5})
 
 
 def test_without_letters_likeness_stays_as_it_is():
