@@ -9,7 +9,7 @@
 Both are convex, so Newton's method finds the one best answer in a few steps.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.float64]
 STEPS = 50
 # Keeps weights that the data say little about near 0.
 SHRINKAGE = 0.006
-TINY = 1e-6
+TINY = 1e-5
 RECALL_AT = (1, 5, 10)
 
 
@@ -68,20 +68,41 @@ def fit(asked: Iterable[RankedQuery]) -> RankingWeights:
     """The weights under which the wanted are likeliest; queries whose wanted text no retriever found say nothing."""
     telling = [one for one in asked if one.wanted.any()]
     shares = _shares(telling)
-    size = len(RankingWeights._fields)
-    weights = np.zeros(size)
+    best = _minimise(
+        np.zeros(len(RankingWeights._fields)),
+        loss=lambda weights: _loss(weights, telling, shares),
+        step=lambda weights: _newton_step(weights, telling, shares),
+    )
+    return RankingWeights(*map(float, best))
+
+
+def _minimise(start: Numbers, *, loss: Callable[[Numbers], float], step: Callable[[Numbers], Numbers]) -> Numbers:
+    """Newton's method; far from the best a whole step may lead past it, and is halved until it does not."""
+    best, lowest = start, loss(start)
     for _ in range(STEPS):
-        gradient, curvature = SHRINKAGE * weights, SHRINKAGE * np.eye(size)
-        for one, share in zip(telling, shares, strict=True):
-            likely = _softmax(one.features @ weights)
-            mean = likely @ one.features
-            gradient += share * (mean - one.features[one.wanted].mean(axis=0))
-            curvature += share * ((one.features * likely[:, None]).T @ one.features - np.outer(mean, mean))
-        step = np.linalg.solve(curvature, gradient)
-        weights -= step
-        if np.abs(step).max() < 1e-6:  # noqa: PLR2004
+        move = step(best)
+        while (tried := loss(best - move)) > lowest and np.abs(move).max() > TINY:
+            move = move / 2
+        if np.abs(move).max() <= TINY:
             break
-    return RankingWeights(*map(float, weights))
+        best, lowest = best - move, tried
+    return best
+
+
+def _loss(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers) -> float:
+    """What is minimised: how unlikely the wanted are, and a little for the weights' size."""
+    unlikely = [-np.log(_softmax(one.features @ weights)[one.wanted] + 1e-12).mean() for one in asked]
+    return float(shares @ np.array(unlikely) + SHRINKAGE / 2 * weights @ weights)
+
+
+def _newton_step(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers) -> Numbers:
+    gradient, curvature = SHRINKAGE * weights, SHRINKAGE * np.eye(len(weights))
+    for one, share in zip(asked, shares, strict=True):
+        likely = _softmax(one.features @ weights)
+        mean = likely @ one.features
+        gradient += share * (mean - one.features[one.wanted].mean(axis=0))
+        curvature += share * ((one.features * likely[:, None]).T @ one.features - np.outer(mean, mean))
+    return np.asarray(np.linalg.solve(curvature, gradient), np.float64)
 
 
 def calibrate(asked: Iterable[RankedQuery], weights: RankingWeights) -> tuple[float, float]:
@@ -90,15 +111,21 @@ def calibrate(asked: Iterable[RankedQuery], weights: RankingWeights) -> tuple[fl
     rows = [np.column_stack([one.features @ np.array(weights), np.ones(len(one.wanted))]) for one in asked]
     features, wanted = np.concatenate(rows), np.concatenate([one.wanted for one in asked])
     share = np.repeat(_shares(asked), [len(one.wanted) for one in asked])
-    # It is 0 to 1, and nearly always 0: begun there, Newton's steps do not overshoot.
-    line = np.array([0.0, np.log(wanted.mean() / (1 - wanted.mean()))])
-    for _ in range(STEPS):
-        likely = 1 / (1 + np.exp(-features @ line))
-        # A few questions may be told apart without any doubt, and then no line is the best.
-        gradient = TINY * line + features.T @ (share * (likely - wanted))
-        curvature = TINY * np.eye(2) + (features * (share * likely * (1 - likely))[:, None]).T @ features
-        line -= np.linalg.solve(curvature, gradient)
-    return float(line[0]), float(line[1])
+    signs = np.where(wanted, -1, 1)
+    # A few questions may be told apart without any doubt; the shrinkage keeps their line from becoming ever steeper.
+    slope, intercept = _minimise(
+        np.zeros(2),
+        loss=lambda line: float(share @ np.logaddexp(0, signs * (features @ line)) + TINY / 2 * line @ line),
+        step=lambda line: _platt_step(line, features, wanted, share),
+    )
+    return float(slope), float(intercept)
+
+
+def _platt_step(line: Numbers, features: Numbers, wanted: npt.NDArray[np.bool_], share: Numbers) -> Numbers:
+    likely = 1 / (1 + np.exp(-np.clip(features @ line, -50, 50)))
+    gradient = TINY * line + features.T @ (share * (likely - wanted))
+    curvature = TINY * np.eye(2) + (features * (share * likely * (1 - likely))[:, None]).T @ features
+    return np.asarray(np.linalg.solve(curvature, gradient), np.float64)
 
 
 def recall(asked: Sequence[RankedQuery], weights: RankingWeights) -> dict[int, float]:
