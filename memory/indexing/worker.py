@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -29,6 +29,48 @@ logger = logging.getLogger(__name__)
 BACKOFF_LIMIT = timedelta(minutes=10)
 # With so much of its lease left a batch is as good as claimed just now: it takes a second or two.
 LEASE_LEFT = 2 / 3
+
+# In turns: the first row of everybody who has one due, then the second of each, and so on, whoever has how many; of one
+# person's rows the newest first, so that what is said now is found before what was imported. The owners are found by
+# jumping from one to the next in an index; more of them than are looked at wait until these are done.
+_DUE_IN_TURNS = """
+WITH RECURSIVE model AS (
+    SELECT id FROM embedding_models WHERE name = %(model)s
+), owner AS (
+    (SELECT user_id
+       FROM embeddings
+      WHERE vector IS NULL AND quarantined_at IS NULL AND model_id = (SELECT id FROM model)
+      ORDER BY user_id
+      LIMIT 1)
+     UNION ALL
+    SELECT (SELECT user_id
+              FROM embeddings
+             WHERE vector IS NULL AND quarantined_at IS NULL AND model_id = (SELECT id FROM model)
+               AND user_id > owner.user_id
+             ORDER BY user_id
+             LIMIT 1)
+      FROM owner
+     WHERE user_id IS NOT NULL
+), looked_at AS (
+    SELECT user_id FROM owner WHERE user_id IS NOT NULL LIMIT %(owners)s
+)
+SELECT id
+  FROM looked_at
+ CROSS JOIN LATERAL (
+    SELECT id, row_number() OVER (ORDER BY said_at DESC, id) AS place
+      FROM (SELECT id, said_at
+              FROM embeddings
+             WHERE user_id = looked_at.user_id AND vector IS NULL AND quarantined_at IS NULL
+               AND model_id = (SELECT id FROM model)
+               AND next_attempt_at <= %(now)s AND attempts < %(max_attempts)s
+             ORDER BY said_at DESC, id
+             LIMIT %(batch)s) AS newest) AS row
+ ORDER BY place, random()
+ LIMIT %(batch)s
+"""
+# So many people's rows are looked at for one batch.
+MOST_OWNERS = 500
+CLAIM_TRIES = 5
 
 # Claimed rows, each with the text of its part.
 Batch = dict[Embedding, str]
@@ -46,13 +88,12 @@ class Filled:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Flush the terms and fill the vectors that wait, until nothing does or the time is up.
+    """Fill the vectors and flush the terms that wait, until nothing does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
     brings the worker down, what was claimed beside it would be blamed and delayed with it, time after time.
     """
-    terms.flush(until=until)
     embedder = get_embedder()
     total = Filled()
     with ThreadPoolExecutor(1, thread_name_prefix="embedding") as beside:
@@ -70,6 +111,8 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
                 upcoming = _next_batch(embedder)
                 made = beside.submit(_embed, upcoming, embedder)
             batch = upcoming
+    # Terms are found before they are flushed; a vector is not before it is made.
+    terms.flush(until=until)
     return total
 
 
@@ -151,18 +194,38 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
 
     A row that has failed before is taken alone: if it brings its worker down, it takes no innocent rows along.
     """
-    with transaction.atomic():
-        due = Embedding.objects.due(now).of_model(embedder.name).order_by("next_attempt_at", "id")
-        rows = list(due.defer("vector").select_for_update(skip_locked=True)[: settings.EMBEDDING_BATCH_SIZE])
-        if rows and rows[0].attempts:
-            rows = rows[:1]
-        rows = [row for row in rows if not row.attempts] or rows
-        Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
-            attempts=F("attempts") + 1, next_attempt_at=now + _lease()
+    for _ in range(CLAIM_TRIES):
+        due = _due_in_turns(embedder, now=now)
+        with transaction.atomic():
+            waiting = Embedding.objects.due(now).filter(pk__in=due).defer("vector")
+            rows = sorted(waiting.select_for_update(skip_locked=True), key=lambda row: due.index(row.pk))
+            if rows and rows[0].attempts:
+                rows = rows[:1]
+            rows = [row for row in rows if not row.attempts] or rows
+            Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
+                attempts=F("attempts") + 1, next_attempt_at=now + _lease()
+            )
+        for row in rows:
+            row.next_attempt_at = now + _lease()
+        if rows or not due:
+            return rows
+        # Another worker took these a moment ago, and is about to say so.
+    return []
+
+
+def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _DUE_IN_TURNS,
+            {
+                "model": embedder.name,
+                "now": now,
+                "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
+                "owners": MOST_OWNERS,
+                "batch": settings.EMBEDDING_BATCH_SIZE,
+            },
         )
-    for row in rows:
-        row.next_attempt_at = now + _lease()
-    return rows
+        return [pk for (pk,) in cursor.fetchall()]
 
 
 def hold(rows: Collection[Embedding], *, now: datetime) -> None:

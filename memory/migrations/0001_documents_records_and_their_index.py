@@ -463,6 +463,11 @@ class Migration(migrations.Migration):
                         name="idx_embeddings_waiting",
                     ),
                     models.Index(
+                        condition=models.Q(("quarantined_at__isnull", True), ("vector__isnull", True)),
+                        fields=["user", "-said_at", "id"],
+                        name="idx_embeddings_in_turns",
+                    ),
+                    models.Index(
                         condition=models.Q(("vector__isnull", True)),
                         fields=["user", "corpus", "source_id", "chunk_index"],
                         name="idx_embeddings_unfilled",

@@ -172,6 +172,12 @@ class Embedding(models.Model):
                 condition=Q(vector__isnull=True),
                 name="idx_embeddings_unfilled",
             ),
+            # A worker takes everybody's rows in turns, the newest first.
+            models.Index(
+                fields=["user", "-said_at", "id"],
+                condition=Q(vector__isnull=True, quarantined_at__isnull=True),
+                name="idx_embeddings_in_turns",
+            ),
             # Staff's list, newest first; what they filter by is looked up in the index, without visiting the rows.
             models.Index(fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"),
             models.Index(

@@ -232,6 +232,39 @@ def test_a_row_that_failed_before_is_tried_alone(embedder):
     assert len(indexing.claim(embedder=embedder, now=timezone.now())) == 2
 
 
+def test_a_turn_is_claimed_at_once_however_many_somebody_else_has_waiting(embedder, settings):
+    settings.EMBEDDING_BATCH_SIZE = 4
+    alice, bob = a_person(), a_person("bob")
+    for number in range(30):
+        a_turn(alice, f"Imported {number}")
+    turn = a_turn(bob, "Said just now")
+    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    assert len(claimed) == 4
+    assert turn.conversation_id in {row.source_id for row in claimed}
+    assert {row.user_id for row in indexing.claim(embedder=embedder, now=timezone.now())} == {alice.pk}
+
+
+def test_everybodys_rows_are_taken_in_turns(embedder, settings):
+    settings.EMBEDDING_BATCH_SIZE = 6
+    people = [a_person(name) for name in ("alice", "bob", "carol")]
+    for person in people:
+        for number in range(5):
+            a_turn(person, f"Message {number}")
+    claimed = indexing.claim(embedder=embedder, now=timezone.now())
+    assert sorted(row.user_id for row in claimed) == sorted([person.pk for person in people] * 2)
+
+
+def test_of_one_persons_rows_the_newest_is_taken_first(embedder, settings):
+    settings.EMBEDDING_BATCH_SIZE = 1
+    alice = a_person()
+    newest = a_turn(alice, "Said just now")
+    for number in range(3):
+        turn = a_turn(alice, f"Imported {number}")
+        Embedding.objects.filter(source_id=turn.conversation_id).update(said_at=NOW - timedelta(days=300 + number))
+    (claimed,) = indexing.claim(embedder=embedder, now=timezone.now())
+    assert claimed.source_id == newest.conversation_id
+
+
 def test_a_model_that_is_away_costs_no_attempt_and_is_asked_again(monkeypatch, embedder):
     a_turn(a_person(), "I adopted a cat")
     with monkeypatch.context() as patch:
