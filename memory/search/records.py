@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from core.errors import SearchFailed
+from core.isolation.acting import acting_as
 from intake.models import User
 from memory import vectors
 from memory.chunking import TEXT_STRETCHES
@@ -76,7 +77,8 @@ def search_memory(
 ) -> list[MemorySearchResult]:
     """The records of `user` nearest to `query.text`, best first. Raises `MemorySearchError`, whatever went wrong.
 
-    A record is as near as its nearest part, and one that waits for its vector is not found yet.
+    A record is as near as its nearest part, and one that waits for its vector is not found yet. It acts as `user` by
+    itself, so it may be called outside of any request.
     """
     with _failing_as_search():
         return _search(query, user=user, embedder=embedder or get_embedder())
@@ -84,7 +86,7 @@ def search_memory(
 
 def count_pending(*, user: User) -> int:
     """How many of the person's records wait for a vector, and so cannot be found yet. Raises `MemorySearchError`."""
-    with _failing_as_search():
+    with _failing_as_search(), acting_as(user):
         return vectors.count_pending(Scope(user, (Corpus.RECORD,)), model=get_embedder().name)
 
 
@@ -99,16 +101,23 @@ def _failing_as_search() -> Iterator[None]:
 def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list[MemorySearchResult]:
     top_k = _top_k(query)
     vector = embedder.embed_query(query.text)
+    with acting_as(user):
+        nearest = _nearest(query, user=user, embedder=embedder, vector=vector, limit=top_k)
+        similarities = {source_id: _similarity(distance) for source_id, distance in nearest.items()}
+        floor = max(0.0, query.min_similarity)
+        good = {pk: similarity for pk, similarity in similarities.items() if similarity >= floor}
+        # One deleted meanwhile is no longer a result.
+        records = MemoryRecord.objects.for_user(user).in_bulk(good)
+        return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
+
+
+def _nearest(
+    query: MemorySearchQuery, *, user: User, embedder: Embedder, vector: Vector, limit: int
+) -> dict[UUID, float]:
     condition = build_filter(query)
     if condition is None:
-        nearest = _nearest_of_all(user, embedder, vector, limit=top_k)
-    else:
-        nearest = _nearest_fitting(condition, user=user, embedder=embedder, vector=vector, limit=top_k)
-    similarities = {source_id: _similarity(distance) for source_id, distance in nearest.items()}
-    good = {pk: similarity for pk, similarity in similarities.items() if similarity >= max(0.0, query.min_similarity)}
-    # One deleted meanwhile is no longer a result.
-    records = MemoryRecord.objects.for_user(user).in_bulk(good)
-    return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
+        return _nearest_of_all(user, embedder, vector, limit=limit)
+    return _nearest_fitting(condition, user=user, embedder=embedder, vector=vector, limit=limit)
 
 
 def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:

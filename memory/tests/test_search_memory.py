@@ -9,7 +9,9 @@ from django.db import OperationalError
 from django.db.models import Q
 
 import memory
+from core.isolation.acting import acting_as
 from core.testing.emptying import delete_past_signals
+from core.testing.examiner import as_the_application
 from intake.tests.factories import NOW, a_person
 from memory import MemorySearchError, MemorySearchQuery, MemorySearchResult, indexing, records, search_memory
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -321,7 +323,7 @@ def test_a_search_costs_two_queries_whatever_it_finds(alice, django_assert_num_q
     for number in range(5):
         note(alice, f"Cat number {number}", tags=["x"])
     indexing.embed_pending()
-    with django_assert_num_queries(2):  # vectors, records
+    with acting_as(alice), django_assert_num_queries(2):  # vectors, records
         find(alice, tags=["x"])
 
 
@@ -360,3 +362,11 @@ def test_the_order_is_that_of_a_brute_force_ranking_with_and_without_a_filter(al
     assert [result.record.id for result in find(alice)] == [ids[index] for index in order[:10]]
     even = [ids[index] for index in order if index % 2 == 0]
     assert [result.record.id for result in find(alice, types=["even"])] == even[:10]
+
+
+def test_called_outside_of_any_request_it_acts_as_its_user_by_itself(alice):
+    note(alice, "We keep vectors in PostgreSQL")
+    indexing.embed_pending()
+    with as_the_application():
+        assert found_contents(alice, "vectors") == ["We keep vectors in PostgreSQL"]
+        assert searching.count_pending(user=alice) == 0
