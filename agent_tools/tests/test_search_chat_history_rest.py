@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from agent_tools.tests import callers
-from agent_tools.tools.chat_history import search_chat_history
+from agent_tools.tools.chat_history import ChatHistoryResult, SearchChatHistoryOutput, search_chat_history, summarise
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
@@ -230,3 +230,23 @@ def test_the_order_is_by_meaning_unless_asked_otherwise():
 
 def test_the_lexical_leg_alone_is_offered_to_nobody(api):
     assert call(api, {"query": "cat", "mode": "lexical"}).status_code == 400
+
+
+def test_while_turns_wait_for_their_vectors_the_note_says_so(api, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    answer = call(api, {"query": "cat"}).json()
+    assert answer["results"] == []
+    assert answer["note"] == "nothing found yet, and 1 turn still waiting to be indexed: try again shortly"
+
+
+def test_the_summary_names_conversations_by_their_best_turn():
+    alice = a_person("alice")
+    first = a_turn(alice, "The cat").conversation
+    second = a_turn(alice, "The dog").conversation
+    places = [(first, 1), (second, 1), (first, 2)]
+    results = [
+        ChatHistoryResult(conversation_id=conversation.pk, turn_number=number, snippet="", score=0.1)
+        for conversation, number in places
+    ]
+    said = summarise(SearchChatHistoryOutput(results=results, total_found=3, query="cat"), alice)
+    assert said.index("The cat") < said.index("The dog")

@@ -14,6 +14,7 @@ from memory.search import search_chat_history as search
 
 NO_CALLER = "user identity required"
 NO_HISTORY = "no chat history found"
+NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 # What a person is shown of a search: enough to recognise it by.
 LINKS = 3
 LINK_LENGTH = 48
@@ -63,7 +64,8 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
         return _nothing(wanted.query, note=NO_CALLER)
     found = search(user=user, query=wanted.query, limit=wanted.limit, mode=SearchMode(wanted.mode))
     if not found.matches:
-        return _nothing(wanted.query, note=NO_HISTORY, pending=found.pending or None)
+        note = NOT_YET.format(_turns(found.pending)) if found.pending else NO_HISTORY
+        return _nothing(wanted.query, note=note, pending=found.pending or None)
     return _output(wanted.query, found)
 
 
@@ -73,16 +75,22 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         return "Nothing to search yet: register or log in to have a memory"
     if not output.results:
         return "Nothing found"
-    nearest_turns = {result.conversation_id: result.turn_number for result in reversed(output.results)}
-    titles = Conversation.objects.for_user(user).in_bulk(list(nearest_turns))
+    best_turns: dict[UUID, int] = {}
+    for result in output.results:
+        best_turns.setdefault(result.conversation_id, result.turn_number)
+    titles = Conversation.objects.for_user(user).in_bulk(list(best_turns))
     links = [
         f"[{link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
-        for conversation_id, number in reversed(nearest_turns.items())
+        for conversation_id, number in best_turns.items()
         if conversation_id in titles
     ]
-    count = f"{output.total_found} {'turn' if output.total_found == 1 else 'turns'}"
+    count = _turns(output.total_found)
     more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
     return f"Found {count}: {', '.join(links[:LINKS])}{more}"
+
+
+def _turns(count: int) -> str:
+    return f"{count:,} {'turn' if count == 1 else 'turns'}"
 
 
 def _output(query: str, found: ChatHistory) -> SearchChatHistoryOutput:
