@@ -3,14 +3,17 @@
 for (const form of document.querySelectorAll("[data-note]")) watch(form);
 
 function watch(form) {
-  const before = written(form);
+  // As the server sent it: somebody may write before this runs.
+  const before = written(form, "defaultValue");
   let isSending = false;
   const hasUnsaved = () => !isSending && ("unsavedAlready" in form.dataset || written(form) !== before);
 
-  form.addEventListener("input", () => {
+  const show = () => {
     const sign = form.querySelector("[data-unsaved]");
     if (sign) sign.hidden = !hasUnsaved();
-  });
+  };
+  form.addEventListener("input", show);
+  show();
   form.addEventListener("submit", () => (isSending = true));
   form.addEventListener("keydown", (event) => {
     const isSaving = (event.ctrlKey || event.metaKey) && (event.key === "s" || event.key === "Enter");
@@ -25,6 +28,6 @@ function watch(form) {
   addEventListener("pageshow", () => (isSending = false));
 }
 
-function written(form) {
-  return [...form.querySelectorAll("textarea:not([readonly]), input:not([type=hidden])")].map((field) => field.value).join("\n");
+function written(form, state = "value") {
+  return [...form.querySelectorAll("textarea:not([readonly]), input:not([type=hidden])")].map((field) => field[state]).join("\n");
 }
