@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from evals.reliability.poison import POISON
+from evals.reliability.faults import POISON
 from memory.embedders.base import Matrix
 from memory.embedders.minilm import MiniLMEmbedder
 

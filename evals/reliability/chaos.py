@@ -20,12 +20,10 @@ import psycopg
 
 from evals.datasets.loading import Report
 from evals.reliability import faults
-from evals.reliability.finding import not_found
-from evals.reliability.looking import Kept, kept_turns
-from evals.reliability.poison import POISON
+from evals.reliability.faults import POISON, ServerName, Timeline
+from evals.reliability.finding import Kept, kept_turns, not_found
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.reliability.timeline import ServerName, Timeline
 from evals.tables import judged
 
 LOOK_SECONDS = 0.2
@@ -210,7 +208,7 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
         report(f"Waiting for {POISON} to be set aside.")
         _wait_for_quarantine(plan, connection, poison)
         _compare(kept_turns(connection), saves, poison, outcome)
-    outcome.quarantined_for_staff = int(str(product.run("evals.children.quarantined")))
+    outcome.quarantined_for_staff = int(str(product.run("evals.children.asked", {"quarantined": True})))
     sample = random.Random(plan.seed).sample(saves, min(SAMPLE, len(saves)))  # noqa: S311
     outcome.searched_for, outcome.not_found = len(sample), not_found(product.address, sample)
     _measure(saves, timeline, outcome)

@@ -113,7 +113,7 @@ class Product:
 
     def people(self, count: int) -> list[Person]:
         """So many new people, each with a token."""
-        made = self.run("evals.children.people", {"people": count})
+        made = self.run("evals.children.asked", {"people": count})
         assert isinstance(made, list)  # noqa: S101
         return [Person(*one) for one in made]
 

@@ -9,10 +9,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from evals.reliability import chaos, faults
-from evals.reliability.looking import Kept
+from evals.reliability.faults import Absence, ServerName, Timeline
+from evals.reliability.finding import Kept
 from evals.reliability.product import Person
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.reliability.timeline import Absence, ServerName, Timeline
 
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)

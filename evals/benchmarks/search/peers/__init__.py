@@ -1,7 +1,6 @@
 """What the search is measured beside: each peer has the same vectors and is asked the same questions."""
 
-from evals.benchmarks.search.peers.base import Peer, PeerMissing
-from evals.benchmarks.search.peers.exact import Exact
+from evals.benchmarks.search.peers.base import Exact, Peer, PeerMissing
 from evals.benchmarks.search.peers.lance import Filtered, Indexed
 from evals.benchmarks.search.peers.sqlite import AsSpecified, Partitioned
 

@@ -1,12 +1,17 @@
-"""What a peer is to the benchmark: something else that could hold the same vectors and find the nearest among them."""
+"""What a peer is to the benchmark: something else that could hold the same vectors and find the nearest among them.
+
+numpy is the first: one person's vectors in memory and nothing around them, the floor and what others are checked by.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from evals.benchmarks.search.stored import Stored
 from intake.models import User
-from memory.embedders.base import Vector
+from memory.embedders.base import Vector, normalised
 from memory.models.corpora import Key
 
 INSTALL = "pip install -r requirements/peers.txt"
@@ -34,3 +39,25 @@ class Peer(ABC):
 
     def close(self) -> None:  # noqa: B027 (not everybody holds something)
         """Let go of what is open, so that the folder can be removed."""
+
+
+class Exact(Peer):
+    """See Peer."""
+
+    name = "numpy"
+
+    def __init__(self, folder: Path) -> None:
+        self._people: dict[int, Stored] = {}
+
+    def load(self, people: Iterable[Stored]) -> None:
+        """See Peer."""
+        for person in people:
+            self._people[person.user.pk] = Stored(person.user, person.keys, normalised(person.vectors))
+
+    def search(self, user: User, vector: Vector, *, limit: int) -> list[Key]:
+        """See Peer."""
+        person = self._people[user.pk]
+        nearness = person.vectors @ vector
+        limit = min(limit, len(nearness))
+        nearest = np.argpartition(-nearness, limit - 1)[:limit]
+        return [person.keys[row] for row in nearest[np.argsort(-nearness[nearest], kind="stable")]]
