@@ -4,10 +4,6 @@ import re
 from datetime import date, datetime, time
 from zoneinfo import ZoneInfo
 
-from intake.zones import zone_of
-
-__all__ = ["day", "moment", "zone_of"]
-
 DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 

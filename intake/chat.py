@@ -22,7 +22,7 @@ from core.errors import AuthenticationRequired, RecollectError, Unavailable
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import services, sse
-from intake.agent import history, loop
+from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode
@@ -166,7 +166,7 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None])
     progress = asyncio.create_task(_save_progress(turn, caller, draft))
     try:
         deps = await as_caller(caller, deps_for, caller, now=timezone.now())
-        told = await as_caller(caller, history.before, turn)
+        told = await as_caller(caller, prompt.before, turn)
         async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
             draft.add(event)
             await queue.put(_encode(event, turn))

@@ -15,12 +15,12 @@ from django.db.models import F
 from django.db.models.functions import Left, Length
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
+from core.validation import checked
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.sources import document_entry
-from memory.texts import checked
 
 MAX_LOGS = 100
 # A day beyond would have no noon in some time zones, or is a slip of the finger.

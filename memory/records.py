@@ -10,12 +10,12 @@ from django.db import transaction
 
 from core.errors import InvalidInput, NotFound
 from core.pagination import Position
+from core.validation import checked
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryRecord
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.sources import record_entry
-from memory.texts import checked
 
 MAX_RECORDS = 100
 # What a record is when nobody says.

@@ -10,7 +10,7 @@ from django.db import OperationalError
 
 from agent_tools.tools import registry
 from core.testing.model_server import CallTool, CallTools, Refuse, Say
-from intake.agent.fence import Fence
+from intake.agent.deps import Fence
 from intake.models import Turn
 from intake.tests.factories import a_turn
 from memory import documents, indexing, records

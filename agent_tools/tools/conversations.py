@@ -8,7 +8,7 @@ from django.db.models import Q
 from pydantic import Field
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
-from agent_tools.times import moment, zone_of
+from agent_tools.times import moment
 from agent_tools.tools.chat_history import LINKS, link_text
 from core.errors import AuthenticationRequired, InvalidInput
 from core.isolation.caller import Caller
@@ -109,7 +109,7 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
     first, last = _span(conversation.turn_count, wanted)
     turns = Turn.objects.for_user(user).filter(conversation=conversation, turn_number__range=(first, last))
-    zone = zone_of(user)
+    zone = user.zone
     return GetConversationOutput(
         **_in_words(conversation, zone),
         turns=_shown(list(turns.in_order()), zone),
@@ -120,7 +120,7 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
 
 def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
     user = _known(user)
-    zone = zone_of(user)
+    zone = user.zone
     period = Q()
     if wanted.after is not None:
         period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))

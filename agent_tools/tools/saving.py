@@ -11,7 +11,6 @@ from pydantic import Field
 
 from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
 from agent_tools.times import day as parse_day
-from agent_tools.times import zone_of
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from intake.models import User
@@ -91,7 +90,7 @@ def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
 
 def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = _known(user), timezone.now()
-    day = now.astimezone(zone_of(user)).date() if wanted.date is None else _day(wanted.date)
+    day = now.astimezone(user.zone).date() if wanted.date is None else _day(wanted.date)
     document = documents.append(user=user, day=day, text=wanted.text, now=now)
     lines = len(wanted.text.splitlines())
     text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."

@@ -134,8 +134,8 @@ LOGOUT_REDIRECT_URL = "intake:home"
 # and yields JSON values, or iterators of them.
 ACCOUNT_EXPORTS = {
     "conversations": "intake.exporting.conversations",
-    "documents": "memory.exporting.documents",
-    "records": "memory.exporting.records",
+    "documents": "memory.hooks.exported_documents",
+    "records": "memory.hooks.exported_records",
 }
 
 # REST API and its OpenAPI document
@@ -253,9 +253,9 @@ CHAT_UNDO = "agent_tools.chat.undo"
 # The number of rounds of tool calls in one answer; then the model has to answer.
 CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
 # The notes in the model's instructions, and their length at most; 0 is none.
-CHAT_NOTES = "memory.notes.notes"
+CHAT_NOTES = "memory.hooks.notes"
 # Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
-CHAT_FAR_DISTANCE = "memory.notes.far_distance"
+CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
 # A streaming turn without a heartbeat for this long has lost its server.

@@ -1,5 +1,6 @@
 """What one answer is made with: whom it is for, when, what is known of them; the model never sets any of it."""
 
+import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 
@@ -7,9 +8,31 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from core.isolation.caller import Caller
-from intake.agent.fence import Fence
 from intake.models import User
-from intake.zones import zone_of
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What is recalled reaches the model between marks that it cannot contain: whatever it says, it is data.
+
+    The mark is one answer's own: nothing that was written before knows it, and what is written meanwhile loses it.
+    """
+
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def opening(self) -> str:
+        return f"<data {self.mark}>"
+
+    @property
+    def closing(self) -> str:
+        return f"</data {self.mark}>"
+
+    def around(self, text: str) -> str:
+        # Repeatedly, for what is left when a mark is taken out may be one.
+        while self.mark in text:
+            text = text.replace(self.mark, "")
+        return f"{self.opening}\n{text}\n{self.closing}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +55,7 @@ def deps_for(caller: Caller, *, now: datetime) -> ChatDeps:
     user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
         return ChatDeps(caller=caller, now=now)
-    return ChatDeps(caller=caller, now=now, zone=zone_of(user), notes=_notes(user))
+    return ChatDeps(caller=caller, now=now, zone=user.zone, notes=_notes(user))
 
 
 def _notes(user: User) -> str:

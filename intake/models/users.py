@@ -1,6 +1,7 @@
 """A user: an account, known by email and password, or a visitor, known by their session alone."""
 
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.db import models
@@ -68,3 +69,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     def clean(self) -> None:
         super().clean()
         self.email = UserManager.normalize_email(self.email) or None
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The time zone that they set on their account page; UTC for one that this machine does not know."""
+        try:
+            return ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            return ZoneInfo("UTC")

@@ -16,7 +16,6 @@ from intake.identity import is_registered, person_of
 from intake.links import conversation_path
 from intake.views.changing import P, View, personal_form
 from intake.views.pages import sidebar_of
-from intake.zones import zone_of
 from memory.documents import YEARS
 from memory.rest.queries import parse_day
 from memory.search.sources import Reference
@@ -35,7 +34,7 @@ def page_for_people(view: View[P]) -> View[P]:
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not is_registered(request):
             return _tell_visitor(request)
-        with timezone.override(zone_of(person_of(request))):
+        with timezone.override(person_of(request).zone):
             return view(request, *args, **kwargs)
 
     return personal_form(wrapper)

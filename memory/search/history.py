@@ -15,7 +15,6 @@ from django.db import InterfaceError, OperationalError, connection
 from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
-from intake.zones import zone_of
 from memory.models.corpora import Key, Scope
 from memory.search.chat_history import embedded
 from memory.search.deadline import Deadline, OutOfTime, at_most
@@ -165,7 +164,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 def _asked(request: HistoryRequest, user: User) -> HistoryQuestion:
     query = without_nul(request.query).strip()
-    zone = zone_of(user)
+    zone = user.zone
     embedder, vector = embedded(query[:SEARCHED_LENGTH])
     return HistoryQuestion(
         user=user,
