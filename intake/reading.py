@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from core.db.statements import fetch
+from django.db import connection
+
 from core.errors import NotFound
 from core.isolation.caller import Caller
 from core.pagination import Position
@@ -93,13 +95,15 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
     """By (conversation, turn number), for those of the keys that are turns of the person's: what they said, cut off."""
     if not keys:
         return {}
-    parameters = {
+    parameters: dict[str, Any] = {
         "user_id": user.pk,
         "conversations": [conversation_id for conversation_id, _ in keys],
         "numbers": [number for _, number in keys],
         "length": length,
     }
-    return {(conversation_id, number): text for conversation_id, number, text in fetch(_BEGINNINGS, parameters)}
+    with connection.cursor() as cursor:
+        cursor.execute(_BEGINNINGS, parameters)
+        return {(conversation_id, number): text for conversation_id, number, text in cursor.fetchall()}
 
 
 def turns_to_show(

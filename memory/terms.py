@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from core.db.statements import fetch
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
 from memory.models.postings import IndexedTextQuerySet
@@ -302,19 +301,19 @@ def flush(*, until: datetime | None = None) -> int:
 
 def score(scope: Scope, *, query: str, limit: int) -> TermHits:
     """The best texts in `scope` that share terms with `query`, best first; none if it has only stop words."""
-    rows = fetch(
-        _SCORE,
-        {
-            **scope.parameters(),
-            "is_dated": scope.is_dated,
-            "configuration": settings.TEXT_SEARCH_CONFIG,
-            "query": searchable(query),
-            "said_weight": SAID_WEIGHT,
-            "b": B,
-            "k1": K1,
-            "limit": limit,
-        },
-    )
+    parameters = {
+        **scope.parameters(),
+        "is_dated": scope.is_dated,
+        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "query": searchable(query),
+        "said_weight": SAID_WEIGHT,
+        "b": B,
+        "k1": K1,
+        "limit": limit,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SCORE, parameters)
+        rows = cursor.fetchall()
     hits = [TermHit((source, place), score, said, has_only) for source, place, score, said, has_only, _ in rows]
     return TermHits(hits, ideal=rows[0][-1] if rows else 0.0)
 

@@ -16,7 +16,6 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
-from core.db.statements import Rows, fetch
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.corpora import PlainKey, Scope
@@ -29,6 +28,8 @@ SAMPLE = 200
 # PostgreSQL's largest row, less what a block holds beside its vectors, and what stands before each vector.
 _BLOCK_BYTES = 8_160 - 232
 _HEAD_BYTES = 8
+
+Rows = list[tuple[Any, ...]]
 
 # Stores vectors and packs them together with what lay unpacked beside them, so that each row is written once. A row
 # whose text has changed keeps waiting, one that has a vector by now keeps that, and rows that somebody is deleting or
@@ -451,7 +452,7 @@ def distances(scope: Scope, *, model: str, vector: Vector, passages: int, also: 
 
 def count_pending(scope: Scope, *, model: str) -> int:
     """How many texts of the person's in the corpora, of whatever date, have a passage without a vector."""
-    ((count,),) = fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
+    ((count,),) = _fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
     return int(count)
 
 
@@ -468,7 +469,14 @@ def _delete_blocks(blocks: Sequence[Block]) -> None:
 
 
 def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:
-    return fetch(_IN_TIME[statement] if scope.is_dated else statement, scope.parameters() | parameters)
+    return _fetch(_IN_TIME[statement] if scope.is_dated else statement, scope.parameters() | parameters)
+
+
+def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: Rows = cursor.fetchall()
+        return rows
 
 
 def _halfvec(vector: Vector) -> str:

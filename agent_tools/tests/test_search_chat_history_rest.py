@@ -1,6 +1,7 @@
 """`search_chat_history` over REST: the contract's words, for people with a token or a session, and for nobody else."""
 
 import re
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agent_tools.tests import callers
 from agent_tools.tools.chat_history import ChatHistoryResult, SearchChatHistoryOutput, search_chat_history, summarise
-from intake.tests.factories import a_person, a_turn
+from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 
@@ -180,7 +181,14 @@ def test_the_list_of_tools_publishes_the_schema_that_is_enforced(api):
     assert tool["readOnly"] is True
     assert tool["inputSchema"]["additionalProperties"] is False
     assert tool["inputSchema"]["properties"]["limit"]["maximum"] == 20
-    assert set(tool["outputSchema"]["properties"]) == {"results", "totalFound", "query", "note", "pending"}
+    assert set(tool["outputSchema"]["properties"]) == {
+        "results",
+        "totalFound",
+        "query",
+        "note",
+        "pending",
+        "interpreted",
+    }
 
 
 def test_the_openapi_document_has_the_tool_with_its_input_output_and_problems(api):
@@ -250,3 +258,13 @@ def test_the_summary_names_conversations_by_their_best_turn():
     ]
     said = summarise(SearchChatHistoryOutput(results=results, total_found=3, query="cat"), alice)
     assert said.index("The cat") < said.index("The dog")
+
+
+def test_the_days_that_the_query_named_are_said(api, alice, monkeypatch):
+    monkeypatch.setattr("agent_tools.tools.chat_history.timezone.now", lambda: NOW + timedelta(days=1))
+    a_turn(alice, "I adopted a cat named Miso")
+    indexing.embed_pending()
+    answer = call(api, {"query": "cat, yesterday"}).json()
+    assert answer["interpreted"] == {"from": "2026-03-01", "to": "2026-03-01", "text": "yesterday"}
+    assert answer["totalFound"] == 1
+    assert "interpreted" not in call(api, {"query": "cat, three weeks ago"}).json()

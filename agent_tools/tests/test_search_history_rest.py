@@ -387,3 +387,10 @@ def test_a_title_cannot_break_out_of_its_link_in_the_summary(alice):
 
 def test_nothing_found_is_said_in_the_summary(alice):
     assert summary_of(alice, query="cat") == "Nothing found"
+
+
+def test_the_days_that_the_query_named_are_said(api, alice):
+    dinner(alice)
+    answer = call(api, {"query": "the restaurant, what did I say today?"}).json()
+    assert answer["interpreted"] == {"from": "2026-02-25", "to": "2026-02-25", "text": "today"}
+    assert len(answer["results"]) == 3

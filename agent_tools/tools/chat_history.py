@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
+from django.utils import timezone
 from django.utils.text import Truncator
 from pydantic import Field, StringConstraints
 
@@ -11,6 +12,7 @@ from intake.links import conversation_path
 from intake.models import Conversation, User
 from memory.search import ChatHistory, SearchMode
 from memory.search import search_chat_history as search
+from memory.search.time_windows import TimeWindow
 
 NO_CALLER = "user identity required"
 NO_HISTORY = "no chat history found"
@@ -48,6 +50,14 @@ class ChatHistoryResult(ToolOutput):
     ]
 
 
+class InterpretedTime(ToolOutput):
+    """What the query itself said of time, and the days that it was taken for."""
+
+    first: Annotated[str, Field(alias="from", description="The first day, YYYY-MM-DD, in the person's time zone.")]
+    last: Annotated[str, Field(alias="to", description="The last day, included.")]
+    text: Annotated[str, Field(description="The words of the query that say so.")]
+
+
 class SearchChatHistoryOutput(ToolOutput):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
@@ -57,12 +67,17 @@ class SearchChatHistoryOutput(ToolOutput):
         int | None,
         Field(description="How many of the caller's turns have no vector yet: only `hybrid` finds them, by words."),
     ] = None
+    interpreted: Annotated[
+        InterpretedTime | None,
+        Field(description="The days that were searched because the query named them, such as `last Tuesday`."),
+    ] = None
 
 
 def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
     if user is None:
         return _nothing(wanted.query, note=NO_CALLER)
-    found = search(user=user, query=wanted.query, limit=wanted.limit, mode=SearchMode(wanted.mode))
+    mode = SearchMode(wanted.mode)
+    found = search(user=user, query=wanted.query, limit=wanted.limit, mode=mode, now=timezone.now())
     if not found.matches:
         note = NOT_YET.format(_turns(found.pending)) if found.pending else NO_HISTORY
         return _nothing(wanted.query, note=note, pending=found.pending or None)
@@ -104,8 +119,19 @@ def _output(query: str, found: ChatHistory) -> SearchChatHistoryOutput:
         for match in found.matches
     ]
     return SearchChatHistoryOutput(
-        results=results, total_found=len(results), query=query, pending=found.pending or None
+        results=results,
+        total_found=len(results),
+        query=query,
+        pending=found.pending or None,
+        interpreted=interpreted(found.window),
     )
+
+
+def interpreted(window: TimeWindow | None) -> InterpretedTime | None:
+    if window is None:
+        return None
+    first, last = (day.isoformat() for day in window.days)
+    return InterpretedTime(first=first, last=last, text=window.words)
 
 
 def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:

@@ -8,7 +8,7 @@ from django.utils import timezone
 from pydantic import Field
 
 from agent_tools.registry import Tool, ToolOutput
-from agent_tools.tools.chat_history import LINKS, NO_CALLER, link_text
+from agent_tools.tools.chat_history import LINKS, NO_CALLER, InterpretedTime, interpreted, link_text
 from agent_tools.tools.history_input import ScopeName, SearchHistoryInput
 from agent_tools.tools.history_text import history_text
 from intake.links import conversation_path
@@ -48,6 +48,10 @@ class SearchHistoryOutput(ToolOutput):
     note: Annotated[str | None, Field(description="What could not be searched, and why.")] = None
     pending: Annotated[
         int | None, Field(description="How many of the caller's texts have no vector yet: they are found by words.")
+    ] = None
+    interpreted: Annotated[
+        InterpretedTime | None,
+        Field(description="The days that were searched because the query named them, such as `last Tuesday`."),
     ] = None
 
 
@@ -99,6 +103,7 @@ def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -
         scope=wanted.scope,
         note=note,
         pending=history.pending or None,
+        interpreted=interpreted(history.window),
     )
 
 

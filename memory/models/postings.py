@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
 from intake.models import User
-from memory.models.corpora import Corpus, Place
+from memory.models.corpora import Corpus, Place, Scope
 
 
 class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable in the stubs only
@@ -29,6 +29,11 @@ class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
 
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
+
+    def in_scope(self, scope: Scope) -> Self:
+        rows = self.for_user(scope.user).filter(corpus__in=scope.corpora)
+        rows = rows if scope.since is None else rows.filter(said_at__gte=scope.since)
+        return rows if scope.until is None else rows.filter(said_at__lt=scope.until)
 
     def at(self, place: Place) -> Self:
         rows = self.filter(user_id=place.user_id, corpus=place.corpus, source_id=place.source_id)

@@ -26,6 +26,8 @@ from memory.search.sources import HistoryScope, Kind
 RESULTS = 20
 MORE_RESULTS = 50
 BY_DAY = "day"
+# The name of the parameter by which what a query says of time is read as words alone.
+ANY_TIME = "anytime"
 
 NAMES = {Kind.MESSAGE: "Message", Kind.SESSION: "Chat", Kind.MEMORY: "Memory", Kind.DAILY_LOG: "Daily log"}
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
@@ -82,6 +84,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         date_from=form.cleaned_data["from"],
         date_to=form.cleaned_data["to"],
         max_results=limit,
+        reads_time=ANY_TIME not in request.GET,
     )
     try:
         history = search_history(wanted, user=person_of(request), now=timezone.now())

@@ -6,7 +6,7 @@ vectors, then the arithmetic of `memory.search.fusion`.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -19,9 +19,10 @@ from memory import terms, vectors
 from memory.chunking import MAX_PARTS
 from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
 from memory.embedders.base import UNCALIBRATED, Vector
-from memory.models import Corpus
+from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
+from memory.search.time_windows import TimeWindow, find_window, moments_of
 from memory.terms import TermHit
 from memory.trigrams import containing
 from memory.vectors import Distances, MeasuredText
@@ -72,10 +73,14 @@ class ChatMatch:
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """`pending`: how many of the person's turns have no vector yet and can only be found by their terms."""
+    """`pending`: how many of the person's turns have no vector yet and can only be found by their terms.
+
+    `window`: the days that the query itself asked for, if it did.
+    """
 
     matches: list[ChatMatch]
     pending: int
+    window: TimeWindow | None = None
 
 
 class Found(NamedTuple):
@@ -116,21 +121,40 @@ class FoundTexts(NamedTuple):
     calibration: Calibration
 
 
-def search_chat_history(*, user: User, query: str, limit: int, mode: SearchMode = SearchMode.SEMANTIC) -> ChatHistory:
+def search_chat_history(
+    *, user: User, query: str, limit: int, mode: SearchMode = SearchMode.SEMANTIC, now: datetime | None = None
+) -> ChatHistory:
     """The `limit` turns of `user` that answer `query` best, in the order that `mode` says.
+
+    A query that says when is searched among those days, and one that says nothing else gets their turns in order.
+    Without `now` no query is read so, since only the caller knows what "yesterday" means.
 
     Raises `EmbeddingModelAway` (retryable) when the query cannot be embedded.
     """
-    embedder, vector = embedded(query)
     scope = Scope(user, (Corpus.CHAT,))
+    scope, window = (scope, None) if now is None else in_window(scope, query, now=now)
+    query = query if window is None else window.topic or query
+    embedder, vector = embedded(query)
     if mode is SearchMode.SEMANTIC:
-        return _by_meaning(scope, model=embedder.name, vector=vector, limit=limit)
+        return replace(_by_meaning(scope, model=embedder.name, vector=vector, limit=limit), window=window)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, embedder=embedder)
     texts = found.texts
-    if mode is SearchMode.HYBRID and (pieces := exact_pieces(query)):
+    if window is not None and not window.topic:
+        texts = sorted(texts, key=lambda each: each.said_at)
+    elif mode is SearchMode.HYBRID and (pieces := exact_pieces(query)):
         texts = _exact_first(scope, texts, pieces)
-    return ChatHistory(_matches(user, texts[:limit]), pending=found.pending)
+    return ChatHistory(_matches(user, texts[:limit]), pending=found.pending, window=window)
+
+
+def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
+    """The days that the query itself names, if something in scope is of them; and the scope, narrowed to them."""
+    window = find_window(query, today=lambda: now.astimezone(scope.user.zone).date())
+    if window is None:
+        return scope, None
+    since, until = moments_of(*window.days, scope.user.zone)
+    narrowed = replace(scope, since=since, until=until)
+    return (narrowed, window) if IndexedText.objects.in_scope(narrowed).exists() else (scope, None)
 
 
 def exact_pieces(query: str) -> list[str]:

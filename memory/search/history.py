@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,7 @@ from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
 from memory.models.corpora import Key, Scope
-from memory.search.chat_history import embedded
+from memory.search.chat_history import embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Matcher, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank
@@ -35,6 +35,7 @@ from memory.search.sources import (
     Period,
     Reference,
 )
+from memory.search.time_windows import TimeWindow, moments_of
 from memory.terms import searchable
 from memory.vectors import count_pending
 
@@ -71,13 +72,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
-    """`date_from` and `date_to` are days of the person's own, both included; None leaves that side open."""
+    """`date_from` and `date_to` are days of the person's own, both included; None leaves that side open.
+
+    `reads_time`: without either, what the query itself says of time counts, such as "last Tuesday".
+    """
 
     query: str
     scope: HistoryScope = HistoryScope.ALL
     date_from: date | None = None
     date_to: date | None = None
     max_results: int = DEFAULT_RESULTS
+    reads_time: bool = True
 
     def __post_init__(self) -> None:
         if not without_nul(self.query).strip():
@@ -101,11 +106,13 @@ class History:
     """`results`: the best first. `unfinished`: the sources that were not searched to the end, by name.
 
     `pending`: how many of the texts in scope have no vector yet, and so are found by their words alone.
+    `window`: the days that the query itself asked for, if it did.
     """
 
     results: list[HistoryMatch]
     unfinished: list[str]
     pending: int
+    window: TimeWindow | None = None
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """Which of `results` are of each day: the newest day first, the best of it first."""
@@ -122,14 +129,19 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     2. The hits become one ranking: by their source's best, its weight, their age.
     3. From the top, texts are read, and those that repeat a better one dropped, until there are enough.
 
+    A query that says when ("the roof, three weeks ago") is searched among those days; one that says nothing else ("what
+    did we talk about yesterday") gets what was said then, in order. Days on which nothing was said narrow nothing.
+
     Raises `EmbeddingModelAway` (retryable), and `SearchFailed` when a source fails.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
-    asked = _asked(request, user)
+    asked, window = _asked(request, user, now)
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
     hits = [hit for those in found.values() for hit in those or []]
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
+    if asked.wants_everything:
+        ranked.sort(key=lambda each: each.hit.at)
     unfinished = [name for name, those in found.items() if those is None]
     try:
         with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
@@ -138,6 +150,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
                 results,
                 unfinished,
                 pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
+                window=window,
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
@@ -145,36 +158,29 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 
 def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
     """The days of the request in this zone. A day lasts until the next one begins, be it 23 hours or 25."""
-    first, last = request.date_from, request.date_to
-    return Period(
-        since=None if first is None else _beginning(first, zone),
-        until=None if last is None or last == date.max else _beginning(last + timedelta(days=1), zone),
-    )
+    return Period(*moments_of(request.date_from, request.date_to, zone))
 
 
-def _beginning(day: date, zone: ZoneInfo) -> datetime:
-    """Where the clock skips midnight, the moment it skips; where it strikes midnight twice, the first time."""
-    midnight = datetime.combine(day, time.min, tzinfo=zone)
-    # In UTC, since what compares two moments of one zone compares what their clocks show.
-    try:
-        return midnight.astimezone(UTC)
-    except OverflowError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def _asked(request: HistoryRequest, user: User) -> HistoryQuestion:
+def _asked(request: HistoryRequest, user: User, now: datetime) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
-    zone = user.zone
+    period, window = within(request, user.zone), None
+    if request.reads_time and period == Period(None, None):
+        scope, window = in_window(Scope(user, CORPORA_IN[request.scope]), query, now=now)
+        period = Period(scope.since, scope.until)
+    if window is not None:
+        query = window.topic or query
     embedder, vector = embedded(query[:SEARCHED_LENGTH])
-    return HistoryQuestion(
+    asked = HistoryQuestion(
         user=user,
         query=query,
         scope=request.scope,
-        period=within(request, zone),
-        zone=zone,
+        period=period,
+        zone=user.zone,
         vector=vector,
         embedder=embedder,
+        wants_everything=window is not None and not window.topic,
     )
+    return asked, window
 
 
 def _searched(

@@ -76,7 +76,10 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
-    """A request as every source receives it: whose rows, the query, its vector and the model, and which time."""
+    """A request as every source receives it: whose rows, the query, its vector and the model, and which time.
+
+    `wants_everything`: it asks for a time and nothing else, so that nothing of that time is unrelated.
+    """
 
     user: User
     query: str
@@ -85,6 +88,7 @@ class HistoryQuestion:
     zone: ZoneInfo
     vector: Vector
     embedder: Embedder
+    wants_everything: bool = False
 
     @cached_property
     def related(self) -> list[Found]:
@@ -99,7 +103,7 @@ class HistoryQuestion:
             vector=self.vector,
             embedder=self.embedder,
         )
-        return [each for each in found.texts if _is_related(each, found.calibration)]
+        return [each for each in found.texts if self.wants_everything or _is_related(each, found.calibration)]
 
     @cached_property
     def relevances(self) -> dict[Key, float]:

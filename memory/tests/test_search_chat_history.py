@@ -1,10 +1,13 @@
 """Searching one's own turns: the right order, one result a turn, nobody else's, by meaning and by words."""
 
+from datetime import timedelta
+
 import pytest
 
 from core.testing.emptying import delete_past_signals
-from intake.models import Turn
-from intake.tests.factories import a_person, a_turn
+from intake import services
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing
 from memory.embedders import EmbedderUnavailable, get_embedder
 from memory.models import Embedding, EmbeddingModel
@@ -201,3 +204,25 @@ def test_a_hybrid_search_puts_turns_with_the_exact_piece_first():
     indexing.embed_pending()
     found = search_chat_history(user=alice, query="the plumber's invoice AB-1234-CD", limit=3, mode=SearchMode.HYBRID)
     assert "AB-1234-CD" in found.matches[0].snippet
+
+
+@pytest.mark.parametrize("mode", list(SearchMode))
+def test_a_query_that_says_when_is_searched_among_those_days(mode):
+    alice, bob = a_person("alice"), a_person("bob")
+    a_turn(alice, "The roof is tight again")
+    a_turn(bob, "The roof of Bob")
+    old = Conversation.objects.create(user=alice, title="Roof")
+    services.save_exchange(
+        conversation=old,
+        user_message="The roof leaks",
+        assistant_message="Oh.",
+        said_at=NOW - timedelta(days=20),
+    )
+    indexing.embed_pending()
+    found = search_chat_history(
+        user=alice, query="the roof, yesterday", limit=5, mode=mode, now=NOW + timedelta(days=1)
+    )
+    assert [match.snippet for match in found.matches] == ["The roof is tight again"]
+    assert found.window.words == "yesterday"
+    anytime = search_chat_history(user=alice, query="the roof, yesterday", limit=5, mode=mode)
+    assert (len(anytime.matches), anytime.window) == (2, None)

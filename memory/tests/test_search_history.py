@@ -520,3 +520,56 @@ def test_a_note_that_has_nothing_to_do_with_it_does_not_stand_above_the_message_
     documents.create(user=alice, day=None, content="Buy lamps. The bicycle is at the shop in May.", now=NOW)
     indexing.embed_pending()
     assert "Ghent" in search(alice, "where did my sister Clara move").results[0].excerpt.text
+
+
+# -- What the query itself says of time (NOW is a Sunday) ---------------------------------------------------------------
+
+
+@pytest.fixture
+def a_roof(alice):
+    """The same subject on several days."""
+    for days_ago, text in (
+        (30, "The roof leaks"),
+        (12, "The roofer comes for the roof"),
+        (1, "The roof is tight again"),
+    ):
+        say(alice, text, title="House", at=NOW - timedelta(days=days_ago))
+    say(alice, "Bought bread", title="Shopping", at=NOW - timedelta(days=1, hours=1))
+    return alice
+
+
+def test_a_query_that_says_when_is_searched_among_those_days(a_roof):
+    history = search(a_roof, "the roof, yesterday", scope="sessions")
+    assert [each.excerpt.text for each in history.results] == ["User: The roof is tight again"]
+    assert (history.window.days, history.window.words) == ((TODAY - DAY, TODAY - DAY), "yesterday")
+
+
+def test_a_query_that_says_when_and_nothing_else_gets_what_was_said_then_in_order(a_roof):
+    texts = [each.excerpt.text for each in search(a_roof, "What did we talk about yesterday?").results]
+    assert [text.split("\n")[0] for text in texts if text.startswith("User: ")] == [
+        "User: Bought bread",
+        "User: The roof is tight again",
+    ]
+
+
+def test_days_on_which_nothing_was_said_narrow_nothing(a_roof):
+    history = search(a_roof, "the roof, two days ago", scope="sessions")
+    assert history.window is None
+    assert len(history.results) >= 3
+
+
+def test_days_that_are_asked_for_expressly_count_more_than_those_in_the_query(a_roof):
+    history = search(a_roof, "the roof, yesterday", date_from=TODAY - 20 * DAY, date_to=TODAY - 5 * DAY)
+    assert history.window is None
+    assert "User: The roofer comes for the roof" in [each.excerpt.text for each in history.results]
+
+
+def test_a_query_can_be_searched_in_all_of_time_whatever_it_says_of_time(a_roof):
+    assert len(search(a_roof, "the roof, yesterday", reads_time=False, scope="sessions").results) >= 3
+
+
+def test_yesterday_is_the_persons_own(a_roof):
+    a_roof.time_zone = "Pacific/Kiritimati"
+    a_roof.save()
+    # Noon of a day in UTC is two o'clock of the next morning there.
+    assert search(a_roof, "the roof, yesterday").window.days == (TODAY, TODAY)

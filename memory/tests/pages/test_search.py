@@ -275,3 +275,16 @@ def test_the_sidebar_leads_to_search_and_to_memory(client):
 def test_the_future_of_a_log_is_no_hindrance(client, alice):
     documents.append(user=alice, day=timezone.localdate() + timedelta(days=40), text="Cello concert.", now=NOW)
     assert len(results_on(page_of(client, q="concert"))) == 1
+
+
+def test_the_days_that_the_query_named_are_shown_and_can_be_taken_away(client, alice, monkeypatch):
+    monkeypatch.setattr("memory.pages.searching.timezone.now", lambda: NOW + timedelta(days=1))
+    a_turn(alice, "We eat risotto on Friday")
+    indexing.embed_pending()
+    query = {"q": "risotto, yesterday", "scope": "sessions"}
+    page = page_of(client, **query)
+    assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Sunday 1 March 2026 ', page)
+    assert results_on(page)
+    without = page_of(client, **query, anytime="1")
+    assert 'class="chip"' not in without
+    assert results_on(without)

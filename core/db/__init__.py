@@ -1,1 +1,0 @@
-"""How a statement reaches PostgreSQL."""

@@ -1,0 +1,426 @@
+"""What a question says of time: "yesterday", "last Tuesday", "in the week before Easter", as days of the person's own.
+
+A small grammar rather than a library's: a wrong window hides the answer, so only what plainly means a time in the past
+counts. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about what was.
+
+English, German, Spanish and French. Pure: a text and today's date go in, days and the words that said so come out.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from memory.search.time_words import (
+    FEASTS,
+    FILLER,
+    INTENT,
+    MONTHS,
+    NUMBERS,
+    ORDINAL_DAYS,
+    ORDINAL_WEEKS,
+    PAST,
+    SEASONS,
+    UNITS,
+    WEEKDAYS,
+)
+
+DAY = timedelta(days=1)
+WEEK = timedelta(weeks=1)
+# "1,000 years ago" is not about anything that a person said here.
+MOST = 200
+
+
+class Days(NamedTuple):
+    """From the first to the last, both included."""
+
+    first: date
+    last: date
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """The days that a question asks about. `words`: those that say so. `topic`: what else it says, if anything."""
+
+    days: Days
+    words: str
+    topic: str
+
+
+_WORD = re.compile(r"\w+")
+
+
+def find_window(query: str, *, today: Callable[[], date]) -> TimeWindow | None:
+    """The first time that the question plainly names; None if it names none, or one that has not begun.
+
+    `today` is asked only where there is a phrase of time: it takes the person's time zone.
+    """
+    folded = _fold(query)
+    is_past = PAST.search(folded) is not None and INTENT.search(folded) is None
+    for rule in RULES:
+        for match in rule.pattern.finditer(folded):
+            if rule.needs_past and not is_past:
+                continue
+            days = rule.days(match, today())
+            if days is not None and days.first <= today():
+                words = query[match.start() : match.end()].strip()
+                topic = " ".join(f"{query[: match.start()]} {query[match.end() :]}".split()).strip(" ,;:")
+                says_more = not FILLER.issuperset(_WORD.findall(_fold(topic)))
+                return TimeWindow(Days(days.first, min(days.last, today())), words, topic if says_more else "")
+    return None
+
+
+def moments_of(first: date | None, last: date | None, zone: ZoneInfo) -> tuple[datetime | None, datetime | None]:
+    """When the first day begins and when the last one has ended, in this zone; None for a side that is open.
+
+    A day lasts until the next one begins, be it 23 hours or 25.
+    """
+    return (
+        None if first is None else _beginning(first, zone),
+        None if last is None or last == date.max else _beginning(last + DAY, zone),
+    )
+
+
+def _beginning(day: date, zone: ZoneInfo) -> datetime:
+    """Where the clock skips midnight, the moment it skips; where it strikes midnight twice, the first time."""
+    midnight = datetime.combine(day, time.min, tzinfo=zone)
+    # In UTC, since what compares two moments of one zone compares what their clocks show.
+    try:
+        return midnight.astimezone(UTC)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _fold(text: str) -> str:
+    """In lower case and without accents, each character in its place."""
+    return "".join(_fold_character(character) for character in text)
+
+
+def _fold_character(character: str) -> str:
+    folded = unicodedata.normalize("NFD", character.lower())[:1]
+    return folded or " "
+
+
+class Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    days: Callable[[re.Match[str], date], Days | None]
+    needs_past: bool = False
+
+
+def _either(*tables: dict[str, int] | dict[str, str]) -> str:
+    words = sorted({word for table in tables for word in table}, key=len, reverse=True)
+    return "|".join(re.escape(word).replace(r"\-", "[ -]") for word in words)
+
+
+def _one_day(day: date) -> Days:
+    return Days(day, day)
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else NUMBERS[word]
+
+
+def _ago(match: re.Match[str], today: date) -> Days | None:
+    """Days are exact; a week, a month or a year ago is about then."""
+    count, unit = _number(match["n"]), UNITS[match["unit"]]
+    if count > MOST:
+        return None
+    match unit:
+        case "day":
+            return _one_day(today - count * DAY)
+        case "week":
+            return _around(today - count * WEEK, 3)
+        case "month":
+            return _around(today - count * 30.44 * DAY, 15)
+        case "year":
+            return _around(today - count * 365.25 * DAY, 45)
+        case _:
+            return None
+
+
+def _few_ago(match: re.Match[str], today: date) -> Days:
+    """From two to seven of them ago."""
+    unit = UNITS[next(filter(None, match.groups()))]
+    length = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}[unit] * DAY
+    return Days(today - 7 * length, today - 2 * length)
+
+
+def _last_units(match: re.Match[str], today: date) -> Days | None:
+    """The so many days, weeks, months or years until today."""
+    count, unit = _number(match["n"]), UNITS[match["unit"]]
+    length = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}.get(unit)
+    return Days(today - count * length * DAY, today) if length and count <= MOST else None
+
+
+def _around(day: date, spread: int) -> Days:
+    return Days(day - spread * DAY, day + spread * DAY)
+
+
+def _last_unit(match: re.Match[str], today: date) -> Days | None:
+    monday = today - today.weekday() * DAY
+    first_of_month = today.replace(day=1)
+    match UNITS[match["unit"]]:
+        case "week":
+            return Days(monday - WEEK, monday - DAY)
+        case "weekend":
+            saturday = monday - 2 * DAY
+            return Days(saturday, saturday + DAY)
+        case "month":
+            return Days((first_of_month - DAY).replace(day=1), first_of_month - DAY)
+        case "year":
+            return Days(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31))
+        case _:
+            return None
+
+
+def _weekend(_: re.Match[str], today: date) -> Days:
+    """The latest one that has begun."""
+    saturday = today - (today.weekday() - 5) % 7 * DAY
+    return Days(saturday, saturday + DAY)
+
+
+def _this_unit(match: re.Match[str], today: date) -> Days | None:
+    match UNITS[match["unit"]]:
+        case "week":
+            return Days(today - today.weekday() * DAY, today)
+        case "month":
+            return Days(today.replace(day=1), today)
+        case "year":
+            return Days(date(today.year, 1, 1), today)
+        case _:
+            return None
+
+
+def _weekday(match: re.Match[str], today: date) -> Days:
+    """The latest one before today."""
+    back = (today.weekday() - WEEKDAYS[match["weekday"]]) % 7 or 7
+    return _one_day(today - back * DAY)
+
+
+def _month(match: re.Match[str], today: date) -> Days | None:
+    """The latest one that has begun, unless the year is said."""
+    month = MONTHS[match["month"]]
+    year = int(match["year"]) if match["year"] else today.year - (month > today.month)
+    return _whole_month(year, month)
+
+
+def _since_month(match: re.Match[str], today: date) -> Days | None:
+    month = _month(match, today)
+    return month and Days(month.first, today)
+
+
+def _since_weekday(match: re.Match[str], today: date) -> Days:
+    return Days(_weekday(match, today).first, today)
+
+
+def _months(match: re.Match[str], today: date) -> Days | None:
+    """From the first of two to the end of the second, which is the latest one that has begun."""
+    first, last = MONTHS[match["month"]], MONTHS[match["until"]]
+    year = int(match["year"]) if match["year"] else today.year - (last > today.month)
+    return Days(date(year - (first > last), first, 1), _whole_month(year, last).last)
+
+
+def _year(match: re.Match[str], today: date) -> Days | None:
+    year = int(match["year"])
+    return Days(date(year, 1, 1), date(year, 12, 31))
+
+
+def _whole_month(year: int, month: int) -> Days:
+    following = date(year + month // 12, month % 12 + 1, 1)
+    return Days(date(year, month, 1), following - DAY)
+
+
+def _week_of_month(match: re.Match[str], today: date) -> Days | None:
+    days = _month(match, today)
+    if days is None:
+        return None
+    if match["which"] in ("last", "letzten", "letzte", "ultima", "derniere"):
+        return Days(days.last - 6 * DAY, days.last)
+    number = next(n for n, words in enumerate(ORDINAL_WEEKS) if match["which"] in words)
+    first = days.first + number * WEEK
+    return Days(first, first + 6 * DAY)
+
+
+def _calendar_day(match: re.Match[str], today: date) -> Days | None:
+    month = MONTHS[match["month"]]
+    number = match["day"]
+    day = int(number) if number.isdigit() else ORDINAL_DAYS[number]
+    try:
+        if match["year"]:
+            return _one_day(date(int(match["year"]), month, day))
+        this_year = date(today.year, month, day)
+    except ValueError:
+        return None
+    return _one_day(this_year if this_year <= today else _in_year(this_year, today.year - 1))
+
+
+def _in_year(day: date, year: int) -> date:
+    """The same day of another year; of 29 February the day before where there is none."""
+    try:
+        return day.replace(year=year)
+    except ValueError:
+        return day.replace(year=year, day=28)
+
+
+def _iso_day(match: re.Match[str], today: date) -> Days | None:
+    try:
+        return _one_day(date(int(match["y"]), int(match["m"]), int(match["d"])))
+    except ValueError:
+        return None
+
+
+def _season(match: re.Match[str], today: date) -> Days | None:
+    month = SEASONS[match["season"]]
+    year = int(match["year"]) if match["year"] else today.year
+    first, last = _season_of(year, month)
+    if not match["year"] and (first > today or (match["last"] and last >= today)):
+        first, last = _season_of(year - 1, month)
+    return Days(first, last)
+
+
+def _season_of(year: int, month: int) -> Days:
+    return Days(date(year, month, 1), _whole_month(year + (month == 12), (month + 1) % 12 + 1).last)  # noqa: PLR2004
+
+
+def _feast(match: re.Match[str], today: date) -> Days | None:
+    """The latest one that has begun; with "last year", that year's; or the week before it."""
+    name = FEASTS[re.sub(" ", "-", match["feast"])]
+    year = int(match["year"]) if match["year"] else today.year - bool(match["lastyear"])
+    days = _feast_of(name, year)
+    if days.first > today and not match["year"]:
+        days = _feast_of(name, year - 1)
+    if match["weekbefore"]:
+        return Days(days.first - WEEK + 2 * DAY if name == "easter" else days.first - WEEK, days.first + 2 * DAY)
+    return days
+
+
+def _feast_of(name: str, year: int) -> Days:
+    match name:
+        case "christmas":
+            return Days(date(year, 12, 24), date(year, 12, 26))
+        case "new year":
+            return Days(date(year - 1, 12, 31), date(year, 1, 1))
+        case _:
+            sunday = _easter(year)
+            return Days(sunday - 2 * DAY, sunday + DAY)
+
+
+def _easter(year: int) -> date:
+    """Source: the anonymous Gregorian algorithm (J. Meeus, Astronomical Algorithms, chapter 8)."""
+    a, (b, c) = year % 19, divmod(year, 100)
+    (d, e), f = divmod(b, 4), (b + 8) // 25
+    h = (19 * a + b - d - (b - f + 1) // 3 + 15) % 30
+    i, k = divmod(c, 4)
+    weekday = (32 + 2 * e + 2 * i - h - k) % 7
+    m = (a + 11 * h + 22 * weekday) // 451
+    month, day = divmod(h + weekday - 7 * m + 114, 31)
+    return date(year, month, day + 1)
+
+
+_N = rf"(?P<n>\d{{1,3}}|{_either(NUMBERS)})(?: of| de)?"
+_UNIT = rf"(?P<unit>{_either(UNITS)})"
+_YEAR = r"(?:,? (?:(?:of|de|del|in) )?(?P<year>(?:19|20)\d\d))?"
+_MONTH = rf"(?P<month>{_either(MONTHS)})"
+_LAST = r"(?:last|past|letzten?|letztes|letzter|vergangenen?|vergangenes|vorigen?|voriges)"
+_BEHIND = r"(?:pasad[oa]|dernier|derniere|passee?)"
+_WHICH = "|".join(
+    [*(word for words in ORDINAL_WEEKS for word in words), "last", "letzten", "letzte", "ultima", "derniere"]
+)
+
+
+def _rule(pattern: str, days: Callable[[re.Match[str], date], Days | None], *, needs_past: bool = False) -> Rule:
+    return Rule(re.compile(rf"(?<!\w)(?:{pattern})(?:['\u2019]s)?(?!\w)"), days, needs_past)
+
+
+# The first that fits counts, so what says more stands above what says less.
+RULES = (
+    _rule(r"(?:on |am |el |le )?(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)", _iso_day),
+    _rule(r"(?:on |am |el |le )?(?P<d>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<y>(?:19|20)\d\d)", _iso_day),
+    _rule(
+        r"(?:over |at |on |in |an |zu |en |a )?"
+        r"(?P<weekbefore>(?:the )?week before |woche vor |semana antes de |semaine avant )?"
+        rf"(?:la |le )?(?P<feast>{_either(FEASTS)})"
+        rf"(?P<lastyear> last year| letztes jahr| del ano pasado| de l'annee derniere)?{_YEAR}",
+        _feast,
+        needs_past=True,
+    ),
+    _rule(
+        rf"(?:in |during )?(?:the |der |la )?(?P<which>{_WHICH}) (?:week|woche|semana|semaine)"
+        rf"(?: of| im| in| de|) {_MONTH}{_YEAR}",
+        _week_of_month,
+        needs_past=True,
+    ),
+    _rule(
+        rf"(?:on |am |el |le )?(?:the )?(?P<day>\d{{1,2}}|{_either(ORDINAL_DAYS)})(?:st|nd|rd|th|\.)?"
+        rf"(?: of| de)? {_MONTH}{_YEAR}",
+        _calendar_day,
+        needs_past=True,
+    ),
+    _rule(
+        rf"(?:on )?{_MONTH} (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?{_YEAR}(?!\d)", _calendar_day, needs_past=True
+    ),
+    _rule(rf"(?:(?:in|during|over) )?(?:the )?(?:last|past) {_N} {_UNIT}", _last_units),
+    _rule(rf"(?:in den |die )?(?:letzten|vergangenen) {_N} {_UNIT}", _last_units),
+    _rule(rf"(?:en )?(?:los |las )?(?:ultimos|ultimas) {_N} {_UNIT}", _last_units),
+    _rule(rf"(?:(?:dans|ces|les) )*{_N} (?:derniers|dernieres) {_UNIT}", _last_units),
+    _rule(rf"(?:about |around )?(?:a )?{_N} {_UNIT} ago", _ago),
+    _rule(
+        r"(?:a few|some) (?P<en>days|weeks|months|years) ago"
+        r"|vor (?:ein paar|einigen) (?P<de>tagen|wochen|monaten|jahren)"
+        r"|hace (?:unos|unas|algunos|algunas) (?P<es>dias|semanas|meses|anos)"
+        r"|il y a quelques (?P<fr>jours|semaines|mois|ans)",
+        _few_ago,
+    ),
+    _rule(rf"vor (?:etwa |rund |ungefahr )?{_N} {_UNIT}", _ago),
+    _rule(rf"hace (?:unos |unas )?{_N} {_UNIT}", _ago),
+    _rule(rf"il y a (?:environ )?{_N} {_UNIT}", _ago),
+    _rule(
+        r"the day before yesterday|day before yesterday|vorgestern|anteayer|antier|avant-hier",
+        lambda _, today: _one_day(today - 2 * DAY),
+    ),
+    _rule(
+        r"yesterday|last night|gestern|ayer|anoche|hier soir|hier(?! (?:in|im|ist|war|sind|noch|mit|bei))",
+        lambda _, today: _one_day(today - DAY),
+    ),
+    _rule(
+        r"today|this (?:morning|afternoon)|heute(?: morgen| fruh| mittag)?|hoy|aujourd'hui|ce matin",
+        lambda _, today: _one_day(today),
+        needs_past=True,
+    ),
+    _rule(r"(?:at|on|over) the weekend|am wochenende|el fin de semana|(?:ce|le) week-end", _weekend, needs_past=True),
+    _rule(
+        rf"(?:(?:in|im|during|at|am) )?(?:(?:the|der|den|die|das) )?"
+        rf"(?:(?:beginning|start|middle|end) of )?{_LAST} {_UNIT}",
+        _last_unit,
+    ),
+    _rule(rf"(?:la |el |le |l')?{_UNIT} {_BEHIND}", _last_unit),
+    _rule(rf"(?:on |am )?(?:the |den )?{_LAST} (?P<weekday>{_either(WEEKDAYS)})", _weekday),
+    _rule(rf"(?:el |le )?(?P<weekday>{_either(WEEKDAYS)}) {_BEHIND}", _weekday),
+    _rule(rf"(?:on|am|el|le) (?P<weekday>{_either(WEEKDAYS)})", _weekday, needs_past=True),
+    _rule(rf"(?:this|diese|diesen|dieses|esta|este|cette|ce) {_UNIT}", _this_unit, needs_past=True),
+    _rule(rf"(?P<last>{_LAST} )(?P<season>{_either(SEASONS)}){_YEAR}", _season),
+    _rule(rf"(?:el |la |le |l')?(?P<season>{_either(SEASONS)})(?P<last> {_BEHIND})(?P<year>)", _season),
+    _rule(
+        rf"(?P<last>)(?:in|im|en|au|over|during)(?: the| el| la| l'|) ?(?P<season>{_either(SEASONS)}){_YEAR}",
+        _season,
+        needs_past=True,
+    ),
+    _rule(
+        rf"(?:(?:since|seit|desde|depuis) )(?:(?:last|letztem|letzten|el|le) )?(?P<weekday>{_either(WEEKDAYS)})",
+        _since_weekday,
+    ),
+    _rule(rf"(?:since|seit|desde|depuis) {_MONTH}{_YEAR}", _since_month),
+    _rule(
+        rf"(?:between|zwischen|entre) {_MONTH} (?:and|und|y|et) (?P<until>{_either(MONTHS)}){_YEAR}",
+        _months,
+        needs_past=True,
+    ),
+    _rule(
+        rf"(?:(?:in|im|en|{_LAST}) )?(?:(?:early|mid|late|anfang|mitte|ende) ){_MONTH}{_YEAR}", _month, needs_past=True
+    ),
+    _rule(rf"(?:in|im|en|{_LAST}) {_MONTH}{_YEAR}(?! of)", _month, needs_past=True),
+    _rule(r"(?:in|im jahr|en) (?P<year>(?:19|20)\d\d)", _year, needs_past=True),
+)

@@ -1,0 +1,131 @@
+"""What a query says of time: which days it means, which words say so, and what is left to search for."""
+
+from datetime import date, timedelta
+
+import pytest
+
+from memory.search.time_windows import find_window
+
+# A Monday.
+TODAY = date(2026, 11, 23)
+DAY = timedelta(days=1)
+
+
+def days(query, today=TODAY):
+    window = find_window(query, today=lambda: today)
+    return window and (window.days.first.isoformat(), window.days.last.isoformat())
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last"),
+    [
+        # English
+        ("what did we talk about yesterday", "2026-11-22", "2026-11-22"),
+        ("the day before yesterday", "2026-11-21", "2026-11-21"),
+        ("what did I say today", "2026-11-23", "2026-11-23"),
+        ("last Tuesday", "2026-11-17", "2026-11-17"),
+        ("what did I say on Monday", "2026-11-16", "2026-11-16"),
+        ("last week", "2026-11-16", "2026-11-22"),
+        ("last weekend", "2026-11-21", "2026-11-22"),
+        ("what did we do at the weekend", "2026-11-21", "2026-11-22"),
+        ("last month", "2026-10-01", "2026-10-31"),
+        ("last year", "2025-01-01", "2025-12-31"),
+        ("what did I write this month", "2026-11-01", "2026-11-23"),
+        ("three days ago", "2026-11-20", "2026-11-20"),
+        ("a couple of weeks ago", "2026-11-06", "2026-11-12"),
+        ("a few days ago", "2026-11-16", "2026-11-21"),
+        ("in the past 10 days", "2026-11-13", "2026-11-23"),
+        ("since Thursday", "2026-11-19", "2026-11-23"),
+        ("what did I write on 3 March 2025", "2025-03-03", "2025-03-03"),
+        ("what did I write on March 3rd", "2026-03-03", "2026-03-03"),
+        ("what did I write on the first of December", "2025-12-01", "2025-12-01"),
+        ("on 2026-02-14", "2026-02-14", "2026-02-14"),
+        ("what did I cook in March", "2026-03-01", "2026-03-31"),
+        ("what did I cook in December", "2025-12-01", "2025-12-31"),
+        ("what was in the second week of March", "2026-03-08", "2026-03-14"),
+        ("what did I read between March and May", "2026-03-01", "2026-05-31"),
+        ("what did I do in 2024", "2024-01-01", "2024-12-31"),
+        ("last summer", "2026-06-01", "2026-08-31"),
+        ("what happened over Christmas", "2025-12-24", "2025-12-26"),
+        ("what did we discuss in the week before Easter", "2026-03-29", "2026-04-05"),
+        # German
+        ("Was habe ich gestern gesagt?", "2026-11-22", "2026-11-22"),
+        ("vorgestern", "2026-11-21", "2026-11-21"),
+        ("letzten Dienstag", "2026-11-17", "2026-11-17"),
+        ("letzte Woche", "2026-11-16", "2026-11-22"),
+        ("vor drei Wochen", "2026-10-30", "2026-11-05"),
+        ("in den letzten zwei Monaten", "2026-09-24", "2026-11-23"),
+        ("Was hatte ich am 3. Februar geschrieben?", "2026-02-03", "2026-02-03"),
+        ("Was war im März?", "2026-03-01", "2026-03-31"),
+        ("am 24.12.2025", "2025-12-24", "2025-12-24"),
+        # Spanish
+        ("¿Qué dije ayer?", "2026-11-22", "2026-11-22"),
+        ("el martes pasado", "2026-11-17", "2026-11-17"),
+        ("la semana pasada", "2026-11-16", "2026-11-22"),
+        ("hace dos semanas", "2026-11-06", "2026-11-12"),
+        ("¿De qué hablamos en mayo?", "2026-05-01", "2026-05-31"),
+        # French
+        ("Qu'est-ce que j'ai dit hier ?", "2026-11-22", "2026-11-22"),
+        ("mardi dernier", "2026-11-17", "2026-11-17"),
+        ("le mois dernier", "2026-10-01", "2026-10-31"),
+        ("il y a trois jours", "2026-11-20", "2026-11-20"),
+        ("Qu'avons-nous dit en août ?", "2026-08-01", "2026-08-31"),
+    ],
+)
+def test_a_phrase_means_these_days(query, first, last):
+    assert days(query) == (first, last)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "May I ask something?",
+        "my plan for March",
+        "the march of the penguins",
+        "see you on Tuesday",
+        "on Mondays I run",
+        "Where did I want to go in spring?",
+        "What had I planned for us at Christmas?",
+        "tomorrow",
+        "next week",
+        "today",
+        "How long ago was my last haircut?",
+        "the last time we spoke about kites",
+        "1000 years ago",
+        "3/4/2026",
+        "on 2026-13-45",
+        "Hier ist der Code",
+        "order 2024-11-AB",
+        "the Christmas market stall plan",
+        "in 2031 what was that",
+        "",
+    ],
+)
+def test_what_does_not_plainly_mean_a_time_in_the_past_is_no_window(query):
+    assert days(query) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "words", "topic"),
+    [
+        ("the roof, three weeks ago", "three weeks ago", "the roof"),
+        ("What did I say last Tuesday about the bike?", "last Tuesday", "What did I say about the bike?"),
+        ("yesterday's meeting", "yesterday's", "meeting"),
+        ("What did we talk about yesterday?", "yesterday", ""),
+        ("Worüber haben wir letzte Woche gesprochen?", "letzte Woche", ""),
+        ("¿Qué hicimos el martes pasado?", "el martes pasado", ""),
+        ("¿Qué dije de la boda hace dos semanas?", "hace dos semanas", "¿Qué dije de la boda ?"),
+    ],
+)
+def test_the_words_of_time_are_told_from_the_topic(query, words, topic):
+    window = find_window(query, today=lambda: TODAY)
+    assert (window.words, window.topic) == (words, topic)
+
+
+def test_no_window_begins_after_today_or_ends_after_it_on_any_day_of_four_years():
+    queries = ["this week", "what was at Christmas", "last winter", "in May what did I say", "on 29 February what was"]
+    for number in range(4 * 366):
+        today = date(2024, 1, 1) + number * DAY
+        for query in queries:
+            window = find_window(f"what did we say {query}", today=lambda day=today: day)
+            assert window is None or window.days.first <= window.days.last <= today
