@@ -78,5 +78,11 @@ def confidence_intervals(
     return {name: (float(low[column]), float(high[column])) for column, name in enumerate(NAMES)}
 
 
+def share(values: Iterable[float]) -> float:
+    """The mean of shares, or of yes and no; 0.0 of none."""
+    every = list(values)
+    return math.fsum(every) / len(every) if every else 0.0
+
+
 def _discount(rank: int) -> float:
     return 1 / math.log2(rank + 1)

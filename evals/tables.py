@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from evals import metrics, retrieval
+from evals import metrics, retrieval, surfaces
 from evals.retrieval import Answered
+from evals.surfaces import AskedOf
 
 HEADINGS = {
     **{f"recall@{k}": f"R@{k}" for k in metrics.RECALL_AT},
@@ -26,6 +27,16 @@ def retrieval_table(name: str, answered: list[Answered]) -> str:
             spans = retrieval.intervals(members)
             rows.append(["  95 % interval", "", *(_percent(*spans[name]) for name in metrics.NAMES)])
     return columns(rows)
+
+
+def surface_table(name: str, answered: Sequence[AskedOf]) -> str:
+    """Percent, per category, and below them what is asked of some categories alone."""
+    data = surfaces.as_data(answered)
+    rows = [[name, "n", *(HEADINGS[fact] for fact in surfaces.FACTS)]]
+    for category, means in {**data["categories"], "overall": data["overall"]}.items():
+        rows.append([category, str(means["n"]), *(f"{100 * means[fact]:.1f}" for fact in surfaces.FACTS)])
+    more = [(fact.replace("_", " "), f"{100 * value:.1f}") for fact, value in data.items() if isinstance(value, float)]
+    return f"{columns(rows)}\n{lines(more)}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

@@ -1,8 +1,9 @@
 """Makes a data set's people real: users, conversations and turns by the services, vectors by the workers' code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from uuid import UUID
 
 from django.utils import timezone
@@ -28,13 +29,18 @@ class Loaded:
 
 
 def load(dataset: Dataset, *, report: Report) -> Loaded:
-    """Save every turn, in the file's order, as said at its time. Nothing is embedded yet."""
+    return load_turns(dataset.turns, report=report)
+
+
+def load_turns(turns: Iterable[TurnRow], *, zones: Mapping[str, str] = MappingProxyType({}), report: Report) -> Loaded:
+    """Save every turn, in this order, as said at its time. Nothing is embedded yet. `zones`: people's time zones."""
     users: dict[str, User] = {}
     conversations: dict[tuple[str, str], Conversation] = {}
     loaded = Loaded(users=users, origins={})
-    for row in dataset.turns:
+    for row in turns:
         if row.user not in users:
-            users[row.user] = User.objects.create_user(f"person-{len(users) + 1}@evals.invalid")
+            zone = zones.get(row.user, "UTC")
+            users[row.user] = User.objects.create_user(f"person-{len(users) + 1}@evals.invalid", time_zone=zone)
         with acting_as(users[row.user]):
             conversation = conversations.get((row.user, row.conversation))
             if conversation is None:
@@ -47,7 +53,7 @@ def load(dataset: Dataset, *, report: Report) -> Loaded:
                 said_at=row.at,
             )
         loaded.origins[conversation.pk, turn.turn_number] = (row.conversation, row.turn)
-    report(f"Saved {len(dataset.turns):,} turns of {len(users):,} people.")
+    report(f"Saved {len(loaded.origins):,} turns of {len(users):,} people.")
     return loaded
 
 

@@ -16,7 +16,7 @@ class DatasetError(Exception):
     """The data set cannot be used; the message is one sentence that says where and why."""
 
 
-def _in_utc(value: datetime) -> datetime:
+def in_utc(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -28,7 +28,7 @@ class TurnRow(BaseModel):
     user: NonBlankText
     conversation: NonBlankText
     turn: int
-    at: Annotated[datetime, AfterValidator(_in_utc)]
+    at: Annotated[datetime, AfterValidator(in_utc)]
     user_message: str
     assistant_message: str = ""
 

@@ -10,10 +10,13 @@ from django.core.management import BaseCommand, CommandError
 
 from evals import retrieval, vec02
 from evals.datasets import DatasetError, embed_all, load, read_dataset
+from evals.datasets.lives import load_life, read_life
 from evals.scratch import scratch_database
-from evals.tables import retrieval_table
+from evals.surfaces import SURFACES, as_data, ask
+from evals.tables import retrieval_table, surface_table
 from evals.vec02 import Verdict
 
+ALL_SURFACES = "all"
 # Each fills an empty database, and its verdicts decide the exit status.
 SUITES: dict[str, Callable[[], list[Verdict]]] = {"vec-02": vec02.run}
 
@@ -26,6 +29,14 @@ class Command(BaseCommand):
         what.add_argument("--suite", choices=sorted(SUITES), help="the named evals; exit status 0 if all pass")
         what.add_argument("--dataset", type=Path, metavar="DIR", help="a folder with turns.jsonl and queries.jsonl")
         parser.add_argument("--mode", default=retrieval.ALL_MODES, help="lexical, semantic, hybrid or all (default)")
+        parser.add_argument(
+            "--surface",
+            choices=[ALL_SURFACES, *(surface.name for surface in SURFACES)],
+            help="for a data set with documents and records: ask this surface instead, or each in turn",
+        )
+        parser.add_argument(
+            "--distractors", type=int, default=0, metavar="N", help="add N made-up turns a person (with --surface)"
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,7 +44,12 @@ class Command(BaseCommand):
             self._run_suite(options["suite"])
         else:
             try:
-                self._measure(options["dataset"], options["mode"], options["json"])
+                if options["surface"]:
+                    self._measure_surfaces(
+                        options["dataset"], options["surface"], options["distractors"], options["json"]
+                    )
+                else:
+                    self._measure(options["dataset"], options["mode"], options["json"])
             except (DatasetError, retrieval.UnknownMode) as error:
                 raise CommandError(str(error)) from error
 
@@ -59,6 +75,27 @@ class Command(BaseCommand):
             self.stdout.write("\n" + retrieval_table(retrieval.RANK_FUSION, retrieval.rank_fusion(*legs)))
         if target:
             target.write_text(json.dumps(retrieval.as_data(dataset, by_mode), indent=2) + "\n")
+
+    def _measure_surfaces(self, folder: Path, name: str, distractors: int, target: Path | None) -> None:
+        asked = [surface for surface in SURFACES if name in (ALL_SURFACES, surface.name)]
+        life = read_life(folder)
+        with scratch_database():
+            loaded = load_life(life, distractors=distractors, report=self._progress)
+            embed_all(report=self._progress)
+            answered = {surface.name: ask(life, loaded, surface, report=self._progress) for surface in asked}
+        beside = f", {distractors:,} made-up turns a person beside them" if distractors else ""
+        self.stdout.write(f"\n{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent")
+        for surface, those in answered.items():
+            self.stdout.write("\n" + surface_table(surface, those))
+        if target:
+            data = {
+                "dataset": life.name,
+                "turns": len(life.turns),
+                "distractors": distractors,
+                "queries": len(life.queries),
+                "surfaces": {surface: as_data(those) for surface, those in answered.items()},
+            }
+            target.write_text(json.dumps(data, indent=2) + "\n")
 
     def _progress(self, line: str) -> None:
         self.stderr.write(line, self.style.NOTICE)
