@@ -3,7 +3,8 @@
 The ranking is the specification's (FEAT-032, "Result Merging"):
 
 1. A relevance is divided by the best of its source, if that is at least half of the best of all; a source that has
-   nothing relevant gets no 1.
+   nothing relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order what is about
+   as relevant, and do not bury what is clearly more so.
 2. Times the source's weight: what was written down on purpose counts for more than what was said in passing.
 3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days.
 4. Neither hides the only place where something stands. A hit that alone has one of the query's terms does not age
@@ -31,6 +32,10 @@ DAY = timedelta(days=1)
 
 # The best of a source is relevant if it is so much of the best of all.
 RELEVANT = 0.5
+
+# Weight and age order similar results: with the fourth power, being a fifth more relevant outweighs 69 days of age.
+# Measured by `run_evals --surface search_history` on a set of lives; 3 to 6 do about the same.
+SHARPNESS = 4
 
 RUN = 3
 
@@ -71,7 +76,7 @@ def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, n
     """The best first; of equals the one that came first. `rate` is the decay a day, 0 for none."""
     hits = list(hits)
     bests = _bests(hits)
-    weighted = [hit.relevance / bests[hit.source] * weights[hit.source] for hit in hits]
+    weighted = [(hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source] for hit in hits]
     aged = [score * decay(hit.at, now=now, rate=rate) for hit, score in zip(hits, weighted, strict=True)]
     is_common = [not (hit.is_exact or hit.has_only) for hit in hits]
     if any(is_common):

@@ -7,7 +7,7 @@ from math import exp, log
 
 import pytest
 
-from memory.search.ranking import Fingerprint, decay, rank
+from memory.search.ranking import SHARPNESS, Fingerprint, decay, rank
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEIGHTS = {"memory": 1.0, "messages": 0.6, "sessions": 0.5}
@@ -33,12 +33,12 @@ def test_source_weights_are_applied_memory_1_messages_0_6_sessions_0_5():
 
 def test_the_relevances_of_a_source_are_divided_by_its_best():
     best, other = Hit("messages", 0.8), Hit("messages", 0.2)
-    assert scores(best, other) == {best: 0.6, other: pytest.approx(0.15)}
+    assert scores(best, other) == {best: 0.6, other: pytest.approx(0.6 * 0.25**SHARPNESS)}
 
 
 def test_a_source_that_has_nothing_relevant_gets_no_1():
     message, note = Hit("messages", 0.8), Hit("memory", 0.1)
-    assert scores(message, note) == {message: 0.6, note: pytest.approx(0.25)}
+    assert scores(message, note) == {message: 0.6, note: pytest.approx(0.25**SHARPNESS)}
 
 
 def test_a_source_whose_relevances_are_all_0_divides_by_nothing():
@@ -175,3 +175,10 @@ def test_an_overlap_is_a_share_and_grows_with_what_is_copied(seed):
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert overlap(" ".join(words), " ".join(other)) == 0.0
+
+
+def test_a_text_that_is_a_fifth_more_relevant_outweighs_two_months_of_age_and_one_as_relevant_does_not():
+    old, new = Hit("messages", 0.72, NOW - timedelta(days=60)), Hit("messages", 0.7)
+    unlike = Hit("messages", 0.6)
+    by_score = sorted(scores(old, new, unlike, rate=0.01).items(), key=lambda pair: -pair[1])
+    assert [hit for hit, _ in by_score] == [new, old, unlike]
