@@ -2,16 +2,18 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
 
 from agent_tools.tools import registry
 from core.testing.model_server import CallTool, CallTools, Refuse, Say
+from intake import services
 from intake.agent.deps import Fence
-from intake.models import Turn
+from intake.models import Conversation, Turn
 from intake.tests.factories import a_turn
 from memory import documents, indexing, records
 from memory.models import MemoryDocument, MemoryRecord
@@ -259,6 +261,23 @@ def test_without_a_language_model_notes_are_found_as_well_as_chats(person, log_i
     assert "in your memory:\n  > Miso the cat is allergic to fish" in answer
     assert "in your daily log:\n  > - The cat Miso saw the vet" in answer
     assert the_turn().is_recall
+
+
+def test_without_a_language_model_what_was_said_on_the_days_that_are_named_is_quoted(person, log_in):
+    yesterday = timezone.now() - timedelta(days=1)
+    a_turn(person, "My cat is called Miso")
+    conversation = Conversation.objects.create(user=person, title="Taxes", started_at=yesterday)
+    services.save_exchange(
+        conversation=conversation,
+        user_message="The tax return has to be in by May",
+        assistant_message="Noted.",
+        said_at=yesterday,
+    )
+    indexing.embed_pending()
+    log_in(person).events("What did we talk about yesterday?")
+    answer = the_turn().assistant_message
+    assert "> The tax return has to be in by May" in answer
+    assert "Miso" not in answer
 
 
 def test_without_a_language_model_a_search_that_fails_leaves_the_other(person, log_in):

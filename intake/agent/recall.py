@@ -6,6 +6,7 @@ links, and in what they noted. Chats and notes are asked for each on its own, so
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
@@ -45,7 +46,8 @@ def recall_model(caller: Caller) -> FunctionModel:
             yield calls
             return
         chats = found.get(CHATS, {})
-        far = import_string(settings.CHAT_FAR_DISTANCE)()
+        # What was said on the days that the question names is never too far from it.
+        far = math.inf if "interpreted" in chats else import_string(settings.CHAT_FAR_DISTANCE)()
         matches = [match for match in chats.get("results", []) if match["score"] <= far]
         turns = await sync_to_async(_turns, thread_sensitive=False)(caller, matches)
         said, noted = _said(question, matches, turns), _noted(found.get(NOTES, {}))
