@@ -131,6 +131,17 @@ def test_the_last_ones_time_leads_to_the_next_page(api, alice):
     assert titles(api, before=first[-1]["lastActiveAt"]) == ["Day 1"]
 
 
+def test_page_by_page_none_is_left_out_or_listed_twice_even_of_those_of_one_moment(api, alice):
+    for number in range(7):
+        a_conversation(alice, f"Imported {number}", datetime(2026, 3, 1, 12, tzinfo=UTC))
+    seen, more = [], {}
+    while more is not None and len(seen) < 10:
+        answer = call(api, "list_recent_conversations", {"limit": 2, **more}).json()
+        seen += [each["title"] for each in answer["conversations"]]
+        more = {"before": answer["more"]} if "more" in answer else None
+    assert sorted(seen) == [f"Imported {number}" for number in range(7)]
+
+
 @pytest.mark.parametrize("field", ["before", "after"])
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-02-30", "2026-13-01", "01/03/2026", "\x00"])
 def test_what_is_no_date_is_refused_naming_the_field(api, field, text):

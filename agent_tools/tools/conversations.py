@@ -12,6 +12,7 @@ from agent_tools.times import moment
 from agent_tools.tools.chat_history import LINKS, link_text
 from core.errors import AuthenticationRequired, InvalidInput
 from core.isolation.caller import Caller
+from core.pagination import Position
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.reading import get_conversation as find
@@ -78,7 +79,7 @@ class ListRecentConversationsInput(ToolInput):
         str | None,
         Field(
             description="Only those last active before this date (its day not included) or date-time, in ISO 8601. "
-            "Without an offset it is in the person's time zone. To see more, give the last one's `lastActiveAt`."
+            "Without an offset it is in the person's time zone. To see more, give the answer's `more`."
         ),
     ] = None
     after: Annotated[
@@ -101,6 +102,9 @@ class ListedConversation(ToolOutput):
 class ListRecentConversationsOutput(ToolOutput):
     conversations: Annotated[list[ListedConversation], Field(description="The most recently active first.")]
     time_zone: Annotated[str, Field(description="The person's time zone, by its IANA name.")]
+    more: Annotated[
+        str | None, Field(description="If there are more: what to give as `before` to go on, with none left out.")
+    ] = None
 
 
 def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
@@ -125,12 +129,22 @@ def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecen
     if wanted.after is not None:
         period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))
     if wanted.before is not None:
-        period &= Q(last_active_at__lt=_moment("before", wanted.before, zone))
-    found = Conversation.objects.for_user(user).filter(period).newest_first()[: wanted.limit]
+        period &= _before(wanted.before, zone)
+    found = list(Conversation.objects.for_user(user).filter(period).newest_first()[: wanted.limit + 1])
+    listed = found[: wanted.limit]
     return ListRecentConversationsOutput(
-        conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in found],
+        conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in listed],
         time_zone=zone.key,
+        more=str(Position(listed[-1].last_active_at, listed[-1].id)) if len(found) > len(listed) else None,
     )
+
+
+def _before(text: str, zone: ZoneInfo) -> Q:
+    """A date, a date-time, or the `more` of an earlier answer: conversations of one moment are told apart by it."""
+    try:
+        return Position.parse(text).later_in_list(by="last_active_at")
+    except ValueError:
+        return Q(last_active_at__lt=_moment("before", text, zone))
 
 
 def fair_limit(lengths: list[int], *, budget: int) -> int:
