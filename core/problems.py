@@ -68,9 +68,9 @@ def problem(error: RecollectError, *, status: int | None = None) -> dict[str, An
     return body
 
 
-def problem_response(error: RecollectError) -> HttpResponse:
+def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:
     """For views that are not DRF's."""
-    body = problem(error)
+    body = problem(error, status=status)
     response = JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:
         response["WWW-Authenticate"] = CHALLENGE

@@ -218,3 +218,11 @@ def test_a_visitors_words_become_theirs_when_they_register(visitor, language_mod
     assert visitor.submit("/register/", **form).status_code == 200
     assert (the_turn().user.email, the_turn().user_id) == ("new@example.com", visitor_id)
     assert Conversation.objects.get().user_id == the_turn().user_id
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete"])
+def test_another_method_is_refused_as_other_endpoints_refuse_it(client, method):
+    response = getattr(client, method)("/api/v1/intake/chat")
+    assert (response.status_code, response["Content-Type"]) == (405, "application/problem+json")
+    assert response["Allow"] == "POST, OPTIONS"
+    assert response.json()["detail"] == f'Method "{method.upper()}" not allowed.'

@@ -24,7 +24,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from core import rate_limits
-from core.errors import AuthenticationRequired, InsufficientScope
+from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
@@ -47,6 +47,16 @@ class ChatMessage(Input):
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
 class ChatView(View):
     """Checks the caller itself: a token, or a session (also a visitor's) with CSRF."""
+
+    # The stubs know of synchronous views only.
+    async def http_method_not_allowed(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """In the words of the other endpoints."""
+        error = InvalidInput(f'Method "{request.method}" not allowed.')
+        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        response["Allow"] = "POST, OPTIONS"
+        return response
 
     async def post(self, request: HttpRequest) -> HttpResponseBase:
         try:
