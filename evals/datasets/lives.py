@@ -17,16 +17,16 @@ from intake.models import User
 from memory import documents, records
 
 Moment = Annotated[datetime, AfterValidator(in_utc)]
-Kind = Literal["turn", "document", "record"]
+GoldKind = Literal["turn", "document", "record"]
 # The kinds of document that the product has.
 DOCUMENTS = ("memory", "daily")
 
 
-class Line(BaseModel):
+class LifeRow(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class DocumentRow(Line):
+class DocumentRow(LifeRow):
     """A line of `documents.jsonl`: MEMORY.md (`memory`) or the log of a day (`daily`); other kinds are not loaded."""
 
     user: NonBlankText
@@ -36,7 +36,7 @@ class DocumentRow(Line):
     text: str
 
 
-class RecordRow(Line):
+class RecordRow(LifeRow):
     """A line of `records.jsonl`."""
 
     user: NonBlankText
@@ -48,7 +48,7 @@ class RecordRow(Line):
     created_at: Moment
 
 
-class Gold(Line):
+class Gold(LifeRow):
     """One right result. `contains`: the fact; of a long text only a part that holds it is right."""
 
     turn: str | None = None
@@ -62,12 +62,12 @@ class Gold(Line):
         return kind, id_
 
 
-class Exchange(Line):
+class PriorExchange(LifeRow):
     user_message: str
     assistant_message: str = ""
 
 
-class LifeQuery(Line):
+class LifeQuery(LifeRow):
     """A line of `queries.jsonl`. Any of `gold` is right; none: it was never answered.
 
     `stale`: earlier statements, which the right one should stand above. `best`: those of a time's turns that answer in
@@ -84,10 +84,10 @@ class LifeQuery(Line):
     gold: list[Gold]
     stale: list[Gold] = []
     best: list[Gold] = []
-    context: list[Exchange] = []
+    context: list[PriorExchange] = []
 
 
-class Life(Line):
+class Life(LifeRow):
     """`name`: the folder's."""
 
     name: str
@@ -102,7 +102,7 @@ class LoadedLife:
     """`users` by their name; `names` leads from what is stored back to its (kind, id) in the data set."""
 
     users: dict[str, User]
-    names: dict[Any, tuple[Kind, str]]
+    names: dict[Any, tuple[GoldKind, str]]
 
 
 def read_life(folder: Path) -> Life:
@@ -137,7 +137,7 @@ def load_life(life: Life, *, distractors: int, report: Report) -> LoadedLife:
     """
     zones = {query.user: query.timezone for query in life.queries}
     loaded = load_turns([*life.turns, *_distractors(life.turns, distractors)], zones=zones, report=report)
-    names: dict[Any, tuple[Kind, str]] = {
+    names: dict[Any, tuple[GoldKind, str]] = {
         stored: ("turn", f"{conversation}#{turn}") for stored, (conversation, turn) in loaded.origins.items()
     }
     ends = {turn.user: turn.at for turn in sorted(life.turns, key=lambda turn: turn.at)}
