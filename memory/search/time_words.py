@@ -1,10 +1,19 @@
 """The words of time in English, German, Spanish and French, without their accents, for `time_windows`."""
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
 
-NUMBERS = {
-    word: number
-    for number, words in enumerate(
+Value = TypeVar("Value")
+
+
+def _by_word(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
+    """What each word stands for, from rows of a value and its words."""
+    return {word: value for value, words in rows for word in words.split()}
+
+
+NUMBERS = _by_word(
+    enumerate(
         (
             "a an one ein einem einer eine un una uno une",
             "two zwei dos deux couple",
@@ -21,11 +30,9 @@ NUMBERS = {
         ),
         start=1,
     )
-    for word in words.split()
-}
-MONTHS = {
-    word: number
-    for number, words in enumerate(
+)
+MONTHS = _by_word(
+    enumerate(
         (
             "january jan januar janner enero janvier",
             "february feb februar febrero fevrier",
@@ -42,11 +49,9 @@ MONTHS = {
         ),
         start=1,
     )
-    for word in words.split()
-}
-WEEKDAYS = {
-    word: number
-    for number, words in enumerate(
+)
+WEEKDAYS = _by_word(
+    enumerate(
         (
             "monday montag lunes lundi",
             "tuesday dienstag martes mardi",
@@ -57,38 +62,31 @@ WEEKDAYS = {
             "sunday sonntag domingo dimanche",
         )
     )
-    for word in words.split()
-}
-SEASONS = {
-    word: month
-    for month, words in (
+)
+SEASONS = _by_word(
+    (
         (3, "spring fruhling fruhjahr primavera printemps"),
         (6, "summer sommer verano ete"),
         (9, "autumn fall herbst otono automne"),
         (12, "winter invierno hiver"),
     )
-    for word in words.split()
-}
-FEASTS = {
-    word: name
-    for name, words in (
+)
+FEASTS = _by_word(
+    (
         ("christmas", "christmas xmas weihnachten navidad noel"),
         ("easter", "easter ostern pascua paques"),
         ("new year", "new-year silvester neujahr nochevieja nouvel-an"),
     )
-    for word in words.split()
-}
-UNITS = {
-    word: unit
-    for unit, words in (
+)
+UNITS = _by_word(
+    (
         ("day", "day days tag tage tagen dia dias jour jours"),
         ("week", "week weeks woche wochen semana semanas semaine semaines"),
         ("month", "month months monat monate monaten mes meses mois"),
         ("year", "year years jahr jahre jahren ano anos an ans annee"),
         ("weekend", "weekend weekends wochenende finde week-end"),
     )
-    for word in words.split()
-}
+)
 # What makes a day or a month without another word a time in the past: the question is about what was.
 PAST = re.compile(
     r"\b(did|was|were|had|happened|went|said|told|talked|wrote|discussed|asked|mentioned|spoke|chatted"
