@@ -13,7 +13,7 @@ import psutil
 
 from evals.reliability.product import Product
 
-# The word that kills whoever embeds it, where `evals.children.mortal_worker` is loaded.
+# The poison word: a worker that loads `evals.children.mortal_worker` dies when it embeds this.
 POISON = "arsenic-for-workers"
 # How long a server stays away, in seconds: a restart, and an outage that outlasts a client's first tries.
 BROKER_AWAY = (1.0, 3.0)
@@ -41,7 +41,7 @@ class Absence:
 
 @dataclass(slots=True)
 class Timeline:
-    """Written by whoever makes servers leave, read once they are back."""
+    """When servers were away: written while faults are made, read after the servers are back."""
 
     absences: list[Absence] = field(default_factory=list)
 

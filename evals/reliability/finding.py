@@ -1,7 +1,7 @@
 """What became of what was said: in the database, and through the search API.
 
 The database is asked with the eyes of a superuser. The searches are asked with each person's own token: by the words
-with `search_history`, which finds whatever stands in a message as it was written; and by their vectors with
+with `search_history`, which finds every literal match in a message; and by their vectors with
 `search_chat_history`, where the message itself is the question.
 """
 

@@ -13,7 +13,7 @@ from intake.models import User
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What is recalled reaches the model between marks that it cannot contain: whatever it says, it is data.
+    """Recalled text reaches the model between marks that the text cannot contain, so that the model takes it as data.
 
     The mark is one answer's own: nothing that was written before knows it, and what is written meanwhile loses it.
     """

@@ -30,7 +30,7 @@ BACKOFF_LIMIT = timedelta(minutes=10)
 # With so much of its lease left a batch is as good as claimed just now: it takes a second or two.
 LEASE_LEFT = 2 / 3
 
-# In turns: the first row of everybody who has one due, then the second of each, and so on, whoever has how many; of one
+# Round-robin: the first due row of each owner, then the second of each, and so on, however many an owner has; of one
 # person's rows the newest first, so that what is said now is found before what was imported. The owners are found by
 # jumping from one to the next in an index; more of them than are looked at wait until these are done.
 _DUE_IN_TURNS = """
