@@ -14,6 +14,11 @@ from memory.embedders.base import Span
 TokenOffsets = Callable[[str, int | None], list[Span]]
 """As `Embedder.token_offsets`."""
 
+# Scripts without spaces: kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+
 USER_LABEL = "User: "
 ASSISTANT_LABEL = "Assistant: "
 # The share of a part that the repeated question may take: enough for its topic, and most is left for the answer.

@@ -17,7 +17,7 @@ from django.utils import timezone
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
 from intake.services import close_abandoned_turns as close_turns
-from memory import indexing, terms, vectors
+from memory import indexing, recounting, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def sweep_pending() -> None:
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
     """Remove what is left of texts that were deleted in the database itself, and pack vectors that lie unpacked."""
-    terms.sweep()
+    recounting.sweep()
     vectors.sweep()
     vectors.pack_all(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 

@@ -2,9 +2,16 @@
 
 `add` and `delete` follow the texts, `flush` moves what was added to the postings, `score` reads. A hundred postings are
 a hundred places in a large index, too many to write while somebody waits. So a text's terms are kept in one pending row
-at first (`unposted_words`), where a search looks as well, and a worker flushes them in batches.
+at first (`unposted_words`), where a search looks as well, and a worker flushes them in batches .
+
+Before the parser a text is written so that the ways of writing one thing meet (`indexed_form`): compatibility forms are
+one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
+(`84,300 84300`), so that both spellings find it, the exact one first; scripts without spaces, and Korean, whose
+particles are written on to the word, are cut into pairs of characters, as PGroonga and Lucene's CJKBigramFilter do.
 """
 
+import re
+import unicodedata
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,6 +19,7 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from memory.chunking import UNSPACED
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
 from memory.models.postings import IndexedTextQuerySet
@@ -22,6 +30,18 @@ from memory.trigrams import trigram_filter
 MAX_CHARACTERS = 250_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
+HANGUL = "\u1100-\u11ff\uac00-\ud7af"
+_PAIRED_RUN = re.compile(rf"[{UNSPACED}{HANGUL}]+")
+_WORD = re.compile(r"[^\W\d_]+")
+# 84,300 and 84 300 and 84.300 and 84'300; not 1.5, not 2024 300.
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.'\u2019]\d{3})+(?![\d.,]?\d)")
+_NO_DIGIT = re.compile(r"\D")
+# In these scripts a mark is an accent; in others, such as Devanagari or Thai, it is a vowel.
+_WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
+# Letters that are letters of their own, and are yet written plainly where the keyboard lacks them.
+_PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
+_PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
+
 # Flushed by one statement.
 BATCH_TEXTS = 200
 
@@ -66,8 +86,8 @@ VALUES (%(user_id)s, %(corpus)s, 0, 0, 0)
 
 # The row lock on `text_totals` serialises everything that changes one person's postings, so a deletion cannot deadlock
 # with a worker.
-_LOCK_TOTALS = "SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE"
-_LOCK_TOTALS_IF_FREE = f"{_LOCK_TOTALS} SKIP LOCKED"
+LOCK_TOTALS = "SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE"
+_LOCK_TOTALS_IF_FREE = f"{LOCK_TOTALS} SKIP LOCKED"
 
 # Deletes texts of one corpus in two statements, after the lock: the terms of those that are pending are counted nowhere
 # yet. A foreign key takes postings along.
@@ -85,28 +105,6 @@ UPDATE text_totals AS totals
           FROM deleted
          WHERE id <> ALL(%(pending)s)
         HAVING count(*) > 0) AS fewer
- WHERE user_id = %(user_id)s AND corpus = %(corpus)s
-"""
-
-# What the totals of everybody, and then of one person, should be.
-_MISCOUNTED = """
-SELECT user_id, corpus
-  FROM text_totals AS totals
-  LEFT JOIN (SELECT user_id, corpus, count(*) AS texts, sum(said_length) AS said_length,
-                    sum(answered_length) AS answered_length
-               FROM indexed_texts AS text
-              WHERE NOT EXISTS (SELECT FROM unposted_words WHERE user_id = text.user_id AND text_id = text.id)
-              GROUP BY user_id, corpus) AS counted USING (user_id, corpus)
- WHERE (totals.texts, totals.said_length, totals.answered_length)
-       <> (coalesce(counted.texts, 0), coalesce(counted.said_length, 0), coalesce(counted.answered_length, 0))
-"""
-_RECOUNT = """
-UPDATE text_totals
-   SET (texts, said_length, answered_length) =
-       (SELECT count(*), coalesce(sum(said_length), 0), coalesce(sum(answered_length), 0)
-          FROM indexed_texts AS text
-         WHERE user_id = %(user_id)s AND corpus = %(corpus)s
-           AND NOT EXISTS (SELECT FROM unposted_words WHERE user_id = %(user_id)s AND text_id = text.id))
  WHERE user_id = %(user_id)s AND corpus = %(corpus)s
 """
 
@@ -142,6 +140,7 @@ WITH taken AS (
 )
 SELECT count(*) FROM taken
 """
+
 
 # BM25F over the person's own postings, their statistics theirs alone:
 #
@@ -269,19 +268,6 @@ def delete(place: Place) -> None:
     _delete(IndexedText.objects.at(place), place)
 
 
-def sweep() -> int:
-    """Count anew the totals of those whose texts were deleted behind this module's back; returns how many they were."""
-    with connection.cursor() as cursor:
-        cursor.execute(_MISCOUNTED)
-        miscounted = cursor.fetchall()
-        for user_id, corpus in miscounted:
-            owner = {"user_id": user_id, "corpus": corpus}
-            with transaction.atomic():
-                cursor.execute(_LOCK_TOTALS, owner)
-                cursor.execute(_RECOUNT, owner)
-    return len(miscounted)
-
-
 def flush(*, until: datetime | None = None) -> int:
     """Flush pending terms into the postings, until none are left or the time is up; returns of how many texts.
 
@@ -305,7 +291,7 @@ def score(scope: Scope, *, query: str, limit: int) -> TermHits:
         **scope.parameters(),
         "is_dated": scope.is_dated,
         "configuration": settings.TEXT_SEARCH_CONFIG,
-        "query": searchable(query),
+        "query": indexed_form(query),
         "said_weight": SAID_WEIGHT,
         "b": B,
         "k1": K1,
@@ -323,6 +309,51 @@ def searchable(text: str) -> str:
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
+def indexed_form(text: str) -> str:
+    """As both a text and a query are given to the parser."""
+    text = searchable(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        text = _WORD.sub(_with_plain_form, text)
+        text = _PAIRED_RUN.sub(_in_pairs, text)
+    return _GROUPED.sub(_with_ungrouped_form, text)[:MAX_CHARACTERS]
+
+
+def without_accents(text: str) -> str:
+    """In the scripts that have accents; what follows a letter of another one is left as it is."""
+    return unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", text))))
+
+
+def _plain_characters(decomposed: str) -> list[str]:
+    plain: list[str] = []
+    has_accents = False
+    for character in decomposed:
+        if not unicodedata.combining(character):
+            has_accents = unicodedata.name(character, "").startswith(_WITH_ACCENTS)
+            plain.append(_PLAIN.get(character, character))
+        elif not has_accents:
+            plain.append(character)
+    return plain
+
+
+def _with_plain_form(word: re.Match[str]) -> str:
+    if word[0].isascii():
+        return word[0]
+    plain = without_accents(word[0])
+    return word[0] if plain == word[0] else f"{word[0]} {plain}"
+
+
+def _in_pairs(run: re.Match[str]) -> str:
+    """東京都 becomes 東京 京都; a character that stands alone stays."""
+    characters = run[0]
+    pairs = [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
+    return f" {' '.join(pairs)} "
+
+
+def _with_ungrouped_form(number: re.Match[str]) -> str:
+    return f"{number[0]} {_NO_DIGIT.sub('', number[0])}"
+
+
 def row_of(text: Text) -> dict[str, Any]:
     """The parameters of `_ADD`: what a text gives its `IndexedText`, and both sides, whose terms are counted."""
     return {
@@ -330,8 +361,8 @@ def row_of(text: Text) -> dict[str, Any]:
         "configuration": settings.TEXT_SEARCH_CONFIG,
         "text_hash": _known_as(text),
         "signature": trigram_filter(text.said, text.answered),
-        "said": searchable(text.said),
-        "answered": searchable(text.answered),
+        "said": indexed_form(text.said),
+        "answered": indexed_form(text.answered),
         "max_lexeme": MAX_LEXEME,
     }
 
@@ -383,7 +414,7 @@ def _delete(texts: IndexedTextQuerySet, place: Place) -> bool:
     """Returns whether there were any. The totals are locked first, as they are for a flush."""
     with transaction.atomic(), connection.cursor() as cursor:
         parameters: dict[str, Any] = {"user_id": place.user_id, "corpus": place.corpus}
-        cursor.execute(_LOCK_TOTALS, parameters)
+        cursor.execute(LOCK_TOTALS, parameters)
         parameters["ids"] = list(texts.values_list("pk", flat=True))
         if parameters["ids"]:
             cursor.execute(_DELETE_PENDING, parameters)

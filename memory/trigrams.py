@@ -5,9 +5,11 @@ is a digit or not ASCII: a number, a Chinese word). A text contains a piece only
 that a search passes over nearly all others; whether it does is then read in the text. The source: B. H. Bloom,
 Space/Time Trade-offs in Hash Coding with Allowable Errors (1970), with a single hash.
 
-Both sides of a comparison are folded: letter case, and how much space is between two words, do not matter.
+Both sides of a comparison are folded: letter case, how much space is between two words, and the compatibility form of
+a letter (full width, composed or not) do not matter.
 """
 
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 
@@ -45,7 +47,8 @@ SELECT source_id, chunk_index
 
 def fold(text: str) -> str:
     """As both a text and a piece are compared."""
-    return " ".join(text.casefold().split())
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())
 
 
 def trigram_filter(*texts: str) -> str:

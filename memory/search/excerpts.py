@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memory.search.ranking import UNSPACED
+from memory.chunking import UNSPACED
 
 Highlight = tuple[int, int]
 """Start (inclusive) and end (exclusive)."""

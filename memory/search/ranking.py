@@ -28,6 +28,8 @@ from functools import cached_property
 from math import exp
 from typing import Generic, Protocol, TypeVar
 
+from memory.chunking import UNSPACED
+
 DAY = timedelta(days=1)
 
 # The best of a source is relevant if it is so much of the best of all.
@@ -39,10 +41,6 @@ SHARPNESS = 4
 
 RUN = 3
 
-# Kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
-UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 

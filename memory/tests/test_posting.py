@@ -14,7 +14,8 @@ from intake.tests.factories import a_person, a_turn
 from memory import indexing
 from memory.models import Corpus, IndexedText, Posting, TextTotals, UnpostedWords
 from memory.models.corpora import Scope
-from memory.terms import flush, score, sweep
+from memory.recounting import sweep
+from memory.terms import flush, score
 from memory.tests.indexed import words
 from memory.tests.threads import at_once
 
