@@ -54,8 +54,12 @@ def _told(error: HTTPError) -> str:
         problem = _object(error.read())
     except Failure:
         return f"The server answered {error.code}."
-    fields = [f"{field}: {' '.join(messages)}" for field, messages in (problem.get("errors") or {}).items()]
-    return " ".join([str(problem.get("detail", f"The server answered {error.code}.")), *fields])
+    detail = str(problem.get("detail", f"The server answered {error.code}."))
+    others = {
+        field: [message for message in messages if message != detail]
+        for field, messages in (problem.get("errors") or {}).items()
+    }
+    return " ".join([detail, *(f"{field}: {' '.join(messages)}" for field, messages in others.items() if messages)])
 
 
 def _object(body: bytes) -> dict[str, Any]:

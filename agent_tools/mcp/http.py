@@ -96,6 +96,8 @@ class McpEndpoint:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
 
     async def _answer(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
+        # Blanks around a value are no part of it (RFC 9110, 5.5), and the SDK compares some with the body's.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = ASGIRequest(dict(scope), BytesIO())
         if misplaced := site.refusal(request):
             status, detail = misplaced

@@ -1,8 +1,10 @@
 """`/mcp` under a real server: both revisions by the official client, and what no client should send by hand."""
 
 import json
+import socket
 import time
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
@@ -356,6 +358,20 @@ async def in_thread(function, *args):
             connections.close_all()
 
     return await anyio.to_thread.run_sync(work)
+
+
+def test_a_blank_behind_a_header_is_no_part_of_it(server, secret):
+    name = "search_chat_history"
+    body = json.dumps(message("tools/call", {"name": name, "arguments": {"query": "cat"}})).encode()
+    given = headers(secret, method="tools/call", name=f"{name} \t", **{"Content-Length": str(len(body))})
+    lines = "".join(f"{field}: {value}\r\n" for field, value in given.items())
+    address = urlsplit(server)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as raw:
+        # By hand: a client's library would take the blank away.
+        raw.sendall(f"POST /mcp HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n{lines}\r\n".encode() + body)
+        answer = raw.makefile("rb").read().decode()
+    assert answer.startswith("HTTP/1.1 200")
+    assert "no chat history found" in answer
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
