@@ -69,6 +69,7 @@ lock: install ## Resolve the dependencies in pyproject.toml anew into locks with
 	for name in installer server local dev peers; do .venv/bin/uv pip compile --quiet --upgrade --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" \
 		$$(test $$name = peers && echo --constraints requirements/local.txt) \
+		$$(test $$name = server && echo --extra reranker) \
 		pyproject.toml --extra $$name --output-file requirements/$$name.txt || exit 1; done
 
 LOCK ?= local

@@ -38,8 +38,9 @@ Your tools look into what this person said and kept here, and into nobody else's
 - `save_memory`, `append_daily_log`: when the person asks for something to be remembered or noted. They see what you
   stored, and can undo it; say in a few words that you did.
 Search before you answer whenever the question is about something they may have told you before, or when it would make
-the answer better. Say when they said it if you use it. If nothing fits, say so; never invent a memory. If a call is
-refused, correct it by what the refusal says, or answer without it."""
+the answer better. Say when they said it if you use it. If nothing fits, say so; never invent a memory. Where a result
+says `nothingRelevant`, what follows is only the nearest: take it that they never said it. If a call is refused, correct
+it by what the refusal says, or answer without it."""
 
 FOR_A_VISITOR = """\
 You are talking to a visitor who has not logged in. You have no memory of them beyond this conversation, and nobody is
@@ -77,6 +78,9 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
 
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
+    if "rerank" in tool.input_model.model_fields:
+        # A model's answer takes seconds: the better order is worth some tenths of one.
+        data = {"rerank": True, **data}
     user = User.objects.get(pk=caller.user_id) if caller.user_id is not None and not caller.is_visitor else None
     with acting_as(caller) if user else nullcontext():
         output = tool.call(data, user=user)
@@ -102,8 +106,12 @@ def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
 
 
 def _sentence(error: RecollectError) -> str:
-    """The contract's code and message, with what is wrong with each field."""
-    fields = [f"{field}: {' '.join(complaints)}" for field, complaints in (error.errors or {}).items()]
+    """The contract's code and message, with what else is wrong with each field."""
+    others = {
+        field: [complaint for complaint in complaints if complaint != error.detail]
+        for field, complaints in (error.errors or {}).items()
+    }
+    fields = [f"{field}: {' '.join(complaints)}" for field, complaints in others.items() if complaints]
     return " ".join([f"{error.code}: {error.detail}", *fields])
 
 

@@ -31,6 +31,7 @@ from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from memory.embedders import get_embedder  # noqa: E402
+from memory.rerankers import warm_up_reranker  # noqa: E402
 
 STATIC = "/static"
 MCP = "/mcp"
@@ -58,6 +59,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
+    await asyncio.to_thread(warm_up_reranker)
     # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
     loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
     async with mcp.running():

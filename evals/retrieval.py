@@ -54,11 +54,13 @@ def modes_named(name: str) -> list[SearchMode]:
         raise UnknownMode(f"There is no mode {name!r}; there are: {', '.join([*SearchMode, ALL_MODES])}.") from None
 
 
-def answer(dataset: Dataset, loaded: Loaded, mode: SearchMode, *, report: Report) -> list[Answered]:
+def answer(
+    dataset: Dataset, loaded: Loaded, mode: SearchMode, *, rerank: bool = False, report: Report
+) -> list[Answered]:
     """Ask every query as its person."""
     answered = []
     for number, query in enumerate(dataset.queries, start=1):
-        ranking = [loaded.origins[key] for key in _search(mode, loaded.users[query.user], query.text)]
+        ranking = [loaded.origins[key] for key in _search(mode, loaded.users[query.user], query.text, rerank)]
         answered.append(Answered.of(query, ranking))
         if number % 250 == 0 or number == len(dataset.queries):
             report(f"{mode}: {number:,} of {len(dataset.queries):,} queries answered.")
@@ -84,10 +86,10 @@ def _fused_by_rank(*rankings: list[TurnKey]) -> list[TurnKey]:
     return sorted(scores, key=lambda key: -scores[key])
 
 
-def _search(mode: SearchMode, user: User, text: str) -> list[tuple[Any, int]]:
+def _search(mode: SearchMode, user: User, text: str, rerank: bool) -> list[tuple[Any, int]]:
     limit = LIMIT if mode is SearchMode.HYBRID else RANK_FUSION_DEPTH
     with acting_as(user):
-        found = search_chat_history(user=user, query=text, limit=limit, mode=mode)
+        found = search_chat_history(user=user, query=text, limit=limit, mode=mode, rerank=rerank)
     return [(match.conversation_id, match.turn_number) for match in found.matches]
 
 

@@ -16,7 +16,7 @@ RECORD = {
 
 EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "search_chat_history": (
-        {"query": "the restaurant for the anniversary", "limit": 3, "mode": "hybrid"},
+        {"query": "the restaurant for the anniversary", "limit": 3, "mode": "hybrid", "rerank": True},
         {
             "results": [
                 {
@@ -24,10 +24,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                     "turnNumber": 4,
                     "snippet": "Let us book the small Italian place by the canal for our anniversary.",
                     "score": 0.31,
+                    "relevance": 0.8712,
                 }
             ],
             "totalFound": 1,
             "query": "the restaurant for the anniversary",
+            "reranked": True,
         },
     ),
     "search_history": (
@@ -46,6 +48,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                     "conversationId": CONVERSATION,
                     "turnNumber": 4,
                     "session": "Plans for May",
+                    "relevance": 0.6034,
                 }
             ],
             "byDate": [{"date": "2026-02-25", "results": [0]}],

@@ -74,7 +74,7 @@ def test_the_same_results_are_given_as_data(api, alice):
     planning, titled = dinner(alice)
     answer = call(api, {"query": "restaurant"}).json()
     log, message, session = answer["results"]
-    assert log.keys() == {"source", "date", "score", "excerpt", "highlights", "documentId"}
+    assert log.keys() == {"source", "date", "score", "excerpt", "highlights", "documentId", "relevance"}
     assert (message["source"], message["conversationId"], message["turnNumber"], message["session"]) == (
         "message",
         str(planning.pk),
@@ -88,6 +88,26 @@ def test_the_same_results_are_given_as_data(api, alice):
     assert answer["byDate"] == [{"date": "2026-02-25", "results": [0, 1, 2]}]
     assert (answer["query"], answer["scope"]) == ("restaurant", "all")
     assert answer.keys() == {"text", "results", "byDate", "query", "scope"}
+
+
+def test_whether_the_second_look_happened_is_said_if_it_was_asked_for(api, alice):
+    dinner(alice)
+    assert call(api, {"query": "restaurant", "rerank": True}).json()["reranked"] is False
+    answer = call(api, {"query": "restaurant", "rerank": "perhaps"})
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["rerank"])
+
+
+def test_where_nothing_is_about_the_query_the_answer_says_so(api, alice, monkeypatch):
+    # So that nearness alone decides, whatever the terms of so few texts are worth.
+    monkeypatch.setattr("memory.search.history.RELATED", 1.0)
+    monkeypatch.setattr("memory.search.chat_history.RELATED", 1.0)
+    a_turn(alice, "The lamp in the hall flickers")
+    indexing.embed_pending()
+    answer = call(api, {"query": "Which scholarship paid for my years in Kyoto, lamp or no lamp?"}).json()
+    assert answer["results"]
+    assert answer["nothingRelevant"] is True
+    assert answer["text"].endswith("Note: Nothing was found about this, and these results are only the nearest.")
+    assert "nothingRelevant" not in call(api, {"query": "the lamp in the hall"}).json()
 
 
 def test_a_record_counts_as_memory(api, alice):

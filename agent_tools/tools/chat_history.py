@@ -21,6 +21,12 @@ NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shor
 LINKS = 3
 LINK_LENGTH = 48
 
+# What both searches say of themselves.
+RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
+RERANKED = "Whether the second look happened, if it was asked for."
+RELEVANCE = "How likely it is what was wanted, 0 to 1."
+NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
+
 
 class SearchChatHistoryInput(ToolInput):
     query: Annotated[
@@ -36,6 +42,7 @@ class SearchChatHistoryInput(ToolInput):
             "first; better for names, numbers and exact terms, and finds what was said a moment ago."
         ),
     ] = "semantic"
+    rerank: Annotated[bool, Field(description=RERANK)] = False
 
 
 class ChatHistoryResult(ToolOutput):
@@ -48,6 +55,7 @@ class ChatHistoryResult(ToolOutput):
             description="Cosine distance to the query, 0 to 2: lower is closer. 1 for a turn that waits for its vector."
         ),
     ]
+    relevance: Annotated[float | None, Field(description=f"{RELEVANCE} In hybrid mode.")] = None
 
 
 class InterpretedTime(ToolOutput):
@@ -71,17 +79,21 @@ class SearchChatHistoryOutput(ToolOutput):
         InterpretedTime | None,
         Field(description="The days that were searched because the query named them, such as `last Tuesday`."),
     ] = None
+    reranked: Annotated[bool | None, Field(description=RERANKED)] = None
+    nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
 
 
 def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryOutput:
     if user is None:
         return _nothing(wanted.query, note=NO_CALLER)
     mode = SearchMode(wanted.mode)
-    found = search(user=user, query=wanted.query, limit=wanted.limit, mode=mode, now=timezone.now())
+    found = search(
+        user=user, query=wanted.query, limit=wanted.limit, mode=mode, now=timezone.now(), rerank=wanted.rerank
+    )
     if not found.matches:
         note = NOT_YET.format(_turns(found.pending)) if found.pending else NO_HISTORY
         return _nothing(wanted.query, note=note, pending=found.pending or None)
-    return _output(wanted.query, found)
+    return _output(wanted, found)
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
@@ -108,22 +120,25 @@ def _turns(count: int) -> str:
     return f"{count:,} {'turn' if count == 1 else 'turns'}"
 
 
-def _output(query: str, found: ChatHistory) -> SearchChatHistoryOutput:
+def _output(wanted: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
     results = [
         ChatHistoryResult(
             conversation_id=match.conversation_id,
             turn_number=match.turn_number,
             snippet=match.snippet,
             score=match.score,
+            relevance=None if match.relevance is None else round(match.relevance, 4),
         )
         for match in found.matches
     ]
     return SearchChatHistoryOutput(
         results=results,
         total_found=len(results),
-        query=query,
+        query=wanted.query,
         pending=found.pending or None,
         interpreted=interpreted(found.window),
+        reranked=found.is_reranked if wanted.rerank else None,
+        nothing_relevant=found.has_nothing_relevant or None,
     )
 
 

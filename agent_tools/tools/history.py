@@ -8,7 +8,16 @@ from django.utils import timezone
 from pydantic import Field
 
 from agent_tools.registry import Tool, ToolOutput
-from agent_tools.tools.chat_history import LINKS, NO_CALLER, InterpretedTime, interpreted, link_text
+from agent_tools.tools.chat_history import (
+    LINKS,
+    NO_CALLER,
+    NOTHING_RELEVANT,
+    RELEVANCE,
+    RERANKED,
+    InterpretedTime,
+    interpreted,
+    link_text,
+)
 from agent_tools.tools.history_input import ScopeName, SearchHistoryInput
 from agent_tools.tools.history_text import history_text
 from intake.links import conversation_path
@@ -16,6 +25,8 @@ from intake.models import User
 from memory.search.history import History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
 from memory.search.sources import HistoryScope
+
+NEAREST = "Nothing was found about this, and these results are only the nearest"
 
 
 class HistoryResult(ToolOutput):
@@ -32,6 +43,7 @@ class HistoryResult(ToolOutput):
     session: Annotated[str | None, Field(description="The title of the conversation.")] = None
     document_id: Annotated[UUID | None, Field(description="The document it is in.")] = None
     record_id: Annotated[UUID | None, Field(description="The saved memory it is.")] = None
+    relevance: Annotated[float | None, Field(description=f"{RELEVANCE} Its source and its age do not count.")] = None
 
 
 class HistoryDay(ToolOutput):
@@ -53,6 +65,8 @@ class SearchHistoryOutput(ToolOutput):
         InterpretedTime | None,
         Field(description="The days that were searched because the query named them, such as `last Tuesday`."),
     ] = None
+    reranked: Annotated[bool | None, Field(description=RERANKED)] = None
+    nothing_relevant: Annotated[bool | None, Field(description=NOTHING_RELEVANT)] = None
 
 
 def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
@@ -64,6 +78,7 @@ def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
         date_from=wanted.date_from,
         date_to=wanted.date_to,
         max_results=wanted.max_results,
+        rerank=wanted.rerank,
     )
     history = search(request, user=user, now=timezone.now())
     return _output(wanted, history, note=_unfinished(history))
@@ -95,8 +110,10 @@ def _place(result: HistoryResult) -> str:
 
 def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -> SearchHistoryOutput:
     results = [_result(found) for found in history.results]
+    is_nearest_only = bool(results) and history.has_nothing_relevant
+    told = "; ".join(filter(None, [note, NEAREST if is_nearest_only else None]))
     return SearchHistoryOutput(
-        text=history_text(wanted.query, wanted.scope, results, note=note),
+        text=history_text(wanted.query, wanted.scope, results, note=told or None),
         results=results,
         by_date=[HistoryDay(date=day.isoformat(), results=indexes) for day, indexes in history.by_day()],
         query=wanted.query,
@@ -104,6 +121,8 @@ def _output(wanted: SearchHistoryInput, history: History, *, note: str | None) -
         note=note,
         pending=history.pending or None,
         interpreted=interpreted(history.window),
+        reranked=history.is_reranked if wanted.rerank else None,
+        nothing_relevant=is_nearest_only or None,
     )
 
 
@@ -113,6 +132,7 @@ def _result(found: HistoryMatch) -> HistoryResult:
         source=reference.kind.value,
         date=reference.day.isoformat(),
         score=round(found.score, 4),
+        relevance=round(found.relevance, 4),
         excerpt=found.excerpt.text,
         highlights=found.excerpt.highlights,
         conversation_id=reference.conversation_id,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from agent_tools.registry import ToolInput
+from agent_tools.tools.chat_history import RERANK
 from core.validation import stated
 from intake.services import without_nul
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS
@@ -81,6 +82,7 @@ class SearchHistoryInput(ToolInput):
         int,
         Field(description=f"How many results at most, up to {MAX_RESULTS}; 0 or less means {DEFAULT_RESULTS}."),
     ] = DEFAULT_RESULTS
+    rerank: Annotated[bool, Field(description=RERANK)] = False
 
     @field_validator("date_to")
     @classmethod

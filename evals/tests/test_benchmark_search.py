@@ -68,7 +68,7 @@ def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys,
     figures = json.loads(target.read_text())
     assert (figures["users"], figures["turns_per_user"]) == (2, 40)
     assert figures["rows"] > 80
-    assert set(figures["results"]) == {"semantic_db", "hybrid_db", "search_history_db", *installed, *OVER_HTTP, *SAVES}
+    assert set(figures["results"]) == {*ours.SEARCHES, *installed, *OVER_HTTP, *SAVES}
     for timing in figures["results"].values():
         assert 0 < timing["p50_ms"] <= timing["p95_ms"]
         assert timing["n"] >= 6

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from evals.datasets import DatasetError
 from evals.datasets.lives import Gold, LifeQuery, read_life
 from evals.management.commands import run_evals
-from evals.surfaces import SURFACES, AskedOf, Result, as_data
+from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data
 from evals.tests.conftest import turn
 
 NOW = "2026-03-01T12:00:00+00:00"
@@ -93,7 +93,7 @@ def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contra
 
 def answered(results, *, gold=(), **more):
     query = LifeQuery.model_validate(question("latest", "?", *gold, **more))
-    return AskedOf(query, [Result(name, text) for name, text in results])
+    return AskedOf(query, Reply([Result(name, text) for name, text in results], is_nothing=not results))
 
 
 def test_any_alternative_is_right_and_of_a_document_only_the_part_that_holds_the_fact():
@@ -115,10 +115,13 @@ def test_the_newest_is_first_if_every_earlier_statement_stands_below_it_or_nowhe
 
 def test_false_answers_and_refusals_are_shares_of_different_questions():
     asked = [
-        AskedOf(LifeQuery.model_validate(question("unanswerable", "a")), [Result(None, "")]),
-        AskedOf(LifeQuery.model_validate(question("unanswerable", "b")), []),
-        AskedOf(LifeQuery.model_validate(question("exact", "c", {"turn": "c#1"})), []),
-        AskedOf(LifeQuery.model_validate(question("exact", "d", {"turn": "c#1"})), [Result(("turn", "c#1"), "")]),
+        AskedOf(LifeQuery.model_validate(question("unanswerable", "a")), Reply([Result(None, "")], is_nothing=False)),
+        AskedOf(LifeQuery.model_validate(question("unanswerable", "b")), Reply([Result(None, "")], is_nothing=True)),
+        AskedOf(LifeQuery.model_validate(question("exact", "c", {"turn": "c#1"})), Reply([], is_nothing=True)),
+        AskedOf(
+            LifeQuery.model_validate(question("exact", "d", {"turn": "c#1"})),
+            Reply([Result(("turn", "c#1"), "")], is_nothing=False),
+        ),
     ]
     data = as_data(asked)
     assert (data["false_answers"], data["refused"], data["overall"]["n"]) == (0.5, 0.5, 2)

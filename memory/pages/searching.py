@@ -1,11 +1,16 @@
 """`/search/`: `search_history` for people; its address holds the whole question, so that a search can be kept."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from http import HTTPStatus
+from itertools import compress
 from typing import Any
+from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
@@ -28,10 +33,19 @@ MORE_RESULTS = 50
 BY_DAY = "day"
 # The name of the parameter by which what a query says of time is read as words alone.
 ANY_TIME = "anytime"
+# The name of the parameter by which the page asks for the better order, after it has shown the first one.
+LOOK_AGAIN = "again"
 
 NAMES = {Kind.MESSAGE: "Message", Kind.SESSION: "Chat", Kind.MEMORY: "Memory", Kind.DAILY_LOG: "Daily log"}
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: "You", ASSISTANT_LABEL: "Recollect"}
+# Of one conversation in a row of results; the others are folded away.
+LISTED_OF_A_CONVERSATION = 3
+# Strong, struck out, code; a link; and the mark of a heading, a quotation or a list at the beginning of a line.
+_MARKUP = re.compile(
+    r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE
+)
+
 SOURCES = {"memory": "notes", "messages": "messages", "sessions": "titles of chats"}
 
 
@@ -53,6 +67,9 @@ class Shown:
     icon: str
     day: date
     lines: Sequence[Line]
+    conversation_id: UUID | None
+    # What is folded away under this one, for a list of one conversation alone helps nobody.
+    more: list["Shown"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +102,19 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         date_to=form.cleaned_data["to"],
         max_results=limit,
         reads_time=ANY_TIME not in request.GET,
+        rerank=LOOK_AGAIN in request.GET,
     )
     try:
         history = search_history(wanted, user=person_of(request), now=timezone.now())
     except (SearchFailed, Unavailable) as error:
         return _failed(request, form, error)
+    by_day = request.GET.get("order") == BY_DAY
     return _page(
         request,
         form,
         history=history,
-        groups=_groups(history, by_day=request.GET.get("order") == BY_DAY),
+        groups=_groups(history, by_day=by_day),
+        can_look_again=len(history.results) > 1 and not (wanted.rerank or by_day) and settings.RERANKER is not None,
         unfinished=[SOURCES[name] for name in history.unfinished],
         can_have_more=limit < MORE_RESULTS and len(history.results) == limit,
     )
@@ -116,8 +136,22 @@ def _page(request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK
 def _groups(history: History, *, by_day: bool) -> list[Group]:
     shown = [_shown(result) for result in history.results]
     if by_day:
-        return [Group(day, [shown[index] for index in indexes]) for day, indexes in history.by_day()]
-    return [Group(None, shown)] if shown else []
+        return [Group(day, _folded([shown[index] for index in indexes])) for day, indexes in history.by_day()]
+    return [Group(None, _folded(shown))] if shown else []
+
+
+def _folded(results: Sequence[Shown]) -> list[Shown]:
+    """The first three of each conversation, and the others of it under the third."""
+    listed: list[Shown] = []
+    of_conversation: dict[UUID, list[Shown]] = defaultdict(list)
+    for result in results:
+        before = of_conversation[result.conversation_id] if result.conversation_id else []
+        if len(before) < LISTED_OF_A_CONVERSATION:
+            listed.append(result)
+            before.append(result)
+        else:
+            before[-1].more.append(result)
+    return listed
 
 
 def _shown(result: HistoryMatch) -> Shown:
@@ -133,6 +167,7 @@ def _shown(result: HistoryMatch) -> Shown:
         icon=ICONS[reference.kind],
         day=reference.day,
         lines=[Line(WHO.get(piece.before, ""), marked(piece.own)) for piece in pieces if piece.own.text],
+        conversation_id=reference.conversation_id,
     )
 
 
@@ -143,14 +178,27 @@ def _title_of_note(result: HistoryMatch) -> str:
 
 
 def marked(excerpt: Excerpt) -> SafeString:
-    """The excerpt as HTML: every character is escaped, the matches stand in `<mark>`."""
+    """The excerpt as HTML, without Markdown's marks: every character is escaped, the matches stand in `<mark>`."""
     return mark_safe("".join(_marked_pieces(excerpt)))  # noqa: S308 - each piece is escaped
 
 
 def _marked_pieces(excerpt: Excerpt) -> Iterator[str]:
     end = 0
+    kept = _kept(excerpt.text)
     for start, stop in excerpt.highlights:
-        yield escape(excerpt.text[end:start])
-        yield f"<mark>{escape(excerpt.text[start:stop])}</mark>"
+        yield escape("".join(compress(excerpt.text[end:start], kept[end:start])))
+        if match := "".join(compress(excerpt.text[start:stop], kept[start:stop])):
+            yield f"<mark>{escape(match)}</mark>"
         end = stop
-    yield escape(excerpt.text[end:])
+    yield escape("".join(compress(excerpt.text[end:], kept[end:])))
+
+
+def _kept(text: str) -> list[bool]:
+    """For each character whether it is read, rather than one of Markdown's marks; of a link its words are."""
+    kept = [True] * len(text)
+    for found in _MARKUP.finditer(text):
+        start, stop = found.span()
+        words_start, words_stop = found.span("words")
+        for place in range(start, stop):
+            kept[place] = words_start <= place < words_stop
+    return kept

@@ -22,7 +22,9 @@ from memory.embedders.base import UNCALIBRATED, Vector
 from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
+from memory.search.reranking import LOOKED_AT, looked_at_again
 from memory.search.time_windows import TimeWindow, find_window, moments_of
+from memory.search.turn_texts import read_turns
 from memory.terms import TermHit
 from memory.trigrams import containing
 from memory.vectors import Distances, MeasuredText
@@ -30,6 +32,9 @@ from memory.vectors import Distances, MeasuredText
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
+# What is less likely to be what was wanted is only the nearest: of the questions that have an answer, three in a
+# hundred have none above it (`run_evals --surface`).
+RELATED = 0.003
 # What each retriever brings: several times what anybody asks for, so that a text which is only good in both is there.
 TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
@@ -62,25 +67,30 @@ class SearchMode(StrEnum):
 class ChatMatch:
     """One turn, however many passages it has. `score` is the cosine distance of its nearest one: lower is closer.
 
-    A turn that waits for its vector has the score 1.
+    A turn that waits for its vector has the score 1. `relevance`: how likely it is what was wanted, 0 to 1; None in
+    semantic mode, which ranks by distance alone.
     """
 
     conversation_id: UUID
     turn_number: int
     snippet: str
     score: float
+    relevance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
     """`pending`: how many of the person's turns have no vector yet and can only be found by their terms.
 
-    `window`: the days that the query itself asked for, if it did.
+    `window`: the days that the query itself asked for, if it did. `is_reranked`: whether there was a second look.
+    `has_nothing_relevant`: what was found is only the nearest of what there is; unknown, so False, in semantic mode.
     """
 
     matches: list[ChatMatch]
     pending: int
     window: TimeWindow | None = None
+    is_reranked: bool = False
+    has_nothing_relevant: bool = False
 
 
 class Found(NamedTuple):
@@ -122,9 +132,17 @@ class FoundTexts(NamedTuple):
 
 
 def search_chat_history(
-    *, user: User, query: str, limit: int, mode: SearchMode = SearchMode.SEMANTIC, now: datetime | None = None
+    *,
+    user: User,
+    query: str,
+    limit: int,
+    mode: SearchMode = SearchMode.SEMANTIC,
+    now: datetime | None = None,
+    rerank: bool = False,
 ) -> ChatHistory:
     """The `limit` turns of `user` that answer `query` best, in the order that `mode` says.
+
+    `rerank` gives the best of a hybrid search a second look, if there is a reranker and it is in time.
 
     A query that says when is searched among those days, and one that says nothing else gets their turns in order.
     Without `now` no query is read so, since only the caller knows what "yesterday" means.
@@ -139,12 +157,42 @@ def search_chat_history(
         return replace(_by_meaning(scope, model=embedder.name, vector=vector, limit=limit), window=window)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, embedder=embedder)
-    texts = found.texts
+    texts, is_reranked = found.texts, False
     if window is not None and not window.topic:
         texts = sorted(texts, key=lambda each: each.said_at)
-    elif mode is SearchMode.HYBRID and (pieces := exact_pieces(query)):
-        texts = _exact_first(scope, texts, pieces)
-    return ChatHistory(_matches(user, texts[:limit]), pending=found.pending, window=window)
+    elif mode is SearchMode.HYBRID:
+        if rerank:
+            texts, is_reranked = _reranked(user, query, texts)
+        if pieces := exact_pieces(query):
+            texts = _exact_first(scope, texts, pieces)
+    asks_for_a_time = window is not None and not window.topic
+    is_nothing = mode is SearchMode.HYBRID and not asks_for_a_time and is_nearest_only(texts, found.calibration)
+    return ChatHistory(_matches(user, texts[:limit]), found.pending, window, is_reranked, is_nothing)
+
+
+def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
+    """Whether none of them is likely to be what was wanted, nor near it in meaning.
+
+    The second, because in a small memory no term is rare, and so no likeness in terms says much.
+    """
+    return not any(
+        text.relevance >= RELATED or (text.distance is not None and text.distance <= calibration.far) for text in texts
+    )
+
+
+def _reranked(user: User, query: str, texts: list[Found]) -> tuple[list[Found], bool]:
+    """The best of them in their new order, before the others in their old one; and whether that could be done."""
+    turns = {turn.key: turn for turn in read_turns(user, [text.key for text in texts[:LOOKED_AT]], query=query)}
+    # One that is gone meanwhile is no match either.
+    first = [text for text in texts[:LOOKED_AT] if text.key in turns]
+    relevances = looked_at_again(
+        query, [turns[text.key].segments for text in first], [text.relevance for text in first]
+    )
+    again = [text._replace(relevance=relevance) for text, relevance in zip(first, relevances, strict=False)]
+    again.sort(key=lambda text: -text.relevance)
+    last = again[-1].relevance if again else 1.0
+    others = [text._replace(relevance=min(last, text.relevance)) for text in first[len(again) :] + texts[LOOKED_AT:]]
+    return again + others, bool(again)
 
 
 def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
@@ -256,7 +304,12 @@ def _matches(user: User, ranked: Sequence[Found]) -> list[ChatMatch]:
     # A turn deleted meanwhile has no beginning, and so is no longer a match.
     snippets = beginnings(user=user, keys=[one.key for one in ranked], length=SNIPPET_LENGTH)
     return [
-        ChatMatch(*one.key, snippet=snippets[one.key], score=DISTANCE_UNKNOWN if one.distance is None else one.distance)
+        ChatMatch(
+            *one.key,
+            snippet=snippets[one.key],
+            score=DISTANCE_UNKNOWN if one.distance is None else one.distance,
+            relevance=one.relevance,
+        )
         for one in ranked
         if one.key in snippets
     ]

@@ -2,28 +2,29 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
 from intake.models import User
 from intake.services import without_nul
 from memory.models.corpora import Key, Scope
-from memory.search.chat_history import embedded, in_window
+from memory.search.chat_history import RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, at_most
-from memory.search.excerpts import Excerpt, Matcher, Piece, matching, show
+from memory.search.excerpts import Excerpt, Piece, matching, show
+from memory.search.inflections import Inflections
 from memory.search.ranking import Fingerprint, Ranked, rank
+from memory.search.reranking import LOOKED_AT, looked_at_again
 from memory.search.sessions import Sessions
 from memory.search.sources import (
     CORPORA_IN,
-    SEARCHED_LENGTH,
     FoundText,
     HistoryQuestion,
     HistoryScope,
@@ -36,7 +37,7 @@ from memory.search.sources import (
     Reference,
 )
 from memory.search.time_windows import TimeWindow, moments_of
-from memory.terms import searchable
+from memory.search.turn_texts import SEARCHED_LENGTH
 from memory.vectors import count_pending
 
 DEFAULT_RESULTS = 10
@@ -57,16 +58,6 @@ SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
 # What reading the best results may take after sources that used up the time: it is a few rows, by their keys.
 SECONDS_TO_READ = 2.0
 
-_SAME = """
-WITH asked AS MATERIALIZED (
-    SELECT tsvector_to_array(to_tsvector(%(configuration)s::regconfig, %(query)s)) AS lexemes
-)
-SELECT word
-  FROM unnest(%(words)s::text[]) AS word
- CROSS JOIN asked
- WHERE tsvector_to_array(to_tsvector(%(configuration)s::regconfig, word)) && lexemes
-"""
-
 logger = logging.getLogger(__name__)
 
 
@@ -74,7 +65,8 @@ logger = logging.getLogger(__name__)
 class HistoryRequest:
     """`date_from` and `date_to` are days of the person's own, both included; None leaves that side open.
 
-    `reads_time`: without either, what the query itself says of time counts, such as "last Tuesday".
+    `reads_time`: without either, what the query itself says of time counts, such as "last Tuesday". `rerank`: the best
+    get a second look, if there is a reranker and it is in time.
     """
 
     query: str
@@ -83,6 +75,7 @@ class HistoryRequest:
     date_to: date | None = None
     max_results: int = DEFAULT_RESULTS
     reads_time: bool = True
+    rerank: bool = False
 
     def __post_init__(self) -> None:
         if not without_nul(self.query).strip():
@@ -93,10 +86,14 @@ class HistoryRequest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryMatch:
-    """`excerpt` is one text; `pieces` are the same by the segments they are from, for a page that shows those apart."""
+    """`excerpt` is one text; `pieces` are the same by the segments they are from, for a page that shows those apart.
+
+    `score` orders them; `relevance`, 0 to 1, is how likely it is what was wanted, its source and age aside.
+    """
 
     reference: Reference
     score: float
+    relevance: float
     excerpt: Excerpt
     pieces: Sequence[Piece]
 
@@ -106,13 +103,16 @@ class History:
     """`results`: the best first. `unfinished`: the sources that were not searched to the end, by name.
 
     `pending`: how many of the texts in scope have no vector yet, and so are found by their words alone.
-    `window`: the days that the query itself asked for, if it did.
+    `window`: the days that the query itself asked for, if it did. `is_reranked`: whether there was a second look.
+    `has_nothing_relevant`: what was found is only the nearest of what there is.
     """
 
     results: list[HistoryMatch]
     unfinished: list[str]
     pending: int
     window: TimeWindow | None = None
+    is_reranked: bool = False
+    has_nothing_relevant: bool = False
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """Which of `results` are of each day: the newest day first, the best of it first."""
@@ -145,15 +145,40 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     unfinished = [name for name, those in found.items() if those is None]
     try:
         with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
+            is_reranked = False
+            if request.rerank and not asked.wants_everything:
+                ranked, is_reranked = _reranked(ranked, asked, sources, now)
             results = choose(ranked, asked, sources=sources, limit=request.max_results)
             return History(
                 results,
                 unfinished,
                 pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
                 window=window,
+                is_reranked=is_reranked,
+                has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
+
+
+def _reranked(
+    ranked: list[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], now: datetime
+) -> tuple[list[Ranked[Hit]], bool]:
+    """The best of them ranked anew, before the others in their old order; and whether that could be done."""
+    texts = _read(ranked[:LOOKED_AT], asked, sources)
+    hits = [each.hit for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in texts]
+    segments = [texts[hit.source, hit.key].segments for hit in hits]
+    relevances = looked_at_again(asked.query, segments, [hit.relevance for hit in hits])
+    again = [replace(hit, relevance=relevance) for hit, relevance in zip(hits, relevances, strict=False)]
+    first = rank(again, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
+    known = {(hit.source, hit.key) for hit in again}
+    last, least = (first[-1].score, min(hit.relevance for hit in again)) if first else (1.0, 1.0)
+    others = [
+        Ranked(replace(each.hit, relevance=min(least, each.hit.relevance)), min(last, each.score))
+        for each in ranked
+        if (each.hit.source, each.hit.key) not in known
+    ]
+    return first + others, bool(first)
 
 
 def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
@@ -250,7 +275,8 @@ def _shown(
             if text is not None:
                 segments = matching(text.segments, matcher) if text.only_matching else text.segments
                 shown = show(segments, matcher)
-                yield HistoryMatch(text.reference, each.score, shown.excerpt, shown.pieces), shown.own_words
+                match = HistoryMatch(text.reference, each.score, each.hit.relevance, shown.excerpt, shown.pieces)
+                yield match, shown.own_words
 
 
 def _read(
@@ -266,33 +292,3 @@ def _read(
         if source.name in keys
         for key, text in source.read(keys[source.name], asked).items()
     }
-
-
-class Inflections:
-    """Learns as it is shown texts; a word is asked about once."""
-
-    def __init__(self, query: str) -> None:
-        self._query = query
-        self._asked: set[str] = set()
-        self._known: set[str] = set()
-        self._matcher = Matcher.of(query)
-
-    def matcher_for(self, texts: Iterable[str]) -> Matcher:
-        """Knows every word of these texts that is one of the query's, inflected or not."""
-        new = self._matcher.candidates(texts) - self._asked
-        if new:
-            self._asked |= new
-            self._known |= self._same(new)
-        return self._matcher.knowing(self._known)
-
-    def _same(self, words: set[str]) -> set[str]:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                _SAME,
-                {
-                    "configuration": settings.TEXT_SEARCH_CONFIG,
-                    "query": searchable(self._query[:SEARCHED_LENGTH]),
-                    "words": sorted(words),
-                },
-            )
-            return {word for (word,) in cursor.fetchall()}

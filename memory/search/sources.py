@@ -11,34 +11,33 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db.models import F, Value
-from django.db.models.expressions import Combinable
-from django.db.models.functions import Greatest, Lower, StrIndex, Substr
-
 from intake.models import Turn, User
-from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.embedders import Calibration, Embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, MemoryDocument, MemoryRecord
 from memory.models.corpora import Key, Scope
-from memory.search.chat_history import LITERAL, Found, by_terms_and_meaning, exact_pieces
+from memory.search.chat_history import (
+    LITERAL,
+    Found,
+    FoundTexts,
+    by_terms_and_meaning,
+    exact_pieces,
+    is_nearest_only,
+)
 from memory.search.excerpts import Segment
+from memory.search.turn_texts import SEARCHED_LENGTH, TurnText, read_turns
 from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
-# Of a query as much is searched: more than an embedding model reads, and no more terms than a search can look up.
-SEARCHED_LENGTH = 2_000
 # What a text is worth that has the query's very letters where nothing else is like it.
 LITERAL_ALONE = 0.5
 # The whole query is an exact piece, like a name, where so few texts have it; what many have is a common word.
 FEW = 3
-# So much of a message is read to find the excerpt in; of a longer one, around the query's very letters if it has them.
-STRETCH = 32_000
 UNTITLED = "Untitled"
 
 
@@ -97,13 +96,22 @@ class HistoryQuestion:
         The engine gives the nearest texts however far they are. Here that would be the end of "no matching results":
         what shares no term with the query and is farther than the model's `Calibration.far` is left out.
         """
-        found = by_terms_and_meaning(
+        found = self._found
+        return [each for each in found.texts if self.wants_everything or _is_related(each, found.calibration)]
+
+    @property
+    def has_nothing_near(self) -> bool:
+        """Whether no text is near the query, so that what is found is only the nearest unless it is relevant."""
+        return not self.wants_everything and is_nearest_only(self._found.texts, self._found.calibration)
+
+    @cached_property
+    def _found(self) -> FoundTexts:
+        return by_terms_and_meaning(
             Scope(self.user, CORPORA_IN[self.scope], self.period.since, self.period.until),
             query=self.query[:SEARCHED_LENGTH],
             vector=self.vector,
             embedder=self.embedder,
         )
-        return [each for each in found.texts if self.wants_everything or _is_related(each, found.calibration)]
 
     @cached_property
     def relevances(self) -> dict[Key, float]:
@@ -251,12 +259,8 @@ class Messages(HistorySource):
         ]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
-        """See HistorySource: what is being asked right now is no history."""
-        turns = Turn.objects.for_user(asked.user).with_keys(keys).exclude(status=Turn.Status.STREAMING)
-        piece = asked.query.strip()[:SEARCHED_LENGTH]
-        rows = turns.annotate(said=_stretch("user_message", piece), answered=_stretch("assistant_message", piece))
-        columns = ("conversation_id", "turn_number", "said", "answered", "is_recall", "said_at", "conversation__title")
-        return {(row[0], row[1]): _turn_text(asked, *row) for row in rows.values_list(*columns)}
+        """See HistorySource."""
+        return {turn.key: _turn_text(turn, asked.zone) for turn in read_turns(asked.user, keys, query=asked.query)}
 
 
 def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:
@@ -282,23 +286,15 @@ def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
     return {(row[0], row[1]): row[2] for row in turns.values_list("conversation_id", "turn_number", "said_at")}
 
 
-def _stretch(column: str, piece: str) -> Combinable:
-    start = Greatest(Value(1), StrIndex(Lower(column), Lower(Value(piece))) - Value(STRETCH // 2))
-    return Substr(F(column), start, STRETCH)
-
-
-def _turn_text(asked: HistoryQuestion, *row: Any) -> FoundText:
-    conversation_id, turn_number, said, answered, is_recall, said_at, title = row
+def _turn_text(turn: TurnText, zone: ZoneInfo) -> FoundText:
     reference = Reference(
         kind=Kind.MESSAGE,
-        day=said_at.astimezone(asked.zone).date(),
-        conversation_id=conversation_id,
-        turn_number=turn_number,
-        session=" ".join(title.split()) or UNTITLED,
+        day=turn.said_at.astimezone(zone).date(),
+        conversation_id=turn.conversation_id,
+        turn_number=turn.turn_number,
+        session=" ".join(turn.title.split()) or UNTITLED,
     )
-    # An answer that only quotes the person's history was not searched either.
-    sides = [Segment(said, before=USER_LABEL), Segment("" if is_recall else answered, before=ASSISTANT_LABEL)]
-    return FoundText(reference=reference, segments=sides, only_matching=True)
+    return FoundText(reference=reference, segments=turn.segments, only_matching=True)
 
 
 def _is_related(found: Found, calibration: Calibration) -> bool:

@@ -135,3 +135,59 @@ def test_a_phone_needs_no_sideways_scrolling(open_page, person):
         page.goto(path)
         assert overflow(page) == 0, path
     assert overflow(open_page("/search/?q=cello", **PHONE)) == 0
+
+
+@pytest.fixture
+def a_better_order(settings, person):
+    """A question whose answer the first order puts last and the second one first; gives the answer."""
+    settings.RERANKER = {"BACKEND": "memory.rerankers.cross_encoder.CrossEncoder"}
+    settings.RERANK_SECONDS = 60
+    for number in range(5):
+        a_turn(person, f"Many people sing in flat {number} of the Lisbon house where I live", "How loud")
+    answer = "Lisbon has a population of 545,796 inhabitants."
+    a_turn(person, answer, "Good to know")
+    indexing.embed_pending()
+    return answer
+
+
+QUESTION = "/search/?q=How+many+people+live+in+Lisbon%3F&scope=sessions"
+
+
+def test_the_better_order_comes_by_itself_after_the_first_one(open_page, person, a_better_order):
+    page = open_page(user=person)
+    asked = []
+    page.route(
+        "**/*again=1*", lambda route: (asked.append(page.locator("[data-result]").all_inner_texts()), route.continue_())
+    )
+    page.goto(QUESTION)
+    expect(page.locator("[data-result]").first).to_contain_text(a_better_order)
+    assert a_better_order not in asked[0][0]
+    assert sorted(page.locator("[data-result]").all_inner_texts()) == sorted(asked[0])
+    expect(page.get_by_role("button", name="Show the better order")).to_be_hidden()
+    assert "again" not in page.url
+
+
+def test_nothing_moves_under_the_pointer_the_better_order_waits_for_a_click(open_page, person, a_better_order):
+    page = open_page(user=person)
+
+    def point_at_the_list_first(route):
+        page.locator("[data-result]").first.hover()
+        route.continue_()
+
+    page.route("**/*again=1*", point_at_the_list_first)
+    page.goto(QUESTION)
+    button = page.get_by_role("button", name="Show the better order")
+    expect(button).to_be_visible()
+    expect(page.locator("[data-result]").first).not_to_contain_text(a_better_order)
+    button.click()
+    expect(page.locator("[data-result]").first).to_contain_text(a_better_order)
+    expect(page.locator("[data-result] a").first).to_be_focused()
+    expect(button).to_be_hidden()
+
+
+def test_the_first_order_stands_if_the_better_one_cannot_be_had(open_page, person, a_better_order):
+    page = open_page(user=person)
+    page.route("**/*again=1*", lambda route: route.abort())
+    page.goto(QUESTION)
+    expect(page.locator("[data-result]")).to_have_count(12)
+    expect(page.locator("[data-result]").first).not_to_contain_text(a_better_order)

@@ -15,14 +15,16 @@ from memory.search.history import History, HistoryRequest, search_history
 LIMIT = 10
 
 
-def _chat_history(user: User, question: Question, *, mode: SearchMode) -> list[Key]:
+def _chat_history(user: User, question: Question, *, mode: SearchMode, rerank: bool = False) -> list[Key]:
     with acting_as(user):
-        found = search_chat_history(user=user, query=question.text, limit=LIMIT, mode=mode)
+        found = search_chat_history(user=user, query=question.text, limit=LIMIT, mode=mode, rerank=rerank)
     return [(match.conversation_id, match.turn_number) for match in found.matches]
 
 
 semantic = partial(_chat_history, mode=SearchMode.SEMANTIC)
 hybrid = partial(_chat_history, mode=SearchMode.HYBRID)
+
+reranked = partial(_chat_history, mode=SearchMode.HYBRID, rerank=True)
 
 
 def history(user: User, question: Question) -> History:
@@ -31,4 +33,9 @@ def history(user: User, question: Question) -> History:
         return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
 
 
-SEARCHES: dict[str, Search] = {"semantic_db": semantic, "hybrid_db": hybrid, "search_history_db": history}
+SEARCHES: dict[str, Search] = {
+    "semantic_db": semantic,
+    "hybrid_db": hybrid,
+    "hybrid_reranked_db": reranked,
+    "search_history_db": history,
+}

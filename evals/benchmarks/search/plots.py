@@ -13,6 +13,7 @@ BY_ROWS = "search-by-rows.png"
 LABELS = {
     "semantic_db": "semantic",
     "hybrid_db": "hybrid",
+    "hybrid_reranked_db": "hybrid, reranked",
     "search_history_db": "search_history",
     "numpy": "numpy, in memory",
     "sqlite_vec_spec": "sqlite-vec, as specified",

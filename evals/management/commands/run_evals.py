@@ -37,6 +37,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--distractors", type=int, default=0, metavar="N", help="add N made-up turns a person (with --surface)"
         )
+        parser.add_argument("--rerank", action="store_true", help="with the second look, where there is one")
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -45,11 +46,9 @@ class Command(BaseCommand):
         else:
             try:
                 if options["surface"]:
-                    self._measure_surfaces(
-                        options["dataset"], options["surface"], options["distractors"], options["json"]
-                    )
+                    self._measure_surfaces(options)
                 else:
-                    self._measure(options["dataset"], options["mode"], options["json"])
+                    self._measure(options)
             except (DatasetError, retrieval.UnknownMode) as error:
                 raise CommandError(str(error)) from error
 
@@ -61,33 +60,40 @@ class Command(BaseCommand):
         if failed := sum(verdict.failure is not None for verdict in verdicts):
             raise CommandError(f"{failed} of {len(verdicts)} evals failed.")
 
-    def _measure(self, folder: Path, mode_name: str, target: Path | None) -> None:
-        modes = retrieval.modes_named(mode_name)
-        dataset = read_dataset(folder)
+    def _measure(self, options: dict[str, Any]) -> None:
+        modes = retrieval.modes_named(options["mode"])
+        dataset = read_dataset(options["dataset"])
         with scratch_database():
             loaded = load(dataset, report=self._progress)
             embed_all(report=self._progress)
-            by_mode = {mode: retrieval.answer(dataset, loaded, mode, report=self._progress) for mode in modes}
+            by_mode = {
+                mode: retrieval.answer(dataset, loaded, mode, rerank=options["rerank"], report=self._progress)
+                for mode in modes
+            }
         self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
         for mode, answered in by_mode.items():
             self.stdout.write("\n" + retrieval_table(str(mode), answered))
         if legs := retrieval.both_legs(by_mode):
             self.stdout.write("\n" + retrieval_table(retrieval.RANK_FUSION, retrieval.rank_fusion(*legs)))
-        if target:
+        if target := options["json"]:
             target.write_text(json.dumps(retrieval.as_data(dataset, by_mode), indent=2) + "\n")
 
-    def _measure_surfaces(self, folder: Path, name: str, distractors: int, target: Path | None) -> None:
-        asked = [surface for surface in SURFACES if name in (ALL_SURFACES, surface.name)]
-        life = read_life(folder)
+    def _measure_surfaces(self, options: dict[str, Any]) -> None:
+        asked = [surface for surface in SURFACES if options["surface"] in (ALL_SURFACES, surface.name)]
+        life = read_life(options["dataset"])
+        distractors = options["distractors"]
         with scratch_database():
             loaded = load_life(life, distractors=distractors, report=self._progress)
             embed_all(report=self._progress)
-            answered = {surface.name: ask(life, loaded, surface, report=self._progress) for surface in asked}
+            answered = {
+                surface.name: ask(life, loaded, surface, rerank=options["rerank"], report=self._progress)
+                for surface in asked
+            }
         beside = f", {distractors:,} made-up turns a person beside them" if distractors else ""
         self.stdout.write(f"\n{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent")
         for surface, those in answered.items():
             self.stdout.write("\n" + surface_table(surface, those))
-        if target:
+        if target := options["json"]:
             data = {
                 "dataset": life.name,
                 "turns": len(life.turns),

@@ -181,6 +181,38 @@ def test_marks_stand_where_the_places_say_whatever_the_characters():
     assert marked(Excerpt("", [])) == ""
 
 
+@pytest.mark.parametrize(
+    ("excerpt", "html"),
+    [
+        (Excerpt("**Noted.** It is `here`", []), "Noted. It is here"),
+        (Excerpt("**Noted**", [(2, 7)]), "<mark>Noted</mark>"),
+        (Excerpt("**Noted**", [(0, 9)]), "<mark>Noted</mark>"),
+        (Excerpt("see [the **plan**](/c/1) now", [(4, 23)]), "see <mark>the **plan**</mark> now"),
+        (Excerpt("# Title\n- one\n> two", []), "Title\none\ntwo"),
+        (Excerpt("2 * 3 ** 4, __init__, a - b", []), "2 * 3  4, __init__, a - b"),
+        (Excerpt("![<b>](x)", []), "&lt;b&gt;"),
+        (Excerpt("**", [(0, 2)]), ""),
+    ],
+)
+def test_an_excerpt_is_shown_without_the_marks_of_markdown(excerpt, html):
+    assert marked(excerpt) == html
+
+
+def test_of_one_conversation_three_results_are_listed_and_the_others_folded_under_the_third(client, alice):
+    turn = a_turn(alice, "Basil number 1 wilts")
+    for number in range(2, 6):
+        a_turn(alice, f"Basil number {number} wilts in pot {number * 7}", conversation=turn.conversation)
+    a_turn(alice, "Basil elsewhere wilts")
+    indexing.embed_pending()
+    page = page_of(client, q="basil wilts", scope="sessions")
+    folded = re.search(r'<details class="more-from">.*?</details>', page, re.DOTALL).group()
+    count = len(results_on(folded))
+    assert f"{count} more from this conversation" in folded
+    own = f"/c/{turn.conversation_id}/"
+    assert sum(own in link for link in links_on(page.replace(folded, ""))) == 3
+    assert all(own in link for link in links_on(folded))
+
+
 def test_texts_that_wait_for_their_vectors_are_counted(client, alice):
     a_turn(alice, "The cello is here")
     assert "1 text is so new that only its words can be found yet." in page_of(client, q="cello")

@@ -1,0 +1,75 @@
+"""Any endpoint that speaks `POST /rerank` as Cohere and Jina do: vLLM, llama.cpp, LiteLLM, TEI."""
+
+from collections.abc import Sequence
+from math import inf, log
+from typing import Any
+
+import openai
+
+from memory.rerankers.base import Reranker, RerankerError, RerankerMisconfigured
+
+# A probability of 0 or 1 has no log odds; this near to them is near enough.
+SURE = 1e-5
+
+
+class RerankEndpoint(Reranker):
+    """`base_url` is what stands before `/rerank`. A text is refused by no length: endpoints cut what is too long."""
+
+    def __init__(self, *, base_url: str, api_key: str = "", model: str = "") -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise RerankerMisconfigured("RERANKER_BASE_URL must begin with http:// or https://.")
+        self.name = model or "rerank"
+        self._model = model
+        # Text Embeddings Inference calls the documents `texts`, and says so by refusing the other name.
+        self._field = "documents"
+        # One attempt: somebody waits, and has results already. See the embedding endpoint for the key.
+        self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
+
+    def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
+        """See Reranker: the endpoint's answer is for all texts, or comes too late for any."""
+        if not texts:
+            return []
+        try:
+            answer = self._ask(query, texts, seconds)
+        except openai.APITimeoutError:
+            return []
+        except openai.OpenAIError as error:
+            # `from None`: the vendor's message may quote the text or the key, and would be logged with ours.
+            raise RerankerError(f"The rerank endpoint failed ({type(error).__name__}).") from None
+        return _log_odds(_read(answer, len(texts)))
+
+    def _ask(self, query: str, texts: Sequence[str], seconds: float) -> Any:
+        body = {"query": _encodable(query), self._field: [_encodable(text) for text in texts]}
+        if self._model:
+            body["model"] = self._model
+        try:
+            return self._client.post("/rerank", cast_to=object, body=body, options={"timeout": seconds})
+        except openai.UnprocessableEntityError:
+            if self._field == "texts":
+                raise
+            self._field = "texts"
+            return self._ask(query, texts, seconds)
+
+
+def _read(answer: Any, count: int) -> list[float]:
+    """The scores in the order of the texts: `{results: [{index, relevance_score}]}`, or the list alone with `score`."""
+    rows: Any = answer.get("results") if isinstance(answer, dict) else answer
+    try:
+        scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
+        return [scores[index] for index in range(count)]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RerankerMisconfigured(
+            "The rerank endpoint's answer is no list of scores: check RERANKER_BASE_URL."
+        ) from None
+
+
+def _log_odds(scores: list[float]) -> list[float]:
+    """Most endpoints answer with probabilities; scores beyond 0 and 1 are the model's own, log odds already."""
+    if not all(0 <= score <= 1 for score in scores):
+        return [max(-1 / SURE, min(1 / SURE, score)) if -inf < score < inf else -1 / SURE for score in scores]
+    sure = [min(1 - SURE, max(SURE, score)) for score in scores]
+    return [log(score / (1 - score)) for score in sure]
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,55 @@
+"""The second look at the best results: a reranker reads the query and each of their passages together.
+
+    relevance = 1 / (1 + exp(-(BEFORE * log odds before + NOW * the reranker's log odds + INTERCEPT)))
+
+Both views count. On conversations between two people the reranker is the better judge, on long technical ones the first
+ranking is, and together they are ahead of each everywhere (docs/decisions/0021).
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from math import exp, log
+
+from django.conf import settings
+
+from memory.rerankers import RerankerError, get_reranker
+from memory.search.excerpts import Segment, matching, show
+from memory.search.inflections import Inflections
+
+# What is looked at again: beyond it little that is right is left, and time goes by their number.
+LOOKED_AT = 20
+BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
+# Beyond these log odds a reranker is only ever surer.
+SURE = 8.0
+# No first ranking is so sure that nothing could be said against it.
+NEARLY = 1e-6
+
+logger = logging.getLogger(__name__)
+
+
+def looked_at_again(query: str, texts: Sequence[Iterable[Segment]], relevances: Sequence[float]) -> list[float]:
+    """The new relevances of the first texts, each 0 to 1: of fewer than all when the time was up.
+
+    None at all without a reranker, or when it fails: whoever asked has results already.
+    """
+    try:
+        reranker = get_reranker()
+        if reranker is None or not texts:
+            return []
+        scores = reranker.scores(query, passages(query, texts[:LOOKED_AT]), seconds=settings.RERANK_SECONDS)
+    except RerankerError as error:
+        logger.warning("The results are not reranked: %s", error)
+        return []
+    return [_together(before, score) for before, score in zip(relevances, scores, strict=False)]
+
+
+def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
+    """Of each text the words that an excerpt of it shows."""
+    matcher = Inflections(query).matcher_for(segment.text for segments in texts for segment in segments)
+    return [show(matching(list(segments), matcher), matcher).own_words for segments in texts]
+
+
+def _together(before: float, score: float) -> float:
+    before = min(1 - NEARLY, max(NEARLY, before))
+    log_odds = BEFORE * log(before / (1 - before)) + NOW * min(SURE, max(-SURE, score)) + INTERCEPT
+    return 1 / (1 + exp(-log_odds))

@@ -1,0 +1,242 @@
+"""The second look: the built-in model, a real endpoint that misbehaves when told to, and what search does with them."""
+
+import asyncio
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+
+from core.isolation.acting import acting_as
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import indexing, records
+from memory.rerankers import RerankerError, RerankerMisconfigured, get_reranker
+from memory.rerankers.cross_encoder import BATCH, CrossEncoder
+from memory.rerankers.endpoint import RerankEndpoint
+from memory.search import SearchMode, search_chat_history
+from memory.search.history import HistoryRequest, search_history
+from memory.search.reranking import LOOKED_AT
+
+BUILT_IN = {"BACKEND": "memory.rerankers.cross_encoder.CrossEncoder"}
+QUESTION = "How many people live in Lisbon?"
+ANSWER = "Lisbon has a population of 545,796 inhabitants."
+OTHERS = ["The invoice of the roofer is 84,300 kroner.", "Basil needs six hours of sun a day.", ""]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return CrossEncoder()
+
+
+def test_the_built_in_model_prefers_the_text_that_answers_the_question(model):
+    answer, *others = model.scores(QUESTION, [ANSWER, *OTHERS], seconds=60)
+    assert answer > 0 > max(others)
+
+
+def test_it_reads_any_text_however_long_or_broken(model):
+    texts = ["word " * 50_000, "\ud800 half a pair", "\0", "東京" * 500]
+    assert len(model.scores("query " * 5_000, texts, seconds=60)) == len(texts)
+
+
+def test_when_the_time_is_up_only_the_first_texts_have_scores(model):
+    assert len(model.scores(QUESTION, [ANSWER] * 30, seconds=0)) == BATCH
+
+
+def test_many_threads_load_it_once_and_get_the_same_scores():
+    shared = CrossEncoder()
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(shared.scores(QUESTION, [ANSWER], seconds=60))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({tuple(scores) for scores in found}) == 1
+
+
+class Endpoint:
+    """Scores a text by whether it names Lisbon; `answer`, when set, answers instead."""
+
+    def __init__(self):
+        self.bodies = []
+        self.keys = []
+        self.answer = None
+        app = Starlette(routes=[Route("/v1/rerank", self.rerank, methods=["POST"])])
+        self.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+
+    async def rerank(self, request):
+        body = await request.json()
+        self.bodies.append(body)
+        self.keys.append(request.headers.get("authorization"))
+        special = self.answer and self.answer(body)
+        if asyncio.iscoroutine(special):
+            special = await special
+        return special or JSONResponse({"results": rows(body["documents"], "relevance_score")})
+
+
+def rows(texts, name):
+    return [{"index": index, name: 0.9 if "Lisbon" in text else 0.1} for index, text in enumerate(texts)][::-1]
+
+
+@pytest.fixture(scope="module")
+def server():
+    endpoint = Endpoint()
+    endpoint.thread.start()
+    while not endpoint.server.started:
+        time.sleep(0.005)
+    yield endpoint
+    endpoint.server.should_exit = True
+    endpoint.thread.join(timeout=10)
+    endpoint.socket.close()
+
+
+@pytest.fixture
+def endpoint(server):
+    server.bodies, server.keys, server.answer = [], [], None
+    return server
+
+
+def test_an_endpoint_is_asked_with_its_key_and_model_and_its_scores_become_log_odds(endpoint):
+    reranker = RerankEndpoint(base_url=endpoint.url, api_key="sk-secret", model="bge-reranker")
+    answer, other = reranker.scores(QUESTION, [ANSWER, OTHERS[0]], seconds=5)
+    assert (round(answer, 2), round(other, 2)) == (2.2, -2.2)
+    assert endpoint.keys == ["Bearer sk-secret"]
+    assert endpoint.bodies == [{"query": QUESTION, "documents": [ANSWER, OTHERS[0]], "model": "bge-reranker"}]
+
+
+def test_an_endpoint_that_calls_them_texts_is_asked_so_from_then_on(endpoint):
+    def answer(body):
+        if "texts" not in body:
+            return JSONResponse({"error": "missing field texts"}, status_code=422)
+        return JSONResponse(rows(body["texts"], "score"))
+
+    endpoint.answer = answer
+    reranker = RerankEndpoint(base_url=endpoint.url)
+    assert [score > 0 for score in reranker.scores(QUESTION, [ANSWER, OTHERS[0]], seconds=5)] == [True, False]
+    reranker.scores(QUESTION, [ANSWER], seconds=5)
+    assert [sorted(body) for body in endpoint.bodies] == [
+        ["documents", "query"],
+        ["query", "texts"],
+        ["query", "texts"],
+    ]
+
+
+def test_scores_beyond_0_and_1_are_log_odds_already(endpoint):
+    endpoint.answer = lambda _: JSONResponse({"results": [{"index": 0, "relevance_score": -7.5}]})
+    assert RerankEndpoint(base_url=endpoint.url).scores(QUESTION, [ANSWER], seconds=5) == [-7.5]
+
+
+def test_an_endpoint_that_is_too_slow_gives_no_scores(endpoint):
+    async def sleep():
+        await asyncio.sleep(0.5)
+
+    endpoint.answer = lambda _: sleep()
+    assert RerankEndpoint(base_url=endpoint.url).scores(QUESTION, [ANSWER], seconds=0.05) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: PlainTextResponse(f"broken: {ANSWER}", status_code=500),
+        lambda _: JSONResponse({"detail": ANSWER}, status_code=401),
+        lambda _: JSONResponse({"results": [{"index": 7, "relevance_score": 0.5}]}),
+        lambda _: JSONResponse({"results": [{"index": 0, "relevance_score": "high"}]}),
+        lambda _: JSONResponse("words"),
+        lambda _: JSONResponse({"results": None}),
+    ],
+    ids=["fails", "refuses the key", "lacks a text", "has no numbers", "is no list", "is empty"],
+)
+def test_a_failing_endpoint_is_told_of_without_anybodys_words(endpoint, answer):
+    endpoint.answer = answer
+    with pytest.raises(RerankerError) as caught:
+        RerankEndpoint(base_url=endpoint.url).scores(QUESTION, [ANSWER], seconds=5)
+    assert "Lisbon" not in str(caught.value)
+
+
+def test_an_address_without_its_scheme_is_refused():
+    with pytest.raises(RerankerMisconfigured, match="RERANKER_BASE_URL"):
+        RerankEndpoint(base_url="reranker:8080")
+
+
+def test_a_setting_that_cannot_be_followed_is_told(settings):
+    settings.RERANKER = {"BACKEND": "memory.rerankers.endpoint.NoSuchThing"}
+    with pytest.raises(RerankerMisconfigured, match=r"settings\.RERANKER"):
+        get_reranker()
+
+
+def a_memory(user):
+    """The answer shares one word with the question; ten others share more."""
+    for number in range(LOOKED_AT // 2):
+        a_turn(user, f"Many people sing in flat {number} of the Lisbon house where I live", "How loud")
+    turn = a_turn(user, ANSWER, "Have a good time")
+    indexing.embed_pending()
+    return turn
+
+
+@pytest.mark.django_db(transaction=True)
+def test_reranking_puts_the_answer_first_in_chat_history_and_says_so(settings):
+    settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
+    user = a_person()
+    turn = a_memory(user)
+    with acting_as(user):
+        plain = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID)
+        again = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID, rerank=True)
+    assert plain.matches[0].snippet != ANSWER
+    assert (again.matches[0].conversation_id, again.matches[0].turn_number) == (turn.conversation_id, turn.turn_number)
+    assert (plain.is_reranked, again.is_reranked) == (False, True)
+    relevances = [match.relevance for match in again.matches]
+    assert relevances == sorted(relevances, reverse=True)
+    assert all(0 <= relevance <= 1 for relevance in relevances)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_reranking_puts_the_answer_first_in_search_history_among_notes_too(settings):
+    settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
+    user = a_person()
+    a_memory(user)
+    with acting_as(user):
+        records.create(user=user, content="How many people live with us: five", type="fact", now=NOW)
+        indexing.embed_pending()
+        found = search_history(HistoryRequest(query=QUESTION, rerank=True, max_results=20), user=user, now=NOW)
+    assert "Lisbon" in found.results[0].excerpt.text
+    assert found.is_reranked
+    scores = [result.score for result in found.results]
+    assert scores == sorted(scores, reverse=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_reranker_or_when_it_fails_the_first_order_stands(settings, caplog):
+    user = a_person()
+    a_memory(user)
+    orders = []
+    for setting in (None, {"BACKEND": "memory.rerankers.endpoint.RerankEndpoint", "OPTIONS": {"base_url": "no"}}):
+        settings.RERANKER = setting
+        with acting_as(user):
+            found = search_chat_history(user=user, query=QUESTION, limit=5, mode=SearchMode.HYBRID, rerank=True)
+        assert not found.is_reranked
+        orders.append([match.snippet for match in found.matches])
+    assert orders[0] == orders[1]
+    assert "not reranked" in caplog.text
+    assert "Lisbon" not in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_quoted_stays_first_whatever_the_reranker_thinks(settings):
+    settings.RERANKER, settings.RERANK_SECONDS = BUILT_IN, 60
+    user = a_person()
+    a_memory(user)
+    a_turn(user, "Order XK-20449-B has arrived")
+    indexing.embed_pending()
+    with acting_as(user):
+        found = search_chat_history(
+            user=user, query=f"{QUESTION} XK-20449-B", limit=5, mode=SearchMode.HYBRID, rerank=True
+        )
+    assert "XK-20449-B" in found.matches[0].snippet
