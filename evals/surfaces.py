@@ -25,6 +25,7 @@ from evals.datasets.loading import Report
 from intake.agent.deps import ChatDeps
 from intake.agent.events import TextWritten
 from intake.agent.loop import answer
+from intake.agent.recall import NOTHING_ABOUT_IT
 from intake.models import User
 
 RECALL_AT = (1, 5, 10)
@@ -56,16 +57,31 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-Ask = Callable[[LifeQuery, User, LoadedLife], list[Result]]
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a surface answers, the best first. `is_nothing`: it says that it found nothing about the question."""
+
+    results: Sequence[Result]
+    is_nothing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a question is asked: of whose memory, and whether the surfaces that can look again shall do so."""
+
+    query: LifeQuery
+    user: User
+    loaded: LoadedLife
+    rerank: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """`is_about`: whether a question is for it. `ask` gives the results, the best first; none where it says so."""
+    """`is_about`: whether a question is for it."""
 
     name: str
     is_about: Callable[[LifeQuery], bool]
-    ask: Ask
+    ask: Callable[[Asking], Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +89,11 @@ class AskedOf:
     """A question and what a surface answered."""
 
     query: LifeQuery
-    results: Sequence[Result]
+    reply: Reply
+
+    @property
+    def results(self) -> Sequence[Result]:
+        return self.reply.results
 
     @property
     def scores(self) -> dict[str, float]:
@@ -102,46 +122,51 @@ class AskedOf:
         return next((rank for rank, one in enumerate(self.results) if one.is_any_of(gold)), math.inf)
 
 
-def ask(life: Life, loaded: LoadedLife, surface: Surface, *, report: Report) -> list[AskedOf]:
+def ask(life: Life, loaded: LoadedLife, surface: Surface, *, rerank: bool, report: Report) -> list[AskedOf]:
     answered = []
     for query in filter(surface.is_about, life.queries):
         # The tools look at the clock themselves; for them it is the question's own time.
         with mock.patch("django.utils.timezone.now", return_value=query.now):
-            answered.append(AskedOf(query, surface.ask(query, loaded.users[query.user], loaded)))
+            asking = Asking(query=query, user=loaded.users[query.user], loaded=loaded, rerank=rerank)
+            answered.append(AskedOf(query, surface.ask(asking)))
     report(f"{surface.name}: {len(answered):,} questions answered.")
     return answered
 
 
-def _chat_history(mode: str) -> Ask:
-    def ask(query: LifeQuery, user: User, loaded: LoadedLife) -> list[Result]:
-        found = search_chat_history.call({"query": query.text[:500], "limit": 20, "mode": mode}, user=user)
-        return [
-            Result(loaded.names.get((result.conversation_id, result.turn_number)), result.snippet)
+def _chat_history(mode: str) -> Callable[[Asking], Reply]:
+    def ask(asking: Asking) -> Reply:
+        wanted = {"query": asking.query.text[:500], "limit": 20, "mode": mode, "rerank": asking.rerank}
+        found = search_chat_history.call(wanted, user=asking.user)
+        results = [
+            Result(asking.loaded.names.get((result.conversation_id, result.turn_number)), result.snippet)
             for result in found.results
         ]
+        return Reply(results, is_nothing=bool(found.nothing_relevant) or not results)
 
     return ask
 
 
-def _history(query: LifeQuery, user: User, loaded: LoadedLife) -> list[Result]:
+def _history(asking: Asking) -> Reply:
     """Without sessions: a conversation's title is none of the texts that questions are about."""
-    scope = "sessions" if query.sources == ["turns"] else "all"
-    found = search_history.call({"query": query.text, "scope": scope, "max_results": 25}, user=user)
-    return [
+    scope = "sessions" if asking.query.sources == ["turns"] else "all"
+    wanted = {"query": asking.query.text, "scope": scope, "max_results": 25, "rerank": asking.rerank}
+    found = search_history.call(wanted, user=asking.user)
+    names = asking.loaded.names
+    results = [
         Result(
-            loaded.names.get((one.conversation_id, one.turn_number))
-            or loaded.names.get(one.document_id)
-            or loaded.names.get(one.record_id),
+            names.get((one.conversation_id, one.turn_number)) or names.get(one.document_id) or names.get(one.record_id),
             one.excerpt,
         )
         for one in found.results
         if one.source != "session"
     ]
+    return Reply(results, is_nothing=bool(found.nothing_relevant) or not results)
 
 
-def _memory(query: LifeQuery, user: User, loaded: LoadedLife) -> list[Result]:
-    found = search_memory.call({"query": query.text, "topK": 25}, user=user)
-    return [Result(loaded.names.get(one.record.id), one.record.content) for one in found.results]
+def _memory(asking: Asking) -> Reply:
+    found = search_memory.call({"query": asking.query.text, "topK": 25}, user=asking.user)
+    results = [Result(asking.loaded.names.get(one.record.id), one.record.content) for one in found.results]
+    return Reply(results, is_nothing=not results)
 
 
 async def _written(query: LifeQuery, user: User) -> str:
@@ -154,14 +179,15 @@ async def _written(query: LifeQuery, user: User) -> str:
     return "".join(event.text for event in events if isinstance(event, TextWritten))
 
 
-def _recall(query: LifeQuery, user: User, loaded: LoadedLife) -> list[Result]:
+def _recall(asking: Asking) -> Reply:
     """What the answer quotes, in its order. A note has no link; it is known by its words."""
     results = []
-    for quote in _QUOTE.findall(async_to_sync(_written)(query, user)):
+    written = async_to_sync(_written)(asking.query, asking.user)
+    for quote in _QUOTE.findall(written):
         link = _LINK.search(quote)
-        name = loaded.names.get((UUID(link[1]), int(link[2]))) if link else _note_with(quote, query)
+        name = asking.loaded.names.get((UUID(link[1]), int(link[2]))) if link else _note_with(quote, asking.query)
         results.append(Result(name, quote))
-    return results
+    return Reply(results, is_nothing=NOTHING_ABOUT_IT in written or not results)
 
 
 def _note_with(quote: str, query: LifeQuery) -> tuple[str, str] | None:
@@ -196,8 +222,8 @@ def mean_scores(answered: Sequence[AskedOf]) -> dict[str, float]:
 def as_data(answered: Sequence[AskedOf]) -> dict[str, Any]:
     """The JSON of one surface: `{overall, categories, false_answers, refused}`.
 
-    `overall`: the mean of the categories. `false_answers`: the share of the questions without an answer that got
-    results; `refused`: the share of the others that got none.
+    `overall`: the mean of the categories. `false_answers`: the share of the questions without an answer of which the
+    surface does not say that it found nothing; `refused`: the share of the others of which it does.
     """
     groups = by_category(answered)
     without_answer = groups.pop(CATEGORY_OF_NO_ANSWER, [])
@@ -207,8 +233,8 @@ def as_data(answered: Sequence[AskedOf]) -> dict[str, Any]:
         "overall": {name: metrics.share(each[name] for each in categories.values()) for name in FACTS}
         | {"n": len(with_answer)},
         "categories": categories,
-        "false_answers": metrics.share(bool(one.results) for one in without_answer),
-        "refused": metrics.share(not one.results for one in with_answer),
+        "false_answers": metrics.share(not one.reply.is_nothing for one in without_answer),
+        "refused": metrics.share(one.reply.is_nothing for one in with_answer),
     } | _more(groups)
 
 

@@ -8,6 +8,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -29,7 +30,12 @@ CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
 SHOWN = 5
 NOTES_SHOWN = 3
+# A question of so many words may lean on what was said before, which is so many messages.
+SHORT_WORDS, PROMPTS_BEFORE = 8, 2
+# Of what is only the nearest, as much from each search.
+NEAREST_SHOWN = 2
 
+NOTHING_ABOUT_IT = "Saved. I found nothing about that."
 HOW_TO_ADD = (
     "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
     "Set `LLM_MODEL` (and `LLM_BASE_URL` or `LLM_API_KEY`) to have your questions answered.*"
@@ -42,16 +48,12 @@ def recall_model(caller: Caller) -> FunctionModel:
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
         found = _search_results(messages)
-        if not found and (calls := _searches(question, among={tool.name for tool in info.function_tools})):
+        among = {tool.name for tool in info.function_tools}
+        if not found and (calls := _searches(question, _said_before(messages), among)):
             yield calls
             return
-        chats = found.get(CHATS, {})
-        # What was said on the days that the question names is never too far from it.
-        far = math.inf if "interpreted" in chats else import_string(settings.CHAT_FAR_DISTANCE)()
-        matches = [match for match in chats.get("results", []) if match["score"] <= far]
-        turns = await sync_to_async(_turns, thread_sensitive=False)(caller, matches)
-        said, noted = _said(question, matches, turns), _noted(found.get(NOTES, {}))
-        for piece in [_opening(said, noted, note=chats.get("note")), *said, *noted, HOW_TO_ADD]:
+        turns = await sync_to_async(_turns, thread_sensitive=False)(caller, _near(found.get(CHATS, {})))
+        for piece in [*_told(question, found, turns), HOW_TO_ADD]:
             yield piece
             # Hand the loop back, so that each piece leaves on its own as a model's would.
             await asyncio.sleep(0)
@@ -59,26 +61,55 @@ def recall_model(caller: Caller) -> FunctionModel:
     return FunctionModel(stream_function=recall, model_name="recall")
 
 
-def _searches(question: str, *, among: set[str]) -> DeltaToolCalls:
-    searches: dict[str, dict[str, Any]] = {
-        CHATS: {"query": question[:500], "limit": 10, "mode": "hybrid"},
-        NOTES: {"query": question, "scope": "memory", "max_results": NOTES_SHOWN},
-    }
+def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
+    """A short question ("and how much was it?") is searched with what was said just before as well."""
+    queries = [question]
+    if before and len(question.split()) <= SHORT_WORDS:
+        queries.append(f"{before} {question}")
+    searches = [(CHATS, {"query": query[:500], "limit": 10, "mode": "hybrid"}) for query in queries]
+    searches += [(NOTES, {"query": query, "scope": "memory", "max_results": NOTES_SHOWN}) for query in queries]
     return {
         number: DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"recall-{number}")
-        for number, (name, arguments) in enumerate(searches.items())
+        for number, (name, arguments) in enumerate(searches)
         if name in among
     }
 
 
-def _opening(said: list[str], noted: list[str], *, note: str | None) -> str:
-    if note == "user identity required":
-        return "Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"
-    if said:
-        return "Here is what you said that comes closest:\n\n"
-    if noted:
-        return "Here is what you noted that comes closest:\n\n"
-    return "Saved. I found nothing earlier that comes close to it.\n\n"
+def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
+    """Neither what was said on the days that the question names is too far from it, nor what is only the nearest."""
+    is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
+    far = math.inf if is_anything_near else import_string(settings.CHAT_FAR_DISTANCE)()
+    return [match for match in chats.get("results", []) if match["score"] <= far]
+
+
+def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
+    """The better of chats and notes first. What is only the nearest is offered where nothing else was found."""
+    chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
+    if chats.get("note") == "user identity required":
+        return ["Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"]
+    sections = [
+        _Section("Here is what you said that comes closest:\n\n", _said(question, _near(chats), turns), chats),
+        _Section("Here is what you noted that comes closest:\n\n", _noted(notes), notes),
+    ]
+    sections = sorted((each for each in sections if each.quotes), key=lambda each: -_relevance(each.found))
+    if about_it := [each for each in sections if not each.is_nearest_only]:
+        return [piece for each in about_it for piece in (each.heading, *each.quotes)]
+    if nearest := [quote for each in sections for quote in each.quotes[:NEAREST_SHOWN]]:
+        return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
+    return ["Saved. I found nothing earlier that comes close to it.\n\n"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """What one search found, as it is told."""
+
+    heading: str
+    quotes: list[str]
+    found: dict[str, Any]
+
+    @property
+    def is_nearest_only(self) -> bool:
+        return bool(self.found.get("nothingRelevant"))
 
 
 def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
@@ -114,20 +145,38 @@ def _shortened(text: str) -> str:
 
 
 def _question(messages: list[ModelMessage]) -> str:
-    prompts = [
+    return _prompts(messages)[-1].strip()
+
+
+def _said_before(messages: list[ModelMessage]) -> str:
+    """The person's last messages before this one, in brief."""
+    return " ".join(_shortened(prompt) for prompt in _prompts(messages)[-1 - PROMPTS_BEFORE : -1])
+
+
+def _prompts(messages: list[ModelMessage]) -> list[str]:
+    return [
         part.content
         for message in messages
         if isinstance(message, ModelRequest)
         for part in message.parts
         if isinstance(part, UserPromptPart) and isinstance(part.content, str)
     ]
-    return prompts[-1].strip()
 
 
 def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
-    """What the searches of this run gave, by tool: nothing of one that failed; empty when there was none yet."""
-    returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-    return {part.tool_name: (part.metadata or {}).get("data", {}) for part in returned}
+    """What the searches of this run gave, by tool, the better of two: nothing of one that failed; empty before any."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in messages[-1].parts:
+        if isinstance(part, ToolReturnPart):
+            data = (part.metadata or {}).get("data", {})
+            if part.tool_name not in found or _relevance(data) > _relevance(found[part.tool_name]):
+                found[part.tool_name] = data
+    return found
+
+
+def _relevance(found: dict[str, Any]) -> float:
+    """The best result's."""
+    return max((result.get("relevance", 0.0) for result in found.get("results", [])), default=0.0)
 
 
 def _turns(caller: Caller, matches: list[dict[str, Any]]) -> dict[tuple[UUID, int], Turn]:
