@@ -1,4 +1,4 @@
-"""Where Django learns of the memory: what listens for saved turns is loaded with it."""
+"""Where Django learns of the memory: what listens for saved turns, and its checks, are loaded with it."""
 
 from django.apps import AppConfig
 
@@ -7,4 +7,4 @@ class MemoryConfig(AppConfig):
     name = "memory"
 
     def ready(self) -> None:
-        from memory import receivers  # noqa: F401
+        from memory import checks, receivers  # noqa: F401

@@ -83,7 +83,7 @@ def configured_embedders() -> list[Embedder]:
 
 
 def _recent_active_name() -> str | None:
-    """The active model's name, read once in a while; None where none was ever switched to, and the settings hold."""
+    """The active model's name, read once in a while; None where nothing was indexed yet, and the settings hold."""
     global _active_name  # noqa: PLW0603
     if _active_name is not None and time.monotonic() - _active_name[0] < ACTIVE_NAME_SECONDS:
         return _active_name[1]

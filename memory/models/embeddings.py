@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, cast
 import numpy as np
 from django.conf import settings
 from django.db import models
-from django.db.models import Min, Q, Subquery
+from django.db.models import F, Min, Q, Subquery
 from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
@@ -37,8 +37,8 @@ class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
         return model
 
     def active(self) -> "models.QuerySet[EmbeddingModel]":
-        """The model that was switched to last, if any was: one statement switches."""
-        return self.exclude(activated_at=None).order_by("-activated_at")[:1]
+        """The model that was switched to last: one statement switches. Before any was, the first that was used."""
+        return self.order_by(F("activated_at").desc(nulls_last=True), "pk")[:1]
 
 
 class EmbeddingModel(models.Model):

@@ -11,6 +11,7 @@ from core.testing.examiner import as_a_worker
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, embedders, indexing, records
+from memory.checks import check_embedding_model
 from memory.embedders import (
     EmbedderMisconfigured,
     EmbedderRefused,
@@ -185,6 +186,20 @@ def test_settings_that_name_other_models_than_the_index_was_made_with_are_refuse
         require_active("fake")
     settings.EMBEDDER = NEXT
     assert get_embedder().name == "next"
+
+
+def test_another_model_in_the_settings_without_a_switch_is_refused_with_the_way_out(settings, alice, client):
+    assert check_embedding_model(databases=["default"]) == []
+    a_turn(alice, "Hello")
+    settings.EMBEDDER = NEXT
+    (error,) = check_embedding_model(databases=["default"])
+    assert error.id == "memory.E001"
+    assert "made with the embedding model fake, and the settings name next" in error.msg
+    assert "switch_embedding_model" in error.hint
+    assert client.get("/healthz").status_code == 503
+    settings.EMBEDDER = {"BACKEND": FAKE}
+    assert check_embedding_model(databases=["default"]) == []
+    assert client.get("/healthz").status_code == 200
 
 
 def test_a_process_that_knows_only_the_former_model_is_not_healthy(next_configured, settings, client):
