@@ -35,7 +35,12 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     server = Server(options.url, options.token)
     if options.command == "add":
         return _add(server, options)
-    arguments = {"query": options.query, "scope": options.scope, "max_results": options.limit}
+    arguments = {
+        "query": options.query,
+        "scope": options.scope,
+        "max_results": options.limit,
+        "rerank": options.rerank,
+    }
     return server.call("search_history", arguments)
 
 
@@ -60,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     search.add_argument("query")
     search.add_argument("--scope", choices=["all", "memory", "daily_log", "sessions"], default="all")
     search.add_argument("--limit", type=int, default=10, help="how many results at most (10)")
+    search.add_argument("--rerank", action="store_true", help="have a second model order the best ones again")
     add = commands.add_parser("add", parents=[shared], help="save a memory")
     add.add_argument("content", help="what to remember; - reads it from standard input")
     add.add_argument("--type", help="what kind: decision, lesson, preference, note (the default), …")

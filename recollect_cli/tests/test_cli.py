@@ -48,6 +48,17 @@ def test_the_whole_answer_is_had_as_json(recollect, alice):
     assert len(json.loads(out)["results"]) == 1
 
 
+def test_a_second_look_is_asked_for_and_the_answer_says_whether_it_happened(recollect, alice):
+    a_turn(alice, "I adopted a cat named Miso")
+    _, out, _ = recollect("search", "Miso", "--rerank", "--json")
+    assert json.loads(out)["reranked"] is False
+
+
+def test_a_refusal_says_each_sentence_once(recollect):
+    status, _, err = recollect("search", " ")
+    assert (status, err) == (1, "recollect: Parameter 'query' is required and cannot be empty\n")
+
+
 def test_what_is_added_is_kept_and_said(recollect, alice):
     status, out, _ = recollect("add", "The worktop is oak", "--type", "decision", "--tag", "house", "--tag", "kitchen")
     kept = MemoryRecord.objects.for_user(alice).get()
