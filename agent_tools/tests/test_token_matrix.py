@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import httpx2
 import pytest
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from agent_tools.authentication import Refusal
@@ -188,14 +189,20 @@ def test_a_token_opens_what_its_scope_is_for_and_nothing_else(server, alice, lan
 
 
 @pytest.mark.parametrize("why", [why for why, (_, reason) in NOT_GOOD.items() if reason is not Refusal.MISSING])
-def test_what_is_no_good_token_starts_no_stdio_server(alice, why):
+def test_what_is_no_good_token_starts_no_stdio_server(alice, why, monkeypatch):
     make, reason = NOT_GOOD[why]
-    with running(make(alice)) as process:
+    monkeypatch.setenv("RECOLLECT_TOKEN", make(alice))
+    with pytest.raises(CommandError, match="RECOLLECT_TOKEN") as refused:
+        call_command("mcp")
+    if why != "empty":
+        assert reason in str(refused.value)
+
+
+def test_a_stdio_server_without_a_good_token_ends_with_status_1_and_says_why(alice):
+    with running("not-a-token") as process:
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
     assert "RECOLLECT_TOKEN" in err
-    if why != "empty":
-        assert reason in err
 
 
 def test_over_stdio_a_token_may_do_what_its_scope_is_for_and_nothing_else(alice):
