@@ -1,6 +1,5 @@
 """How far one answer may go with its tools: so many rounds, so many corrections, and every result marked as data."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_ai.usage import UsageLimits
 
 from intake.agent.deps import ChatDeps
+from intake.agent.told import as_text
 
 # How often one call may be corrected before its tool is given up.
 MOST_CORRECTIONS = 2
@@ -63,5 +63,5 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
 
 def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
     """The model reads the result between marks; whoever is no model finds it as it is in the metadata."""
-    read = deps.fence.around(json.dumps(result.return_value, ensure_ascii=False))
+    read = deps.fence.around(as_text(result.return_value))
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})
