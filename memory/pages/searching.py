@@ -156,7 +156,7 @@ def _folded(results: Sequence[Shown]) -> list[Shown]:
 
 def _shown(result: HistoryMatch) -> Shown:
     reference, pieces = result.reference, result.pieces
-    title: str | SafeString = reference.session or _title_of_note(result)
+    title = marked(Excerpt(reference.session, [])) if reference.session else _title_of_note(result)
     if reference.kind is Kind.SESSION:
         # Its first piece is its title, with the matches in it.
         title, pieces = marked(pieces[0].own), pieces[1:]

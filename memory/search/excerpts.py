@@ -5,7 +5,7 @@ Lengths and places are counted in characters (code points) of the excerpt.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memory.chunking import UNSPACED
@@ -23,11 +23,14 @@ CONSIDERED = 200
 MAX_LITERAL = 500
 # Words of the query that are looked for; a longer one is a text rather than a question.
 MAX_WORDS = 64
+# In the scripts without spaces, in characters.
+LONGEST_WORD = 4
 # A word and its inflections nearly always begin alike.
 STEM_LENGTH = 3
 
 _WORD = re.compile(r"\w+")
 _UNSPACED_PIECE = re.compile(rf"[{UNSPACED}]+")
+_NUMBERED = re.compile(r"(?=[^\s\"]*\d)\w+(?:[^\w\s\"]\w+)+")
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -53,8 +56,7 @@ class Matcher:
     def of(cls, query: str) -> "Matcher":
         """Knows no words yet: `candidates` names those of some texts that may be inflections of the query's."""
         query = query[:MAX_LITERAL].strip()
-        # Of scripts without spaces every piece is looked for as it stands, for nobody says where its words end.
-        pieces = sorted({query, *_UNSPACED_PIECE.findall(query)}, key=lambda piece: (-len(piece), piece))
+        pieces = sorted({query, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
         literal = re.compile("|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS]), re.IGNORECASE)
         beginnings = list(dict.fromkeys(_beginning(word) for word in _WORD.findall(query)))[:MAX_WORDS]
         either = "|".join(re.escape(beginning) for beginning in beginnings)
@@ -232,6 +234,19 @@ def _flag_halves_before(text: str, index: int) -> int:
     while start and _is_flag_half(text[start - 1]):
         start -= 1
     return index - start
+
+
+def _pieces(query: str) -> Iterator[str]:
+    """What of a query is looked for as it stands beside its words.
+
+    Of scripts without spaces every stretch and every two to four characters of it, for nobody says where words end; and
+    what has digits and marks in it, such as an order number, which is no word.
+    """
+    for stretch in _UNSPACED_PIECE.findall(query):
+        yield stretch
+        for length in range(LONGEST_WORD, 1, -1):
+            yield from (stretch[place : place + length] for place in range(len(stretch) - length + 1))
+    yield from _NUMBERED.findall(query)
 
 
 def _beginning(word: str) -> str:

@@ -79,6 +79,15 @@ def test_each_piece_of_a_script_without_spaces_is_marked():
     assert marked(excerpt_of("昨日は渋谷で寿司を食べた", "寿司 渋谷")) == ["渋谷", "寿司"]
 
 
+def test_of_a_script_without_spaces_what_two_texts_share_is_marked_though_they_differ_between():
+    assert marked(excerpt_of("来週は東京都美術館に行きます", "東京の美術館")) == ["東京", "美術館"]
+
+
+@pytest.mark.parametrize("query", ['order "XK-20449-B"', "where is XK-20449-B?", "xk-20449-b"])
+def test_a_number_with_marks_in_it_is_marked_whole(query):
+    assert marked(excerpt_of("My order XK-20449-B arrived", query)) == ["XK-20449-B"]
+
+
 def test_candidates_are_the_words_that_begin_like_the_querys():
     matcher = Matcher.of("Migrating cities")
     found = matcher.candidates(["The migration of a City; immigration, MIGRATE!"])

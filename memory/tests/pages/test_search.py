@@ -198,6 +198,15 @@ def test_an_excerpt_is_shown_without_the_marks_of_markdown(excerpt, html):
     assert marked(excerpt) == html
 
 
+def test_a_title_is_shown_without_the_marks_of_markdown_too(client, alice):
+    turn = a_turn(alice, "The **basil** wilts, see [<b>](x)")
+    indexing.embed_pending()
+    path = conversation_path(turn.conversation_id, turn_number=1)
+    assert f'<h2><a href="{path}">The basil wilts, see &lt;b&gt;</a></h2>' in page_of(
+        client, q="basil", scope="sessions"
+    )
+
+
 def test_of_one_conversation_three_results_are_listed_and_the_others_folded_under_the_third(client, alice):
     turn = a_turn(alice, "Basil number 1 wilts")
     for number in range(2, 6):
