@@ -127,9 +127,10 @@ def _noted(found: dict[str, Any]) -> list[str]:
 
 
 def _quote_note(result: dict[str, Any]) -> str:
+    """The whole excerpt: it is cut around what was found."""
     day = date.fromisoformat(result["date"])
     place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {_shortened(result['excerpt'])}\n\n"
+    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {' '.join(result['excerpt'].split())}\n\n"
 
 
 def _quote(turn: Turn) -> str:
