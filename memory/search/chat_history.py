@@ -22,7 +22,7 @@ from memory.embedders.base import UNCALIBRATED, Vector
 from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
-from memory.search.reranking import LOOKED_AT, looked_at_again
+from memory.search.reranking import LOOKED_AT, second_scores, together
 from memory.search.time_windows import TimeWindow, find_window, moments_of
 from memory.search.turn_texts import read_turns
 from memory.terms import TermHit
@@ -185,10 +185,10 @@ def _reranked(user: User, query: str, texts: list[Found]) -> tuple[list[Found], 
     turns = {turn.key: turn for turn in read_turns(user, [text.key for text in texts[:LOOKED_AT]], query=query)}
     # One that is gone meanwhile is no match either.
     first = [text for text in texts[:LOOKED_AT] if text.key in turns]
-    relevances = looked_at_again(
-        query, [turns[text.key].segments for text in first], [text.relevance for text in first]
-    )
-    again = [text._replace(relevance=relevance) for text, relevance in zip(first, relevances, strict=False)]
+    scores = second_scores(query, [turns[text.key].segments for text in first])
+    again = [
+        text._replace(relevance=together(text.relevance, score)) for text, score in zip(first, scores, strict=False)
+    ]
     again.sort(key=lambda text: -text.relevance)
     last = again[-1].relevance if again else 1.0
     others = [text._replace(relevance=min(last, text.relevance)) for text in first[len(again) :] + texts[LOOKED_AT:]]

@@ -20,8 +20,8 @@ from memory.search.chat_history import RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.inflections import Inflections
-from memory.search.ranking import Fingerprint, Ranked, rank
-from memory.search.reranking import LOOKED_AT, looked_at_again
+from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
+from memory.search.reranking import LOOKED_AT, NOW_BESIDE_SCORE, second_scores, together
 from memory.search.sessions import Sessions
 from memory.search.sources import (
     CORPORA_IN,
@@ -147,7 +147,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
         with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
             is_reranked = False
             if request.rerank and not asked.wants_everything:
-                ranked, is_reranked = _reranked(ranked, asked, sources, now)
+                ranked, is_reranked = _reranked(ranked, asked, sources)
             results = choose(ranked, asked, sources=sources, limit=request.max_results)
             return History(
                 results,
@@ -162,23 +162,30 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 
 
 def _reranked(
-    ranked: list[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], now: datetime
+    ranked: list[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
 ) -> tuple[list[Ranked[Hit]], bool]:
-    """The best of them ranked anew, before the others in their old order; and whether that could be done."""
+    """The best of them in their new order, before the others in their old one; and whether that could be done.
+
+    The second look counts beside the whole score, not before weight and age: as a relevance it would outdo both.
+    """
     texts = _read(ranked[:LOOKED_AT], asked, sources)
-    hits = [each.hit for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in texts]
-    segments = [texts[hit.source, hit.key].segments for hit in hits]
-    relevances = looked_at_again(asked.query, segments, [hit.relevance for hit in hits])
-    again = [replace(hit, relevance=relevance) for hit, relevance in zip(hits, relevances, strict=False)]
-    first = rank(again, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
-    known = {(hit.source, hit.key) for hit in again}
-    last, least = (first[-1].score, min(hit.relevance for hit in again)) if first else (1.0, 1.0)
+    first = [each for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in texts]
+    scores = second_scores(asked.query, [texts[each.hit.source, each.hit.key].segments for each in first])
+    if not scores:
+        return ranked, False
+    again = with_exact_first(
+        Ranked(
+            replace(each.hit, relevance=together(each.hit.relevance, score)),
+            together(each.score, score, weight=NOW_BESIDE_SCORE),
+        )
+        for each, score in zip(first, scores, strict=False)
+    )
+    score, relevance = again[-1].score, min(each.hit.relevance for each in again)
     others = [
-        Ranked(replace(each.hit, relevance=min(least, each.hit.relevance)), min(last, each.score))
-        for each in ranked
-        if (each.hit.source, each.hit.key) not in known
+        Ranked(replace(each.hit, relevance=min(relevance, each.hit.relevance)), min(score, each.score))
+        for each in first[len(again) :] + ranked[LOOKED_AT:]
     ]
-    return first + others, bool(first)
+    return again + others, True
 
 
 def within(request: HistoryRequest, zone: ZoneInfo) -> Period:

@@ -79,10 +79,15 @@ def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, n
     is_common = [not (hit.is_exact or hit.has_only) for hit in hits]
     if any(is_common):
         aged = [score if hit.has_only else old for hit, score, old in zip(hits, weighted, aged, strict=True)]
-    top = max((score for hit, score in zip(hits, aged, strict=True) if not hit.is_exact), default=0.0)
-    scores = [1 - (1 - top) * (1 - score) if hit.is_exact else score for hit, score in zip(hits, aged, strict=True)]
-    ranked = [Ranked(hit, score) for hit, score in zip(hits, scores, strict=True)]
-    return sorted(ranked, key=lambda each: (-each.score, not each.hit.is_exact))
+    return with_exact_first(Ranked(hit, score) for hit, score in zip(hits, aged, strict=True))
+
+
+def with_exact_first(ranked: Iterable[Ranked[AnyHit]]) -> list[Ranked[AnyHit]]:
+    """The best first, and what is exact above all that is not."""
+    ranked = list(ranked)
+    top = max((each.score for each in ranked if not each.hit.is_exact), default=0.0)
+    lifted = [Ranked(each.hit, 1 - (1 - top) * (1 - each.score)) if each.hit.is_exact else each for each in ranked]
+    return sorted(lifted, key=lambda each: (-each.score, not each.hit.is_exact))
 
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:

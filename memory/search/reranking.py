@@ -19,6 +19,8 @@ from memory.search.inflections import Inflections
 # What is looked at again: beyond it little that is right is left, and time goes by their number.
 LOOKED_AT = 20
 BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
+# Beside a score in which weight and age count as well, and which differs more from result to result.
+NOW_BESIDE_SCORE = 0.5
 # Beyond these log odds a reranker is only ever surer.
 SURE = 8.0
 # No first ranking is so sure that nothing could be said against it.
@@ -27,8 +29,8 @@ NEARLY = 1e-6
 logger = logging.getLogger(__name__)
 
 
-def looked_at_again(query: str, texts: Sequence[Iterable[Segment]], relevances: Sequence[float]) -> list[float]:
-    """The new relevances of the first texts, each 0 to 1: of fewer than all when the time was up.
+def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]:
+    """The reranker's log odds of the first texts: of fewer than all when the time was up.
 
     None at all without a reranker, or when it fails: whoever asked has results already.
     """
@@ -36,11 +38,10 @@ def looked_at_again(query: str, texts: Sequence[Iterable[Segment]], relevances: 
         reranker = get_reranker()
         if reranker is None or not texts:
             return []
-        scores = reranker.scores(query, passages(query, texts[:LOOKED_AT]), seconds=settings.RERANK_SECONDS)
+        return reranker.scores(query, passages(query, texts[:LOOKED_AT]), seconds=settings.RERANK_SECONDS)
     except RerankerError as error:
         logger.warning("The results are not reranked: %s", error)
         return []
-    return [_together(before, score) for before, score in zip(relevances, scores, strict=False)]
 
 
 def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
@@ -49,7 +50,8 @@ def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
     return [show(matching(list(segments), matcher), matcher).own_words for segments in texts]
 
 
-def _together(before: float, score: float) -> float:
+def together(before: float, score: float, *, weight: float = NOW) -> float:
+    """Both views of one text: a relevance or a score from 0 to 1, and the reranker's log odds."""
     before = min(1 - NEARLY, max(NEARLY, before))
-    log_odds = BEFORE * log(before / (1 - before)) + NOW * min(SURE, max(-SURE, score)) + INTERCEPT
+    log_odds = BEFORE * log(before / (1 - before)) + weight * min(SURE, max(-SURE, score)) + INTERCEPT
     return 1 / (1 + exp(-log_odds))
