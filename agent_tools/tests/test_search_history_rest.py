@@ -98,7 +98,7 @@ def test_whether_the_second_look_happened_is_said_if_it_was_asked_for(api, alice
 
 
 def test_where_nothing_is_about_the_query_the_answer_says_so(api, alice, monkeypatch):
-    # So that nearness alone decides, whatever the terms of so few texts are worth.
+    # With this limit no text is relevant by its terms, and only its distance counts.
     monkeypatch.setattr("memory.search.history.RELATED", 1.0)
     monkeypatch.setattr("memory.search.chat_history.RELATED", 1.0)
     a_turn(alice, "The lamp in the hall flickers")

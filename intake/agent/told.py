@@ -1,4 +1,4 @@
-"""What a tool gave, as text for the model: half as many tokens as JSON has, and every field still by its name.
+"""What a tool returned, as plain text for the model, with every field by its name.
 
 A text of several lines stands behind bars, a bar for each line, so that no stored text looks like a field or a result.
 """

@@ -32,8 +32,8 @@ from memory.vectors import Distances, MeasuredText
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
-# What is less likely to be what was wanted is only the nearest: of the questions that have an answer, three in a
-# hundred have none above it (`run_evals --surface`).
+# Results below this relevance are only the nearest. Of the questions with an answer at most three in a hundred have all
+# their results below it (`run_evals --surface`, `refused`).
 RELATED = 0.003
 # What each retriever brings: several times what anybody asks for, so that a text which is only good in both is there.
 TEXTS_BY_TERMS = 100

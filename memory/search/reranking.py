@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]:
     """The reranker's log odds of the first texts: of fewer than all when the time was up.
 
-    None at all without a reranker, or when it fails: whoever asked has results already.
+    Empty when there is no reranker, or when it fails; the search then keeps its first order.
     """
     try:
         reranker = get_reranker()
