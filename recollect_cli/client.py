@@ -23,7 +23,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server and the token of whoever asks. Raises `Failure` for an address that is none."""
+    """A server and the caller's token. Raises `Failure` for an address that is none."""
 
     address: str
     token: str

@@ -62,6 +62,6 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
 
 
 def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
-    """The model reads the result between marks; whoever is no model finds it as it is in the metadata."""
+    """The model reads the result between marks; our own code finds it unchanged in the metadata."""
     read = deps.fence.around(as_text(result.return_value))
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})

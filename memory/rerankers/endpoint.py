@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 
-from memory.rerankers.base import Reranker, RerankerError, RerankerMisconfigured
+from memory.rerankers import Reranker, RerankerError, RerankerMisconfigured
 
 # A probability of 0 or 1 has no log odds; this near to them is near enough.
 SURE = 1e-5

@@ -23,8 +23,8 @@ from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
 from memory.search.reranking import LOOKED_AT, second_scores, together
+from memory.search.texts import read_turns
 from memory.search.time_windows import TimeWindow, find_window, moments_of
-from memory.search.turn_texts import read_turns
 from memory.terms import TermHit
 from memory.trigrams import containing
 from memory.vectors import Distances, MeasuredText

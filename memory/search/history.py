@@ -19,7 +19,6 @@ from memory.models.corpora import Key, Scope
 from memory.search.chat_history import RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Piece, matching, show
-from memory.search.inflections import Inflections
 from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
 from memory.search.reranking import LOOKED_AT, NOW_BESIDE_SCORE, second_scores, together
 from memory.search.sessions import Sessions
@@ -36,8 +35,8 @@ from memory.search.sources import (
     Period,
     Reference,
 )
+from memory.search.texts import SEARCHED_LENGTH, Inflections
 from memory.search.time_windows import TimeWindow, moments_of
-from memory.search.turn_texts import SEARCHED_LENGTH
 from memory.vectors import count_pending
 
 DEFAULT_RESULTS = 10

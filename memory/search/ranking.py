@@ -11,7 +11,7 @@ The ranking is the specification's (FEAT-032, "Result Merging"):
    among those that have not; an exact one is above all that are not.
 
 A `Fingerprint` tells how much of a text another one has: the share of its words that stand in a run of three or more
-words which the other has as well, in the same order. So a copied passage counts in whatever surroundings, a changed
+words which the other has as well, in the same order. So a copied passage counts in any surroundings, a changed
 word costs itself and no more, and two texts that merely use the same common words have no overlap. A text of less than
 three words overlaps with none but its equal. A text with a number that the better one lacks says something else
 (another price, another flight), however alike the rest is. Words are compared without regard to case or width; the

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from memory.rerankers import RerankerError, get_reranker
 from memory.search.excerpts import Segment, matching, show
-from memory.search.inflections import Inflections
+from memory.search.texts import Inflections
 
 # What is looked at again: beyond it little that is right is left, and time goes by their number.
 LOOKED_AT = 20
@@ -38,7 +38,7 @@ def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]
         reranker = get_reranker()
         if reranker is None or not texts:
             return []
-        return reranker.scores(query, passages(query, texts[:LOOKED_AT]), seconds=settings.RERANK_SECONDS)
+        return reranker.scores(query, passages(query, texts), seconds=settings.RERANK_SECONDS)
     except RerankerError as error:
         logger.warning("The results are not reranked: %s", error)
         return []

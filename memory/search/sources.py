@@ -29,7 +29,7 @@ from memory.search.chat_history import (
     is_nearest_only,
 )
 from memory.search.excerpts import Segment
-from memory.search.turn_texts import SEARCHED_LENGTH, TurnText, read_turns
+from memory.search.texts import SEARCHED_LENGTH, TurnText, read_turns
 from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 

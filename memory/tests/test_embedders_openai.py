@@ -2,36 +2,29 @@
 
 import asyncio
 import socket
-import threading
 import time
 
 import numpy as np
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import Route
 
 from memory.embedders import EmbedderMisconfigured, EmbedderRefused, EmbedderUnavailable
 from memory.embedders.base import FakeEmbedder
 from memory.embedders.openai_compatible import BATCH_SIZE, OpenAICompatibleEmbedder
+from memory.tests.served import ServedEndpoint
 
 KEY = "sk-a-secret-key"
 TEXT = "a private sentence about Lisbon"
 
 
-class Endpoint:
+class Endpoint(ServedEndpoint):
     """Embeds with the fake model; `answer`, when set, is asked first and may answer instead."""
 
     def __init__(self):
+        super().__init__("/v1/embeddings", self.embed)
         self.requests = []
         self.keys = []
         self.answer = None
-        app = Starlette(routes=[Route("/v1/embeddings", self.embed, methods=["POST"])])
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
 
     async def embed(self, request):
         body = await request.json()
@@ -41,16 +34,6 @@ class Endpoint:
         if asyncio.iscoroutine(special):
             special = await special
         return special or JSONResponse(embeddings_of(body))
-
-    def start(self):
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.005)
-
-    def stop(self):
-        self.server.should_exit = True
-        self.thread.join(timeout=10)
-        self.socket.close()
 
 
 def embeddings_of(body, dimensions=None):

@@ -1,15 +1,10 @@
 """The second look: the built-in model, a real endpoint that misbehaves when told to, and what search does with them."""
 
 import asyncio
-import socket
 import threading
-import time
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import Route
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import NOW, a_person, a_turn
@@ -20,6 +15,7 @@ from memory.rerankers.endpoint import RerankEndpoint
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, search_history
 from memory.search.reranking import LOOKED_AT
+from memory.tests.served import ServedEndpoint
 
 BUILT_IN = {"BACKEND": "memory.rerankers.cross_encoder.CrossEncoder"}
 QUESTION = "How many people live in Lisbon?"
@@ -46,6 +42,12 @@ def test_when_the_time_is_up_only_the_first_texts_have_scores(model):
     assert len(model.scores(QUESTION, [ANSWER] * 30, seconds=0)) == BATCH
 
 
+def test_while_it_is_busy_for_longer_than_there_is_time_nothing_is_scored(model):
+    with model._running:
+        assert model.scores(QUESTION, [ANSWER], seconds=0.05) == []
+    assert len(model.scores(QUESTION, [ANSWER], seconds=60)) == 1
+
+
 def test_many_threads_load_it_once_and_get_the_same_scores():
     shared = CrossEncoder()
     found = []
@@ -59,18 +61,14 @@ def test_many_threads_load_it_once_and_get_the_same_scores():
     assert len({tuple(scores) for scores in found}) == 1
 
 
-class Endpoint:
+class Endpoint(ServedEndpoint):
     """Scores a text by whether it names Lisbon; `answer`, when set, answers instead."""
 
     def __init__(self):
+        super().__init__("/v1/rerank", self.rerank)
         self.bodies = []
         self.keys = []
         self.answer = None
-        app = Starlette(routes=[Route("/v1/rerank", self.rerank, methods=["POST"])])
-        self.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}/v1"
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
 
     async def rerank(self, request):
         body = await request.json()
@@ -89,13 +87,9 @@ def rows(texts, name):
 @pytest.fixture(scope="module")
 def server():
     endpoint = Endpoint()
-    endpoint.thread.start()
-    while not endpoint.server.started:
-        time.sleep(0.005)
+    endpoint.start()
     yield endpoint
-    endpoint.server.should_exit = True
-    endpoint.thread.join(timeout=10)
-    endpoint.socket.close()
+    endpoint.stop()
 
 
 @pytest.fixture
