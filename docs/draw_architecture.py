@@ -11,11 +11,12 @@ from pathlib import Path
 import grimp
 
 PICTURE = Path(__file__).parent / "architecture.svg"
-ROWS = (("config", "evals"), ("agent_tools",), ("memory",), ("intake",), ("core",))
+ROWS = (("config", "evals"), ("agent_tools",), ("imports",), ("memory",), ("intake",), ("core",))
 ROLES = {
     "config": "settings, addresses, the embedded servers",
     "evals": "retrieval quality, benchmarks, reliability",
     "agent_tools": "tools for agents: REST, MCP, the chat",
+    "imports": "history from other products",
     "memory": "embeddings, terms, search, notes",
     "intake": "accounts, conversations, the chat",
     "core": "isolation, errors, validation, limits",

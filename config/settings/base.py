@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "config",
     "evals",
     "agent_tools",
+    "imports",
     "memory",
     "intake",
     "core",

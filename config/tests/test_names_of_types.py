@@ -8,7 +8,7 @@ from django.conf import settings
 
 from core.testing.module_counter import NOT_THE_PRODUCT
 
-APPS = ["config", "evals", "agent_tools", "memory", "intake", "core", "recollect_cli"]
+APPS = ["config", "evals", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli"]
 # Django looks for these by their name. One letter is a type variable.
 NAMED_BY_DJANGO = {"Meta", "Command", "Migration"}
 

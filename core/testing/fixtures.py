@@ -110,7 +110,7 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
 def logged() -> Iterator[Everything]:
     """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
     handler, root = Everything(), logging.getLogger()
-    levels = dict.fromkeys(("config", "evals", "agent_tools", "memory", "intake", "core"), logging.DEBUG)
+    levels = dict.fromkeys(("config", "evals", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG)
     loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}
     kept = {logger: logger.level for logger in loggers}
     for logger, level in loggers.items():

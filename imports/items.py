@@ -1,0 +1,109 @@
+"""What every reader yields, whatever product the export is of: conversations, documents, and what had to be left out.
+
+Pure data: nothing here knows Django. Times are aware datetimes in UTC; None says that the export has none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Literal
+
+Role = Literal["user", "assistant"]
+
+
+class UnreadableExport(Exception):
+    """Nothing of this can be read: one sentence for a person, saying what it is and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedMessage:
+    """One visible message. `parent` is the id of the nearest visible message above it, in whichever branch."""
+
+    id: str
+    parent: str | None
+    role: Role
+    text: str
+    at: datetime | None = None
+    # The source has no usable time of its own here; `at` is that of the message before.
+    at_inferred: bool = False
+    model: str = ""
+    # Names alone: the files themselves do not come in.
+    attachments: tuple[str, ...] = ()
+    # Text that came along with a message (a pasted file): kept with it, never part of what was said.
+    attached_texts: tuple[str, ...] = ()
+    # Calls and reasoning that the export folds into an answer: `{name, input?, summary?}`, shown folded, never indexed.
+    tool_calls: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedMessage:
+    """A node of a conversation that is not shown: its id, or its line in the file."""
+
+    why: str
+    id: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedConversation:
+    """A conversation: `messages` is the current branch in order, `other_branches` all other visible messages, each
+    after its parent. Without an id in the export, the reader makes one that stays the same for the same content."""
+
+    product: str
+    external_id: str
+    # Other ids of the same conversation: a resumed or forked session.
+    also_ids: tuple[str, ...] = ()
+    title: str | None
+    created_at: datetime | None
+    last_at: datetime | None
+    is_archived: bool = False
+    project: str | None = None
+    messages: tuple[ImportedMessage, ...]
+    other_branches: tuple[ImportedMessage, ...] = ()
+    skipped: tuple[SkippedMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedDocument:
+    """A note or a product's own memory. `external_id` is its path within the export, its uuid, or `memory:…`."""
+
+    product: str
+    external_id: str
+    title: str
+    text: str
+    at: date | datetime | None = None
+    # `memory` and `about` merge into the person's MEMORY.md and USER.md, `daily_log` into the log of the day `at`.
+    kind: Literal["note", "memory", "about", "daily_log"] = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Something that did not come in: where it stands in the export (`file.json:12`), and why, for a person."""
+
+    where: str
+    reason: str
+    external_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something the person should know about how the export was read, such as a grouping by time."""
+
+    text: str
+
+
+Item = ImportedConversation | ImportedDocument | Skipped | Notice
+Items = Iterator[Item]
+
+__all__ = [
+    "ImportedConversation",
+    "ImportedDocument",
+    "ImportedMessage",
+    "Item",
+    "Items",
+    "Notice",
+    "Role",
+    "Skipped",
+    "SkippedMessage",
+    "UnreadableExport",
+]
