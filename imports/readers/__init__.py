@@ -8,7 +8,7 @@ from imports.items import Items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class ExportReader:
     """A product whose exports can be read.
 
     `recognises` looks at names and beginnings, never at a whole file, and says how sure it is: 0 (no) to 100 (certainly
