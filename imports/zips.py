@@ -1,4 +1,4 @@
-"""A zip, with the zips in it, as files: the directory is judged before anything is unpacked, names never become paths."""
+"""A zip, with the zips in it, as files: the directory is judged before anything is unpacked, names never are paths."""
 
 import io
 import re
@@ -85,7 +85,8 @@ class ZipEntries:
                     continue
             if depth == budget.limits.depth:
                 raise UnreadableExport("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
-            copy = opened.enter_context(tempfile.SpooledTemporaryFile(_SPOOL_BYTES))
+            copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115 - `opened` closes it
+            opened.callback(copy.close)
             with self.open(name) as packed:
                 shutil.copyfileobj(packed, copy)
             copy.seek(0)
