@@ -1,4 +1,4 @@
-"""Gemini: the activity list of a Takeout, JSON or a web page, which has no conversations: they are made by gaps in time."""
+"""Gemini: the activity list of a Takeout. It has no conversations: they are made by gaps in time."""
 
 import html
 import re

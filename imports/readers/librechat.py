@@ -49,8 +49,8 @@ def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> Draft:
     nested = any("children" in each for each in objects_of(messages))
     model = text_of(object_of(record.get("options")).get("model"))
     last_children: dict[str | None, str] = {}
-    for node, parent, message in _walk(messages):
-        node = node if node and node not in draft.parents else f"{node}#{len(draft.parents)}"
+    for known, parent, message in _walk(messages):
+        node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
         draft.add(node, parent, _message(node, message, model), parse_time(message.get("createdAt")))
         last_children[parent] = node
     if nested:
