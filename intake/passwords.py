@@ -76,7 +76,7 @@ def encode(password: str) -> str:
     return pool.run(make_password, password)
 
 
-def verify(password: str, encoded: str) -> tuple[bool, bool]:
+def verify(password: str | None, encoded: str) -> tuple[bool, bool]:
     """Whether the password is right; if so, whether its hash should be made anew. Raises `RateLimited`."""
     outdated: list[str] = []
     is_right = pool.run(check_password, password, encoded, setter=outdated.append)

@@ -75,7 +75,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         else:
             self.password = passwords.encode(raw_password)
 
-    def check_password(self, raw_password: str) -> bool:
+    def check_password(self, raw_password: str | None) -> bool:
         """Also stores a new hash of a password that is right and was hashed in an older way."""
         is_right, is_outdated = passwords.verify(raw_password, self.password)
         if is_outdated:
