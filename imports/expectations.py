@@ -204,17 +204,21 @@ def _one_message(found: dict[str, Any], wanted: dict[str, Any], conversation: di
         yield f"parent {found['parent']}, not {wanted['parent']}"
     if found["role"] != wanted["role"]:
         yield f"role {found['role']}, not {wanted['role']}"
-    if not _begins(found["text"], wanted["text"]):
-        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
-    end = wanted.get("last", wanted).get("end")
-    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
-        yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
+    yield from _text_differences(found, wanted)
     if wanted.get("model") and found["model"] != wanted["model"]:
         yield f"model {found['model']!r}, not {wanted['model']!r}"
     if len(found["attachments"]) != len(wanted.get("attachments", [])):
         yield f"{len(found['attachments'])} attachments, not {len(wanted.get('attachments', []))}"
     if not _has_right_time(found, wanted, conversation):
         yield f"at {found['at']}, not {wanted.get('at')}"
+
+
+def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    if not _begins(found["text"], wanted["text"]):
+        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
+    end = wanted.get("last", wanted).get("end")
+    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
+        yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
 
 
 def _has_right_time(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> bool:
