@@ -224,7 +224,7 @@ def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator
 def _has_right_time(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> bool:
     if wanted.get("at") is None:
         return True
-    if not wanted.get("at_inferred"):
+    if _is_same_time(found["at"], wanted["at"]) or not wanted.get("at_inferred"):
         return _is_same_time(found["at"], wanted["at"])
     at, first, last = (parse_time(each) for each in (found["at"], conversation["created_at"], conversation["last_at"]))
     return at is not None and (first is None or last is None or first <= at <= last)
