@@ -13,7 +13,7 @@ NOTHING_SAID = "nothing was said in this conversation"
 
 
 @dataclass(kw_only=True)
-class Draft:
+class ConversationDraft:
     """A conversation while its nodes are read."""
 
     product: str
@@ -58,7 +58,7 @@ class Draft:
             external_id=self.external_id or stable_id(self.product, current[0].id, current[0].text, created_at),
             title=self.title or None,
             created_at=created_at,
-            last_at=max(said, default=self.last_at or max(known, default=created_at)),
+            last_at=said[-1] if said else self.last_at or max(known, default=created_at),
             is_archived=self.is_archived,
             project=self.project,
             messages=current,
