@@ -167,6 +167,18 @@ def test_unsafe_names_and_links_are_listed_and_never_read(tmp_path):
         assert len(list(files.refused())) == 5
 
 
+def test_an_entry_without_a_name_is_listed(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("conversations.json", json.dumps(EXAMPLES["chatgpt"]))
+        packed.writestr("?", "nameless")
+    # A name that begins with NUL, of the same length, ends there.
+    path.write_bytes(path.read_bytes().replace(b"?", b"\0"))
+    reading = read_all(path)
+    assert len(reading.conversations) == 1
+    assert [each.reason for each in reading.skipped] == ["unsafe name"]
+
+
 def test_a_zip_in_a_zip_is_read_and_counted_with_it(tmp_path):
     inner = tmp_path / "inner.zip"
     with zipfile.ZipFile(inner, "w") as packed:
