@@ -171,9 +171,9 @@ def test_an_entry_without_a_name_is_listed(tmp_path):
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr("conversations.json", json.dumps(EXAMPLES["chatgpt"]))
-        packed.writestr("?", "nameless")
+        packed.writestr("~~~", "nameless")
     # A name that begins with NUL, of the same length, ends there.
-    path.write_bytes(path.read_bytes().replace(b"?", b"\0"))
+    path.write_bytes(path.read_bytes().replace(b"~~~", b"\0~~"))
     reading = read_all(path)
     assert len(reading.conversations) == 1
     assert [each.reason for each in reading.skipped] == ["unsafe name"]
