@@ -13,7 +13,7 @@ NOTHING_SAID = "nothing was said in this conversation"
 
 
 @dataclass(kw_only=True)
-class Draft:
+class ConversationDraft:
     """A conversation while its nodes are read."""
 
     product: str
@@ -21,6 +21,7 @@ class Draft:
     external_id: str
     title: str = ""
     created_at: datetime | None = None
+    # Used where no message has a time: renaming or opening a conversation moves it in some products.
     last_at: datetime | None = None
     is_archived: bool = False
     project: str | None = None
@@ -50,13 +51,14 @@ class Draft:
             found = branches(self.parents, self.visible, newest_leaf(dict(self._visible_parents()), self.times))
         current, others = with_inferred_times(found, self.created_at)
         known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
+        said = [message.at for message in current if message.at and not message.at_inferred]
         created_at = self.created_at or min(known, default=None)
         return ImportedConversation(
             product=self.product,
             external_id=self.external_id or stable_id(self.product, current[0].id, current[0].text, created_at),
             title=self.title or None,
             created_at=created_at,
-            last_at=self.last_at or max(known, default=created_at),
+            last_at=said[-1] if said else self.last_at or max(known, default=created_at),
             is_archived=self.is_archived,
             project=self.project,
             messages=current,

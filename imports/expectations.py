@@ -204,11 +204,7 @@ def _one_message(found: dict[str, Any], wanted: dict[str, Any], conversation: di
         yield f"parent {found['parent']}, not {wanted['parent']}"
     if found["role"] != wanted["role"]:
         yield f"role {found['role']}, not {wanted['role']}"
-    if not _begins(found["text"], wanted["text"]):
-        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
-    end = wanted.get("last", wanted).get("end")
-    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
-        yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
+    yield from _text_differences(found, wanted)
     if wanted.get("model") and found["model"] != wanted["model"]:
         yield f"model {found['model']!r}, not {wanted['model']!r}"
     if len(found["attachments"]) != len(wanted.get("attachments", [])):
@@ -217,10 +213,18 @@ def _one_message(found: dict[str, Any], wanted: dict[str, Any], conversation: di
         yield f"at {found['at']}, not {wanted.get('at')}"
 
 
+def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    if not _begins(found["text"], wanted["text"]):
+        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
+    end = wanted.get("last", wanted).get("end")
+    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
+        yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
+
+
 def _has_right_time(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> bool:
     if wanted.get("at") is None:
         return True
-    if not wanted.get("at_inferred"):
+    if _is_same_time(found["at"], wanted["at"]) or not wanted.get("at_inferred"):
         return _is_same_time(found["at"], wanted["at"])
     at, first, last = (parse_time(each) for each in (found["at"], conversation["created_at"], conversation["last_at"]))
     return at is not None and (first is None or last is None or first <= at <= last)

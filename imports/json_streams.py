@@ -30,7 +30,7 @@ class BrokenJSON(Exception):
     """The text ends early, or is no JSON from here on."""
 
 
-class Repaired(io.RawIOBase):
+class Repaired:
     """JSON bytes as clean UTF-8: marks dropped, bad bytes and lone halves of surrogate pairs replaced by U+FFFD."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -40,9 +40,6 @@ class Repaired(io.RawIOBase):
         self._held = self._decoder.decode(beginning)
         self._ready = b""
         self._is_ended = False
-
-    def readable(self) -> bool:
-        return True
 
     def read(self, size: int = -1) -> bytes:
         while not self._ready and not self._is_ended:

@@ -65,7 +65,7 @@ class ZipEntries:
             raise UnreadableExport("The entries of this zip overlap, as in no export: it is not read.")
 
     def _sort(self, entry: zipfile.ZipInfo) -> None:
-        if entry.is_dir() or _CLUTTER.search(entry.filename):
+        if entry.filename.endswith("/") or _CLUTTER.search(entry.filename):
             return
         if entry.flag_bits & 1:
             raise UnreadableExport(
@@ -150,7 +150,14 @@ class _Unpacking(io.RawIOBase):
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename
-    if "\\" in name or "\0" in name or name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
+    if (
+        not entry.filename
+        or "\\" in name
+        or "\0" in name
+        or name.startswith("/")
+        or _DRIVE.match(name)
+        or ".." in name.split("/")
+    ):
         return "unsafe name"
     if stat.S_ISLNK(entry.external_attr >> 16):
         return "symbolic link"

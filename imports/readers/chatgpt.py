@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from imports.assembly import Draft, broken_off
+from imports.assembly import ConversationDraft, broken_off
 from imports.files import Files
 from imports.items import ImportedMessage, Item, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
@@ -67,9 +67,9 @@ def _conversation(where: str, record: Any, latest: dict[str, str]) -> Iterator[I
         yield _draft(where, record, external_id).finished()
 
 
-def _draft(where: str, record: dict[str, Any], external_id: str) -> Draft:
+def _draft(where: str, record: dict[str, Any], external_id: str) -> ConversationDraft:
     gizmo = id_of(record.get("gizmo_id"))
-    draft = Draft(
+    draft = ConversationDraft(
         product="chatgpt",
         where=where,
         external_id=external_id,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.assembly import Draft, broken_off
+from imports.assembly import ConversationDraft, broken_off
 from imports.files import Files
 from imports.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
@@ -75,8 +75,8 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
             )
 
 
-def _draft(where: str, record: dict[str, Any]) -> Draft:
-    draft = Draft(
+def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
+    draft = ConversationDraft(
         product="claude",
         where=where,
         external_id=id_of(record.get("uuid")),
@@ -98,7 +98,7 @@ def _draft(where: str, record: dict[str, Any]) -> Draft:
     return draft
 
 
-def _newest(draft: Draft) -> str | None:
+def _newest(draft: ConversationDraft) -> str | None:
     """There is no pointer to the current leaf: the newest message is on the current branch."""
     dated = [(at, node) for node in draft.visible if (at := draft.times[node])]
     if not dated:

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from imports.assembly import Draft, broken_off
+from imports.assembly import ConversationDraft, broken_off
 from imports.files import Files
 from imports.items import ImportedMessage, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
@@ -36,8 +36,8 @@ def _read(files: Files) -> Items:
             yield broken_off(name, error)
 
 
-def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any]) -> Draft:
-    draft = Draft(
+def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any]) -> ConversationDraft:
+    draft = ConversationDraft(
         product="open-webui",
         where=where,
         external_id=id_of(record.get("id")),

@@ -1,0 +1,292 @@
+"""Exports written here, read as the registry reads them; broken ones give a sentence or what is good in them."""
+
+import json
+import random
+import zipfile
+from datetime import UTC, datetime
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from imports.expectations import as_expectation, differences, read_all
+from imports.files import open_files
+from imports.items import ImportedConversation, ImportedMessage, UnreadableExport
+from imports.limits import Limits
+from imports.readers import read
+from imports.times import parse_time
+from imports.trees import branches, newest_leaf
+
+AT = 1_735_750_800
+
+
+def _node(node, parent, role, text, at=AT):
+    message = {"author": {"role": role}, "create_time": at, "content": {"content_type": "text", "parts": [text]}}
+    return {"id": node, "parent": parent, "message": message}
+
+
+def _chatgpt():
+    nodes = [
+        {"id": "root", "parent": None, "message": None},
+        _node("hidden", "root", "system", "be kind"),
+        _node("question", "hidden", "user", "How warm?\x00 \ud800 \ue200cite\ue202x\ue201"),
+        _node("first", "question", "assistant", "Warm.", AT + 1),
+        _node("second", "question", "assistant", "About 25 degrees.", None),
+    ]
+    mapping = {node["id"]: node for node in nodes}
+    return {"conversation_id": "one", "title": "Dough", "create_time": AT, "mapping": mapping, "current_node": "second"}
+
+
+def _claude():
+    messages = [
+        {"uuid": "a", "sender": "human", "text": "Hello", "content": [], "created_at": "2025-01-01T10:00:00Z"},
+        {"uuid": "b", "sender": "assistant", "text": "Hi", "created_at": "2025-01-01T10:00:05Z"},
+    ]
+    return {"uuid": "c", "name": "Greeting", "chat_messages": messages}
+
+
+def _open_webui():
+    messages = {
+        "q": {"parentId": None, "role": "user", "content": "Why?", "timestamp": AT},
+        "a": {
+            "parentId": "q",
+            "role": "assistant",
+            "content": '<details type="reasoning"><summary>x</summary>hm</details>\nBecause.',
+        },
+    }
+    return {"id": "w", "title": "Why", "chat": {"history": {"messages": messages, "currentId": "a"}}}
+
+
+def _librechat(depth=2):
+    below = []
+    for number in range(depth, 0, -1):
+        is_user = number % 2 == 1
+        below = [{"messageId": str(number), "isCreatedByUser": is_user, "text": f"text {number}", "children": below}]
+    return {"conversationId": "l", "title": "Deep", "exportAt": "13:18", "messages": below}
+
+
+def _gemini():
+    def entry(title, time):
+        return {"header": "Gemini Apps", "title": title, "time": time, "safeHtmlItem": [{"html": "<p>A &amp; B</p>"}]}
+
+    return [
+        entry("Prompted third", "2025-01-01T12:00:00Z"),
+        entry("Prompted second", "2025-01-01T10:20:00Z"),
+        entry("Prompted first", "2025-01-01T10:00:00Z"),
+    ]
+
+
+EXAMPLES = {
+    "chatgpt": [_chatgpt()],
+    "claude": [_claude()],
+    "open-webui": [_open_webui()],
+    "librechat": _librechat(),
+    "gemini": _gemini(),
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(value, name="export.json"):
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("product", EXAMPLES)
+def test_each_product_is_recognised_by_its_content(written, product):
+    conversations = read_all(written(EXAMPLES[product], "misnamed.zip")).conversations
+    assert {each.product for each in conversations} == {product}
+
+
+def test_chatgpt_shows_the_current_branch_and_keeps_the_other(written):
+    (found,) = read_all(written(EXAMPLES["chatgpt"])).conversations
+    assert [message.text for message in found.messages] == ["How warm? \ufffd", "About 25 degrees."]
+    assert found.messages[1].parent == "question"
+    assert found.messages[1].at_inferred and found.messages[1].at == datetime.fromtimestamp(AT, UTC)
+    assert [message.text for message in found.other_branches] == ["Warm."]
+
+
+def test_open_webui_leaves_reasoning_out_of_the_text(written):
+    (found,) = read_all(written(EXAMPLES["open-webui"])).conversations
+    assert found.messages[-1].text == "Because."
+
+
+def test_gemini_begins_a_conversation_after_half_an_hour(written):
+    found = read_all(written(EXAMPLES["gemini"])).conversations
+    assert [[message.text for message in each.messages] for each in found] == [
+        ["first", "A & B", "second", "A & B"],
+        ["third", "A & B"],
+    ]
+
+
+def test_a_chat_deeper_than_the_recursion_limit_is_read(tmp_path):
+    opened = "".join(
+        f'[{{"messageId":"{number}","isCreatedByUser":true,"text":"text {number}","children":' for number in range(3000)
+    )
+    path = tmp_path / "deep.json"
+    path.write_text(f'{{"conversationId":"l","exportAt":"1","messages":{opened}[]{"}]" * 3000}}}')
+    (found,) = read_all(path).conversations
+    assert len(found.messages) == 3000
+
+
+def test_what_stands_before_the_end_of_a_cut_file_comes_in(written):
+    text = json.dumps([_chatgpt(), {**_chatgpt(), "conversation_id": "two"}])
+    reading = read_all(written(text[:-40]))
+    assert [each.external_id for each in reading.conversations] == ["one"]
+    assert reading.outcome == "partial"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "empty"), ("<html></html>", "web page"), ("[1]", "no conversations"), ("PK\x03\x04 cut", "incomplete")],
+)
+def test_what_cannot_be_read_is_refused_with_a_sentence(written, text, says):
+    with pytest.raises(UnreadableExport, match=says):
+        list(read(written(text)))
+
+
+def test_an_unknown_product_is_named(written):
+    with pytest.raises(UnreadableExport, match="no product 'other'"):
+        list(read(written(EXAMPLES["claude"]), "other"))
+
+
+def test_unsafe_names_and_links_are_listed_and_never_read(tmp_path):
+    path = tmp_path / "export.zip"
+    link = zipfile.ZipInfo("link.json")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(path, "w") as packed:
+        for name in ("conversations.json", "../up.json", "/absolute.json", "C:/drive.json", "a\\b.json"):
+            packed.writestr(name, json.dumps(EXAMPLES["chatgpt"]))
+        packed.writestr(link, "/etc/passwd")
+    with open_files(path) as files:
+        assert files.names() == ["conversations.json"]
+        assert sorted({each.reason for each in files.refused()}) == ["symbolic link", "unsafe name"]
+        assert len(list(files.refused())) == 5
+
+
+def test_an_entry_without_a_name_is_listed(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("conversations.json", json.dumps(EXAMPLES["chatgpt"]))
+        packed.writestr("~~~", "nameless")
+    # A name that begins with NUL, of the same length, ends there.
+    path.write_bytes(path.read_bytes().replace(b"~~~", b"\0~~"))
+    reading = read_all(path)
+    assert len(reading.conversations) == 1
+    assert [each.reason for each in reading.skipped] == ["unsafe name"]
+
+
+def test_a_zip_in_a_zip_is_read_and_counted_with_it(tmp_path):
+    inner = tmp_path / "inner.zip"
+    with zipfile.ZipFile(inner, "w") as packed:
+        packed.writestr("conversations.json", json.dumps(EXAMPLES["claude"]))
+    outer = tmp_path / "outer.zip"
+    with zipfile.ZipFile(outer, "w") as packed:
+        packed.write(inner, "inner.zip")
+    assert len(read_all(outer).conversations) == 1
+    size = inner.stat().st_size
+    with (
+        pytest.raises(UnreadableExport, match="more than can be read"),
+        open_files(outer, Limits(unpacked_bytes=size + 10)),
+    ):
+        pass
+
+
+def test_a_bomb_is_refused_before_it_unpacks(tmp_path):
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("conversations.json", b" " * 1_000_000)
+    with pytest.raises(UnreadableExport, match="times its size"), open_files(path, Limits(ratio_from_bytes=100_000)):
+        pass
+
+
+def test_links_in_a_folder_are_not_followed(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "passwd").symlink_to("/etc/passwd")
+    with open_files(tmp_path / "notes") as files:
+        assert files.names() == []
+        assert [each.reason for each in files.refused()] == ["symbolic link"]
+
+
+@pytest.mark.parametrize(
+    "value", [AT, float(AT), AT * 1000, AT * 1_000_000, str(AT), "2025-01-01T17:00:00", "2025-01-01T18:00:00+01:00"]
+)
+def test_times_are_read_however_they_are_written(value):
+    assert parse_time(value) == datetime(2025, 1, 1, 17, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 0, "soon", [], 10**400, float("nan"), "9999-01-01", 253370764800])
+def test_what_is_no_time_is_unknown(value):
+    assert parse_time(value) is None
+
+
+def test_a_circle_of_parents_ends():
+    shown = {name: ImportedMessage(id=name, parent=None, role="user", text=name) for name in "abc"}
+    parents = {"a": "b", "b": "a", "c": "c"}
+    current, others = branches(parents, shown, newest_leaf(parents, {}))
+    assert {message.id for message in (*current, *others)} <= {"a", "b", "c"}
+    assert current
+
+
+def test_check_import_says_what_differs(written):
+    path = written(EXAMPLES["chatgpt"])
+    expectation = as_expectation(read_all(path))
+    expected = written(expectation, "expected.json")
+    call_command("check_import", path, expected, stdout=StringIO())
+    expectation["conversations"][0]["messages"][0]["text"] = "Another text"
+    said = StringIO()
+    with pytest.raises(CommandError, match="1 differences"):
+        call_command("check_import", path, written(expectation, "expected.json"), stdout=said)
+    assert "text begins" in said.getvalue()
+
+
+def test_read_export_writes_whole_texts(written, tmp_path):
+    target = tmp_path / "read.json"
+    call_command("read_export", written(EXAMPLES["claude"]), json=target, stdout=StringIO())
+    assert json.loads(target.read_text())["conversations"][0]["messages"][1]["text"] == "Hi"
+
+
+def test_a_refusal_that_is_not_expected_is_a_difference():
+    assert differences({"outcome": "refused", "why": "x"}, {"outcome": "imported"}) == ["refused: x"]
+    assert differences({"outcome": "refused", "why": "x"}, {"outcome": "any"}) == []
+
+
+def _mutated(value, chance):
+    """One value somewhere inside replaced by one of another type."""
+    odd = [None, True, -1, 10**30, "", "x", [], {}, [[]], {"a": None}]
+    if isinstance(value, dict) and value and chance.random() < 0.85:
+        key = chance.choice(list(value))
+        return {**value, key: _mutated(value[key], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.85:
+        place = chance.randrange(len(value))
+        return [*value[:place], _mutated(value[place], chance), *value[place + 1 :]]
+    return chance.choice(odd)
+
+
+@pytest.mark.parametrize("product", EXAMPLES)
+def test_no_wrong_type_raises_anything_but_a_sentence(written, product):
+    chance = random.Random(7)
+    for _ in range(300):
+        value = EXAMPLES[product]
+        for _ in range(chance.randint(1, 3)):
+            value = _mutated(value, chance)
+        reading = read_all(written(value), chance.choice([None, product]))
+        assert reading.refusal or all(isinstance(each, ImportedConversation) for each in reading.conversations)
+
+
+@pytest.mark.parametrize("product", EXAMPLES)
+def test_no_damaged_byte_raises_anything_but_a_sentence(tmp_path, product):
+    chance = random.Random(8)
+    packed = tmp_path / "export.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr("conversations.json", json.dumps(EXAMPLES[product]))
+    for whole in (json.dumps(EXAMPLES[product]).encode(), packed.read_bytes()):
+        for _ in range(150):
+            data = bytearray(whole)
+            data[chance.randrange(len(data))] = chance.randrange(256)
+            path = tmp_path / "damaged"
+            path.write_bytes(data[: chance.randint(1, len(data))] if chance.random() < 0.3 else data)
+            assert read_all(path, chance.choice([None, product])).outcome in ("imported", "partial", "refused")
