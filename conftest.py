@@ -1,4 +1,4 @@
-"""What every test may use, and what all of them need once."""
+"""Fixtures for every test, and the set-up that all of them need once."""
 
 from collections.abc import Iterator
 from functools import wraps

@@ -1,4 +1,4 @@
-"""Who calls: the owner of a token with the token's scopes, or a user in their session with all of them.
+"""The caller of a request: the owner of a token with the token's scopes, or a user in their session with all of them.
 
 `verify` is the one place that turns a presented secret into a caller, or says why not; `admit` also counts the call
 under its owner's limit, and is the way in for every request with a token, over REST as over MCP.
@@ -49,7 +49,7 @@ class TokenRefused(AuthenticationRequired):
 
 @dataclass(frozen=True, slots=True)
 class TokenCaller:
-    """Whom a token stands for, and what it may do. `digest` is the token's key in the database, never the token."""
+    """The owner of a token and its scopes. `digest` is the token's key in the database, never the token."""
 
     user: User
     scopes: frozenset[TokenScope]
@@ -140,7 +140,7 @@ class AccessTokenAuthentication(BaseAuthentication):
 
 
 class Throttle(RequestThrottle):
-    """DRF's default throttle: whoever brings a token was counted on their way in."""
+    """DRF's default throttle: a request with a token was counted when it was authenticated."""
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
         return isinstance(request.auth, TokenCaller) or super().allow_request(request, view)

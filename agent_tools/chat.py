@@ -25,7 +25,7 @@ from intake.models import User
 
 logger = logging.getLogger(__name__)
 
-# What all texts of one result may have together: some 6,000 tokens, which leaves a model room for several.
+# The characters of all texts of one result together: some 6,000 tokens, which leaves a model room for several.
 CHARACTERS = 24_000
 
 FOR_A_PERSON = """\
@@ -51,13 +51,13 @@ NOBODY = "nobody is logged in, so there is nobody to remember for. It works once
 
 
 def toolset(caller: Caller) -> FunctionToolset[ChatDeps]:
-    """What `settings.CHAT_TOOLSET` names."""
+    """`settings.CHAT_TOOLSET`."""
     tools = [_for_model(tool, caller) for tool in registry]
     return FunctionToolset(tools, instructions=FOR_A_PERSON if caller.is_registered else FOR_A_VISITOR)
 
 
 def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
-    """What `settings.CHAT_UNDO` names: take back what the call `name(data)` stored at `place`.
+    """`settings.CHAT_UNDO`: take back what the call `name(data)` stored at `place`.
 
     Raises `Conflict` if it has been changed since, `NotFound` if there is no such tool any more.
     """

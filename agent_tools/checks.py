@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, SchemaError
 
 from agent_tools.registry import Tool
 
-# What OpenAI, Anthropic and MCP all take as a name.
+# OpenAI, Anthropic and MCP all accept these names.
 USABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

@@ -40,7 +40,7 @@ class AccessToken(models.Model):
     """A secret's digest, with the name that its owner gave it and what it may do."""
 
     digest = models.CharField(max_length=128, primary_key=True)
-    # What its owner calls it by when they revoke it; the digest is shown to nobody.
+    # The owner recognises the token by its name when they revoke it; the digest is never shown.
     public_id = models.UUIDField(default=uuid7, unique=True, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
     name: "models.CharField[str, str]" = models.CharField(max_length=80, blank=True, default="")

@@ -56,7 +56,7 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
         revoke_token(user=person_of(request), token_id=token_id)
     except NotFound:
         return not_found(request)
-    messages.success(request, "Revoked. Whoever used that token is out within seconds.")
+    messages.success(request, "Revoked. Its users are cut off within seconds.")
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 

@@ -36,7 +36,7 @@ class ToolOutput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StoredByCall:
-    """What a call stored: its `text`, for the person to see, and `place`, as JSON, for `Tool.undo` to find it by."""
+    """A call that saved something: its `text`, for the person, and its `place`, JSON by which `Tool.undo` finds it."""
 
     text: str
     place: dict[str, Any]
@@ -68,7 +68,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
     @property
     def scope(self) -> TokenScope:
-        """What a token must be allowed for a call."""
+        """The scope that a token needs for a call."""
         return TokenScope.SEARCH if self.is_read_only else TokenScope.WRITE
 
     @property

@@ -1,4 +1,4 @@
-"""Runs database work for the event loop, and stops it when whoever wanted it is gone."""
+"""Runs database work for the event loop, and stops it when the caller is gone."""
 
 from collections.abc import Callable
 from threading import Lock

@@ -1,4 +1,4 @@
-"""What to paste where, so that an agent reaches this server: for its real address, with a token if there is one."""
+"""The lines to paste into each client so that it reaches this server, with its real address and a token if any."""
 
 import json
 from dataclasses import dataclass

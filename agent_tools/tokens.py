@@ -20,7 +20,7 @@ MOST_TOKENS = 100
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """What may be shown of a token: everything but the token."""
+    """Everything about a token that may be shown: not the token itself."""
 
     id: UUID
     name: str

@@ -1,4 +1,4 @@
-"""`GET /healthz`: whether this process can do its work, for whoever starts, balances or restarts it."""
+"""`GET /healthz`: whether this process can do its work, for supervisors and load balancers."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection

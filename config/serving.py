@@ -10,7 +10,7 @@ import uvicorn
 GRACEFUL_SECONDS = 10
 # As uvicorn's own command has it.
 STARTUP_FAILURE = 3
-# What the system keeps for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
+# The send buffer for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
 # as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
 SEND_BUFFER_BYTES = 128 * 1024
 
@@ -27,7 +27,7 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> 
         access_log=False,
         # It is nobody's business.
         server_header=False,
-        # Whom to believe about where a request comes from is for `TRUSTED_PROXIES` to say.
+        # `TRUSTED_PROXIES` alone says which proxies may name a client's address.
         proxy_headers=False,
         timeout_graceful_shutdown=graceful_seconds,
     )

@@ -1,4 +1,4 @@
-"""What every app stands on, as Django knows it: the checks that run before anything is served."""
+"""The app beneath all others, as Django knows it: registers the checks that run before anything is served."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""What would go wrong later is said at start-up, with the way out."""
+"""Start-up checks: each names a fault that would show later, and the way out."""
 
 from typing import Any
 

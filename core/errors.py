@@ -1,4 +1,4 @@
-"""What can go wrong, in words a caller may be told: a code, a sentence, and whether trying again helps."""
+"""Every expected failure as a caller sees it: a code, a sentence, and whether trying again helps."""
 
 from typing import ClassVar
 
@@ -48,7 +48,7 @@ class Conflict(RecollectError):
 
 
 class PreconditionRequired(RecollectError):
-    """What exists is not overwritten by somebody who does not say what they have read."""
+    """A write to something that exists must say which version was read."""
 
     code = "precondition_required"
     default_detail = "Say which version is to be changed."

@@ -1,4 +1,4 @@
-"""What came from outside, as PostgreSQL can keep it in a text or as JSON."""
+"""Cleans text and JSON from outside so that PostgreSQL can store them."""
 
 import math
 import re

@@ -95,7 +95,7 @@ def take_for_password(email: str, *, address: str) -> None:
 def client_address(request: "AnyRequest") -> str:
     """Where a request came from, as far as the configured proxies are to be believed.
 
-    Each proxy appends whom it heard from to X-Forwarded-For, and whoever asks may have written there before: with n
+    Each proxy appends its client to X-Forwarded-For, and a client may have written there itself: with n
     proxies of one's own, the n-th entry from the end is the last that one of them wrote. An IPv6 client has a whole
     network of addresses and is counted by it.
     """

@@ -54,7 +54,7 @@ class Input(BaseModel):
 
 
 def stated(sentence: str) -> PydanticCustomError:
-    """What a validator raises where the contract has the very words: they become the detail of the failure, too."""
+    """Raised by a validator with a message from the contract, which becomes the failure's detail, too."""
     return PydanticCustomError(_STATED, "{sentence}", {"sentence": sentence})
 
 
@@ -92,7 +92,7 @@ def _sentence(error: ValidationError) -> str | None:
 
 
 def by_field(error: ValidationError) -> dict[str, list[str]]:
-    """Pydantic's messages never quote the input: it may be somebody's words, and of any length."""
+    """Pydantic's messages never quote the input, which may be personal and of any length."""
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         field = ".".join(str(step) for step in problem["loc"]) or "input"

@@ -137,7 +137,7 @@ def _result(module: str, child: subprocess.Popen[str]) -> Any:
 
 
 def memory_megabytes(process: psutil.Process) -> tuple[float, float]:
-    """What a process and its children hold, in MB (10^6 bytes): resident, and with shared pages counted once.
+    """The memory of a process and its children, in MB (10^6 bytes): resident, and with shared pages counted once.
 
     The second needs Linux; elsewhere it is the first again.
     """
@@ -149,7 +149,7 @@ def memory_megabytes(process: psutil.Process) -> tuple[float, float]:
 
 @contextmanager
 def _running(module: Sequence[str], given: Environment) -> Iterator[psutil.Process]:
-    # What they complain of is shown; standard output is for figures.
+    # Their errors are shown; standard output is for figures.
     process = psutil.Popen([sys.executable, "-m", *module], cwd=settings.BASE_DIR, env=given, stdout=subprocess.DEVNULL)
     try:
         yield process

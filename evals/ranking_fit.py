@@ -90,7 +90,7 @@ def _minimise(start: Numbers, *, loss: Callable[[Numbers], float], step: Callabl
 
 
 def _loss(weights: Numbers, asked: Sequence[RankedQuery], shares: Numbers) -> float:
-    """What is minimised: how unlikely the wanted are, and a little for the weights' size."""
+    """The loss to minimise: the negative log-likelihood of the wanted texts, and a small L2 penalty."""
     unlikely = [-np.log(_softmax(one.features @ weights)[one.wanted] + 1e-12).mean() for one in asked]
     return float(shares @ np.array(unlikely) + SHRINKAGE / 2 * weights @ weights)
 
@@ -148,7 +148,7 @@ def _by_conversation(gold: Iterable[tuple[str, int]], loaded: Loaded) -> dict[ob
 
 
 def _shares(asked: Sequence[RankedQuery]) -> Numbers:
-    """What each question counts, so that every data set counts the same; 1 in all."""
+    """The weight of each question, so that every data set counts the same; 1 in all."""
     names = [one.dataset for one in asked]
     return np.array([1 / names.count(name) for name in names]) / len(set(names))
 

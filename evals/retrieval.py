@@ -15,7 +15,7 @@ from memory.search import SearchMode, search_chat_history
 
 LIMIT = 25
 ALL_MODES = "all"
-# What others do with two rankings, as a yardstick for hybrid: with the constant of the method's paper, and as many
+# Reciprocal rank fusion, a yardstick for hybrid: with the constant of the method's paper, and as many
 # results of each ranking as such systems take.
 RANK_FUSION = "rank fusion"
 RANK_FUSION_K = 60
@@ -68,7 +68,7 @@ def answer(
 
 
 def rank_fusion(lexical: Iterable[Answered], semantic: Iterable[Answered]) -> list[Answered]:
-    """What reciprocal rank fusion makes of the two legs' answers to the same queries.
+    """Reciprocal rank fusion of the two retrievers' answers to the same queries.
 
     Source: G. Cormack, C. Clarke and S. Büttcher, Reciprocal Rank Fusion outperforms Condorcet (2009).
     """

@@ -104,7 +104,7 @@ def bare_connection() -> ServerConnection:
 
 
 def database_url(name: str, *, login: str = "") -> str:
-    """What `DATABASE_URL` has to be for another process to use this database on the configured server.
+    """The `DATABASE_URL` with which another process can use this database on the configured server.
 
     `login`: another address there, whose role it is to log in as.
     """

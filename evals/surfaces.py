@@ -59,7 +59,7 @@ def _folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a surface answers, the best first. `is_nothing`: it says that it found nothing about the question."""
+    """The answer of a surface, the best first. `is_nothing`: it says that it found nothing about the question."""
 
     results: Sequence[Result]
     is_nothing: bool
@@ -180,7 +180,7 @@ async def _written(query: LifeQuery, user: User) -> str:
 
 
 def _recall(asking: Asking) -> Reply:
-    """What the answer quotes, in its order. A note has no link; it is known by its words."""
+    """The quotations of the answer, in their order. A note has no link; it is known by its words."""
     results = []
     written = async_to_sync(_written)(asking.query, asking.user)
     for quote in _QUOTE.findall(written):

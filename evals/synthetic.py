@@ -116,7 +116,7 @@ def vocabulary() -> NDArray[np.str_]:
 
 
 def _any(rng: np.random.Generator, of: tuple[str, ...]) -> str:
-    # What `rng.choice` draws, without making an array each time.
+    # Draws as `rng.choice` does, without making an array each time.
     return of[rng.integers(len(of))]
 
 

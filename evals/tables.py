@@ -61,5 +61,5 @@ def _percent(low: float, high: float) -> str:
 
 
 def judged(value: str, holds: bool, must: str) -> str:
-    """What was measured, whether it is what it must be, and what that is."""
+    """A figure, its aim, and whether it is met."""
     return f"{value}  {'pass' if holds else 'FAIL'} ({must})"

@@ -31,8 +31,9 @@ MESSAGE_STRETCHES = 8
 ANSWER_STRETCHES = 1
 # The most parts a turn can have.
 MAX_PARTS = MESSAGE_STRETCHES + ANSWER_STRETCHES
-# As many stretches hold the longest text that has one author and is not chunked: a memory record.
-TEXT_STRETCHES = 64
+# As many stretches of the built-in model's window hold the longest text that has one author and is not chunked: a
+# memory record of 32,000 characters. In Chinese each is a token, and a stretch brings 154 new ones at least.
+TEXT_STRETCHES = 208
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
 _NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)

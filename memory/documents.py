@@ -172,7 +172,7 @@ def delete(*, user: User, day: date | None, expected: Collection[str] | None) ->
 
 
 def as_lines(text: str) -> str:
-    """What an append of this text adds."""
+    """The lines that an append of this text adds."""
     return text if text.endswith("\n") else text + "\n"
 
 

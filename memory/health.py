@@ -104,7 +104,7 @@ class UnfilledGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unfilled:
-    """What has no vector, each kind along the index that holds nothing else and no further than `CAP + 1` rows."""
+    """The rows without a vector: each kind by its partial index, counted up to `CAP + 1`."""
 
     waiting: Sequence[UnfilledGroup]
     failed: Sequence[UnfilledGroup]
@@ -133,7 +133,7 @@ def count_up_to_cap(rows: QuerySet[Any, Any]) -> Quantity:
 
 
 def estimated_count(rows: QuerySet[Any, Any]) -> int:
-    """What the query planner expects the query to give, from the statistics that `ANALYZE` keeps: no row is read."""
+    """The planner's estimate of the query's rows, from the statistics of `ANALYZE`: no row is read."""
     (plan,) = json.loads(rows.order_by().explain(format="json"))
     return int(plan["Plan"]["Plan Rows"])
 

@@ -18,7 +18,7 @@ from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RE
 from memory.sources import record_entry
 
 MAX_RECORDS = 100
-# What a record is when nobody says.
+# The type of a record that names none.
 DEFAULT_TYPE = "note"
 
 

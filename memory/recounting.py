@@ -4,7 +4,7 @@ from django.db import connection, transaction
 
 from memory.terms import LOCK_TOTALS
 
-# What the totals of everybody, and then of one person, should be.
+# The true totals of all users, and then of one.
 _MISCOUNTED = """
 SELECT user_id, corpus
   FROM text_totals AS totals

@@ -87,7 +87,7 @@ def _occurring(folded: str) -> NDArray[np.bool_]:
 
 
 def _places(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
-    """What each character adds to the place of a stretch in which it stands first, second or third: a row for each."""
+    """The share of each character in a trigram's position as its first, second or third: a row for each."""
     return (codes * _FACTORS >> _SHIFT).astype(np.uint16)
 
 

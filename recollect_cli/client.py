@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 40
 
 
 class Failure(Exception):
-    """What to tell the person."""
+    """A sentence for the person at the terminal."""
 
 
 class _NoRedirects(HTTPRedirectHandler):

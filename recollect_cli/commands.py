@@ -45,7 +45,7 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add(server: Server, options: argparse.Namespace) -> dict[str, Any]:
-    """What is typed twice is meant twice; a key keeps a request that some proxy repeats from being stored twice."""
+    """Save a memory; the key keeps a request that a proxy repeats from being stored twice."""
     content = sys.stdin.read() if options.content == "-" else options.content
     arguments = {"content": content, "type": options.type, "project_id": options.project, "tags": options.tag}
     given = {name: value for name, value in arguments.items() if value}

@@ -45,7 +45,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 1024 * 1024
-# What is still read of a larger one, so that its sender comes to read the refusal.
+# So much is still read of a larger body, so that its sender gets to read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
 CALLER_IS_CHECKED_EVERY_SECONDS = 2
 EXCHANGE = "agent_tools.exchange"

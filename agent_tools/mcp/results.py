@@ -1,4 +1,4 @@
-"""What a tool gives, as MCP says it: text for the model, structured content for programs, and failures as results."""
+"""A tool's output as MCP writes it: text for the model, structured content for programs, and failures as results."""
 
 import json
 import logging

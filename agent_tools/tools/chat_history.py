@@ -17,11 +17,11 @@ from memory.search.time_windows import TimeWindow
 NO_CALLER = "user identity required"
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
-# What a person is shown of a search: enough to recognise it by.
+# The characters of a snippet.
 LINKS = 3
 LINK_LENGTH = 48
 
-# What both searches say of themselves.
+# Notes that both searches share.
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
@@ -59,7 +59,7 @@ class ChatHistoryResult(ToolOutput):
 
 
 class InterpretedTime(ToolOutput):
-    """What the query itself said of time, and the days that it was taken for."""
+    """The words of the query that were read as a time, and the days they stand for."""
 
     first: Annotated[str, Field(alias="from", description="The first day, YYYY-MM-DD, in the person's time zone.")]
     last: Annotated[str, Field(alias="to", description="The last day, included.")]

@@ -18,7 +18,7 @@ from intake.models import Conversation, Turn, User
 from intake.reading import get_conversation as find
 
 MOST_AROUND = 10
-# What all texts of an answer may have together: some 6,000 tokens, which leaves a model room to think.
+# The characters of all texts of an answer together: some 6,000 tokens, which leaves a model room to think.
 CHARACTERS = 24_000
 MOST_CONVERSATIONS = 50
 NO_CALLER = "user identity required"

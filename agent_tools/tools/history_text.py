@@ -7,7 +7,7 @@ NOTHING_FOUND = "No matching results found. Try broader keywords or a different 
 
 
 class Told(Protocol):
-    """What is told of a result. `session` is the title of the conversation, if it is in one."""
+    """The fields of a result that the text shows. `session` is the title of the conversation, if it is in one."""
 
     @property
     def source(self) -> str: ...

@@ -132,7 +132,7 @@ def summarise(output: SearchMemoryOutput, user: User | None) -> str:
 
 
 def _as_told(error: MemorySearchError) -> RecollectError:
-    """What a caller may know of the cause: whether trying again helps."""
+    """The cause as a caller may know it: whether trying again helps."""
     match error.cause:
         case EmbedderError():
             return EmbeddingModelAway()

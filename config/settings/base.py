@@ -213,6 +213,8 @@ BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 # commands that do a worker's work with DATABASE_WORKER_URL, migrations with DATABASE_OWNER_URL (the tables' owner).
 DATABASE_OWNER_URL = env.str("DATABASE_OWNER_URL", default="")
 DATABASE_WORKER_URL = env.str("DATABASE_WORKER_URL", default="")
+# For `manage.py backup` alone: a role that may read every row, and that no serving process knows (docs/operations.md).
+DATABASE_BACKUP_URL = env.str("DATABASE_BACKUP_URL", default="")
 # The prefix of the roles' names: roles belong to a whole server, which another installation may share.
 DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
 # Tables that refer to a user and have no row-level security: each is read to find out who is asking, or holds nothing

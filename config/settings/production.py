@@ -7,7 +7,7 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
 
 # The proxy that ends TLS is one.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1)
-# Only a proxy that sets this header itself, whatever the client sent, may stand in front.
+# Only a proxy that overwrites this header may stand in front.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000)

@@ -148,7 +148,7 @@ def _end_holder(lock: RunLock) -> None:
 
 
 def _end_earlier_run(paths: RunPaths) -> bool:
-    """Stop whatever a killed supervisor left behind; returns whether there was anything."""
+    """Stop the processes that a killed supervisor left behind; returns whether there were any."""
     root = servers_dir(paths.var)
     programs = find_marked(paths.var)
     brokers = find_servers("valkey-server", root / "broker")

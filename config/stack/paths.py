@@ -33,7 +33,7 @@ class Account:
 
 
 def choose_account() -> Account | None:
-    """Return the unprivileged account to drop to under root, None elsewhere: the servers run as whoever asks."""
+    """Return the unprivileged account to drop to under root, None elsewhere: the servers run as the current user."""
     if os.geteuid() != 0:
         return None
     for name in UNPRIVILEGED:
@@ -134,7 +134,7 @@ def _copy_programs(installed: Path, copy: Path) -> None:
 
 
 def _make_parent(folder: Path) -> None:
-    """Make a folder that others may pass through, whatever the umask; one that exists stays as it is."""
+    """Make a folder that others may pass through, independent of the umask; one that exists stays as it is."""
     if not folder.exists():
         _make_parent(folder.parent)
         folder.mkdir(exist_ok=True)

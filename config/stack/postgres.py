@@ -24,8 +24,10 @@ MAJOR_VERSION = "18"
 SUPERUSER = "postgres"
 # The owner of the tables and the database carry one name; nobody serves or works as it.
 OWNER = "recollect"
+# Reads every row, for `manage.py backup`, and writes none.
+BACKUP = "recollect_backup"
 # Raised when there is more to prepare.
-PREPARATIONS = 2
+PREPARATIONS = 3
 # Crash recovery reads back at most max_wal_size.
 START_SECONDS = 120
 # A fast shutdown ends sessions and writes a checkpoint.
@@ -100,6 +102,10 @@ class EmbeddedPostgres:
         return self._url(OWNER, OWNER)
 
     @property
+    def backup_url(self) -> str:
+        return self._url(BACKUP, OWNER)
+
+    @property
     def superuser_url(self) -> str:
         return self._url(SUPERUSER, "postgres")
 
@@ -110,6 +116,7 @@ class EmbeddedPostgres:
             "DATABASE_URL": self.url,
             "DATABASE_WORKER_URL": self.worker_url,
             "DATABASE_OWNER_URL": self.owner_url,
+            "DATABASE_BACKUP_URL": self.backup_url,
         }
 
     @property
@@ -192,7 +199,7 @@ class EmbeddedPostgres:
 
     def _write_passwords(self, known: Mapping[str, str] | None = None) -> None:
         """A password for everybody who has none yet."""
-        logins = (SUPERUSER, OWNER, self.roles.web, self.roles.worker)
+        logins = (SUPERUSER, OWNER, BACKUP, self.roles.web, self.roles.worker)
         passwords = {role: secrets.token_urlsafe(24) for role in logins} | dict(known or {})
         lines = [f"{role} {password}\n" for role, password in passwords.items()]
         write_secret(self.root / "postgres-passwords", "".join(lines))
@@ -240,6 +247,7 @@ class EmbeddedPostgres:
             _add_vector(connection)
         with psycopg.connect(self.superuser_url, autocommit=True) as connection:
             self._add_owner(connection)
+            self._add_backup_role(connection)
             passwords = self._passwords()
             make_roles(connection, self.roles, passwords={name: passwords[name] for name in self.roles.all[:2]})
         with psycopg.connect(self._url(SUPERUSER, OWNER), autocommit=True) as connection:
@@ -254,6 +262,13 @@ class EmbeddedPostgres:
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [OWNER]).fetchone():
             connection.execute(sql.SQL("CREATE DATABASE {0} OWNER {0}").format(role))
+
+    def _add_backup_role(self, connection: psycopg.Connection) -> None:
+        role, password = sql.Identifier(BACKUP), sql.Literal(self._passwords()[BACKUP])
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [BACKUP]).fetchone():
+            rights = sql.SQL("LOGIN NOSUPERUSER BYPASSRLS NOCREATEROLE PASSWORD {}").format(password)
+            connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
+        connection.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(role))
 
 
 def _add_vector(connection: psycopg.Connection) -> None:

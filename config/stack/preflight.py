@@ -123,7 +123,7 @@ def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str
 
 def as_worker(environment: dict[str, str]) -> dict[str, str]:
     """For a process that does a worker's work and has no other's address."""
-    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL")
+    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
     kept = {name: value for name, value in environment.items() if name not in others}
     # Empty rather than absent, which would have them read from a file.
     return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")

@@ -149,7 +149,9 @@ class Supervisor:
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
             made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
         write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
-        return given | made | {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local"}
+        # Backups are made by a command: no process that serves may read past row-level security.
+        own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}
+        return given | made | own
 
     def _kept_key(self) -> str:
         """Return the key of the run before: a new one would log everybody out."""

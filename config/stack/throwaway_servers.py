@@ -43,7 +43,7 @@ def unless_named(*, is_needed: bool) -> Iterator[None]:
     servers = ThrowawayServers()
     try:
         os.environ.update({name: servers.urls[name] for name in ADDRESSES})
-        # What `make up` would have generated.
+        # `make up` would have generated these.
         os.environ.setdefault("SECRET_KEY", secrets.token_urlsafe())
         yield
     finally:
@@ -56,7 +56,7 @@ def _is_named() -> bool:
     environ.Env.read_env(BASE_DIR / ".env")
     if "DATABASE_URL" in os.environ:
         return True
-    # What `make up` wrote outlives a `make up` that was killed.
+    # The files of `make up` outlive a `make up` that was killed.
     environ.Env.read_env(var_dir() / "env")
     try:
         psycopg.connect(

@@ -8,7 +8,7 @@ from django.core.management import call_command
 
 from config.serving import serve
 
-# Whoever presses Ctrl-C waits less than those who restart a server for many.
+# A person who presses Ctrl-C waits less than an operator who restarts a server for many.
 GRACEFUL_SECONDS = 3
 
 

@@ -1,6 +1,6 @@
 """The only way to personal rows: for one transaction the database is told which user is asking.
 
-Row-level security compares each row with that setting, whatever a query says. The setting ends with the transaction, so
+Row-level security compares each row with that setting in every query. The setting ends with the transaction, so
 a connection that returns to the pool carries nothing. Without it personal tables are empty.
 
 Pages, the API, tools, the chat's stream, staff pages and commands all come through here once they know their caller.
@@ -17,7 +17,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from core.isolation.caller import Caller
 
-# The role that logged in, whatever another has been taken on before.
+# The role that logged in, also after another has been taken on.
 OWN_ROLE = "none"
 
 _BECOME = """

@@ -1,11 +1,11 @@
-"""Who is asking, as isolation knows it."""
+"""The caller, as isolation knows them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking, by their session or token: a user's id, or None before anybody is known.
+    """The caller, by their session or token: a user's id, or None before one is known.
 
     `is_visitor`: the user has not registered, so their tools answer that an identity is required. It opens no row.
     """

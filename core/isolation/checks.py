@@ -36,7 +36,7 @@ class NotIsolated(Exception):
 
 @checks.register(checks.Tags.database)
 def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """What `manage.py check --database default` runs: either of the application's roles will do."""
+    """Run by `manage.py check --database default`: either of the application's roles will do."""
     roles = settings.DATABASE_ROLES
     return [
         found for alias in databases or () for found in problems(connections[alias], roles=(roles.web, roles.worker))
@@ -63,7 +63,7 @@ def problems(connection: BaseDatabaseWrapper, *, roles: Sequence[str]) -> list[c
 
 
 def personal_models() -> Iterator[type[models.Model]]:
-    """Every model that refers to a person, unless `settings.NOT_PERSONAL` says why its rows are nobody's."""
+    """Every model that refers to a person, unless `settings.NOT_PERSONAL` says why its rows have no owner."""
     user = get_user_model()
     for model in apps.get_models():
         refers = any(field.is_relation and field.related_model is user for field in model._meta.concrete_fields)
@@ -90,7 +90,7 @@ def _told(
         yield checks.Error(
             f"No forced row-level security guards {', '.join(unguarded)}.",
             hint="Run `manage.py migrate`; for a new table, add `isolate(…)` to its migration. "
-            f"A table that is nobody's is named in NOT_PERSONAL. {DOCUMENTED}",
+            f"A table without owners is named in NOT_PERSONAL. {DOCUMENTED}",
             id="core.E003",
         )
     if name not in roles and not is_mighty and not owned:

@@ -8,7 +8,7 @@ import environ
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 
-# What an address says of who logs in and where; the database is the one at hand, a test's or a scratch one included.
+# The login and the place in an address; the database is the current one, also a test's or a scratch database.
 OF_THE_ADDRESS = ("USER", "PASSWORD", "HOST", "PORT")
 
 

@@ -1,4 +1,4 @@
-"""Migration operations that put a table under row-level security, or say who may do what with one that is nobody's.
+"""Migration operations that put a table under row-level security, or grant roles access to one without owners.
 
 A personal table is one line in a migration: `isolate("table")`. What is not granted is refused, so a table that was
 forgotten is one that the application cannot read.
@@ -49,7 +49,7 @@ def isolate(table: str, *, worker: Rights = (), staff: Rights = ()) -> RunSQL:
 
 
 def grant(table: str, *, web: Rights = (), worker: Rights = (), staff: Rights = ()) -> RunSQL:
-    """What each role may do with a table that is nobody's, or that is read before anybody is known."""
+    """The grants of each role on a table without owners, or one that is read before the caller is known."""
     roles: Roles = settings.DATABASE_ROLES
     return _operation(_grants(table, roles, web=web, worker=worker, staff=staff), [_revoke(table, roles)])
 

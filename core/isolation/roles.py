@@ -1,6 +1,6 @@
 """The roles beneath the application: what each is called, and how they are made on a server. Knows nothing of Django.
 
-The owner, whoever runs the migrations, owns the tables and is used for nothing else. The web role and the worker role
+The owner runs the migrations, owns the tables and is used for nothing else. The web role and the worker role
 log in; neither is a superuser, passes over policies, owns a table or can make another role. Staff is no login: the web
 role becomes it for the length of a transaction, and has nothing of its rights otherwise.
 """

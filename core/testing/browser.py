@@ -32,7 +32,7 @@ PATIENCE_MS = 30_000
 
 @dataclass
 class Trespasses:
-    """What a page did that none may do: ask another site for something, run what was injected, break."""
+    """Forbidden acts of a page: a request to another site, injected script that ran, an error."""
 
     home: str
     seen: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"
     from playwright.sync_api import sync_playwright
 
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        # That loop is nobody's who asks the database here, yet Django sees it and would refuse.
+        # No code that uses the database runs in that loop, yet Django sees it and would refuse.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
         # Under a loop Django's connections are others than without one.

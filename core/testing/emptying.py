@@ -1,11 +1,11 @@
-"""What a test has written for good is taken away after it, in a small part of the time that Django's `flush` takes."""
+"""Empties the tables after a test that commits, in a small part of the time that Django's `flush` takes."""
 
 from typing import Any
 
 from django.db import connection, connections, transaction
 from django.db.models import QuerySet
 
-# What migrations wrote, and no test changes: `flush` would empty them and have every one of their rows made again.
+# Migrations filled these, and no test changes them: `flush` would empty them and make every row again.
 KEPT = {"django_content_type", "auth_permission"}
 
 

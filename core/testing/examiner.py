@@ -1,4 +1,4 @@
-"""Who looks on in tests: a role that sees every row, so that a test can set things up and see what became of them.
+"""The examiner of tests: a role that sees every row, so that a test can set things up and see what became of them.
 
 The examiner exists on servers for tests alone. The application never is the examiner: each endpoint goes through
 `acting_as`, which begins by putting the examiner away, and what asks without it runs as the web role and sees nothing.
@@ -54,7 +54,7 @@ def take_policies_away() -> None:
     from core.isolation.checks import personal_models  # the servers' keeper imports this module without Django
 
     with connection.cursor() as cursor:
-        # What waits to be checked at the end of a transaction stands in the way of altering a table.
+        # Constraints that wait for the end of a transaction block ALTER TABLE.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for model in personal_models():
             cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")

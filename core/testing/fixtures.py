@@ -108,7 +108,7 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
 
 @pytest.fixture
 def logged() -> Iterator[Everything]:
-    """What this project's loggers say from DEBUG on, and everybody else's from INFO on, as the settings have it."""
+    """The log of this project from DEBUG on, and of its dependencies from INFO on, formatted as in the settings."""
     handler, root = Everything(), logging.getLogger()
     levels = dict.fromkeys(("config", "evals", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG)
     loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}

@@ -4,7 +4,7 @@ import logging
 
 
 class Everything(logging.Handler):
-    """Keeps whatever is logged, as a file would have it: message, arguments and traceback."""
+    """Keeps each log record as a file would: message, arguments and traceback."""
 
     def __init__(self) -> None:
         super().__init__(logging.NOTSET)

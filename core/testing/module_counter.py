@@ -27,7 +27,7 @@ class ModuleCounter:
         return [str(path) for path in paths if not NOT_THE_PRODUCT & {*path.parts}]
 
     def note(self, frame: FrameType, event: str, argument: Any) -> None:
-        """What `sys.setprofile` calls; a module's own body, which runs when it is imported, is no function."""
+        """The callback of `sys.setprofile`; a module's body, which runs at import, does not count as a function."""
         if event == "call" and frame.f_code.co_name != "<module>":
             self._files.setdefault(frame.f_code.co_filename)
 

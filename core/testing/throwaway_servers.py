@@ -15,7 +15,7 @@ import redis
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 FOR_TESTS = "--for-tests"
-# What the servers' settings are called in the environment.
+# The names of the servers' settings in the environment.
 ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
 DATABASE = "recollect"
 STOP_SECONDS = 30

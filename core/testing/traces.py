@@ -20,7 +20,7 @@ TABLES = """
 
 
 def traces_of(word: str) -> list[str]:
-    """Where it was found, whatever its capitals."""
+    """The places where it was found, in any case."""
     return [*_in_tables(word), *_in_sessions(word), *_in_broker(word)]
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark is to the command that runs it."""
+"""The interface between a benchmark and the command that runs it."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence

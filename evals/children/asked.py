@@ -1,4 +1,4 @@
-"""What `chaos` and `soak` ask of the product in a process of its own, by the services, as pages and commands do.
+"""The calls of `chaos` and `soak` in a process of their own, by the services, as pages and commands do.
 
 `{"people": how many}` makes people, each with a token, and writes `[[user id, token], …]`. `{"quarantined": true}`
 writes how many rows the health page of the admin shows to staff as quarantined.

@@ -46,7 +46,7 @@ class KeptLine:
 
 
 class _Answer:
-    """What httptools calls back."""
+    """The callbacks of httptools."""
 
     def __init__(self) -> None:
         self.parser = HttpResponseParser(self)

@@ -44,7 +44,7 @@ def main() -> None:
     get_embedder().warm_up()
     ways = _ways(given)
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    # What comes after the search, which this process does itself, meets a web process that has been idle for longest:
+    # The call after a search that this process runs itself meets a web process that has been idle for longest:
     # in a fixed order one and the same would.
     orders = random.Random(SEED)  # noqa: S311 - no secret
     for number, query in enumerate(given["warm_up"] + given["questions"]):

@@ -49,7 +49,7 @@ class Plan:
     # How often a row is tried before it is set aside, and for how long a worker that died may keep what it took.
     attempts: int = 5
     lease: int = 15
-    # What is in the name of every fault that may strike.
+    # A part of the name of every fault that may strike.
     only: str = ""
     # Where the programs' logs are kept, if anywhere.
     logs: Path | None = None
@@ -79,7 +79,7 @@ class Latency:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of it. `searchable_after` is None when patience ran out."""
+    """The outcome. `searchable_after` is None when the deadline passed."""
 
     saved: int = 0
     lost: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Outcome:
         return away.p50 - self.broker_alive.p50 if is_enough else 0.0
 
     def faults_found(self, plan: Plan) -> list[str]:
-        """What must not be, in sentences; empty when all is well."""
+        """Each violation as a sentence; empty when all is well."""
         refusing, silent = self.added(self.broker_refusing), self.added(self.broker_silent)
         found = {
             f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
@@ -131,7 +131,7 @@ class Outcome:
         return {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
 
     def table(self, plan: Plan) -> list[tuple[str, str]]:
-        """What was looked at, what came of it and, where something must be so, whether it is."""
+        """Each figure with its name and, where there is an aim, whether it holds."""
         searchable = "never" if self.searchable_after is None else f"{self.searchable_after:.1f} s"
         struck, sought = self.faults.total(), self.searched_for
         kinds = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))

@@ -1,4 +1,4 @@
-"""What may go wrong beneath a running product, a deck from which it is dealt, and when which server was away."""
+"""The faults that may strike a running product, a deck they are drawn from, and when which server was away."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""What became of what was said: in the database, and through the search API.
+"""Looks for saved turns: in the database, and through the search API.
 
 The database is asked with the eyes of a superuser. The searches are asked with each person's own token: by the words
 with `search_history`, which finds every literal match in a message; and by their vectors with

@@ -72,7 +72,7 @@ class RestartedProgram:
             return []
 
     def processor_seconds(self) -> float:
-        """What its processes, those that live, have taken of the processor so far."""
+        """The processor time of its live processes so far."""
         seconds = 0.0
         for process in self.family():
             with suppress(psutil.NoSuchProcess):

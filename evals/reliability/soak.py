@@ -88,7 +88,7 @@ class SoakOutcome:
         return sum(count for status, count in self.statuses.items() if status.startswith("5"))
 
     def faults_found(self, plan: SoakPlan) -> list[str]:
-        """What must not be, in sentences; empty when all is well."""
+        """Each violation as a sentence; empty when all is well."""
         too_many = {role: count for role, count in self.connections.items() if count > plan.pool}
         found: dict[str, object] = {
             f"{len(self.leaks)} answers held somebody else's secret: {_some(self.leaks)}.": self.leaks,

@@ -48,6 +48,26 @@ def test_both_saves_of_a_turn_are_measured_beside_a_bare_insert(monkeypatch, tmp
     assert database_names() == before
 
 
+def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
+    before = database_names()
+    target = tmp_path / "figures.json"
+
+    call_command("benchmark", "capacity", "--turns=20", f"--json={target}")
+
+    figures = json.loads(target.read_text())
+    by_table = figures["bytes_per_turn_by_table"]
+    assert by_table["intake_conversation_turns"] > 0
+    assert by_table["postings"] > 0
+    assert by_table["embeddings"] > 0
+    assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
+    assert database_names() == before
+
+
+def test_capacity_of_no_turns_is_refused():
+    with pytest.raises(CommandError, match="--turns must be at least 1"):
+        call_command("benchmark", "capacity", "--turns=0")
+
+
 def test_query_embedding_is_measured(capsys):
     call_command("benchmark", "embedding", "--samples=5")
 
@@ -88,6 +108,7 @@ def test_every_benchmark_goes_by_its_own_name():
         "indexing": "indexing",
         "embedding": "embedding",
         "memory": "memory",
+        "capacity": "capacity",
     }
 
 

@@ -1,4 +1,4 @@
-"""What staff see: the index's rows, their health and the people they belong to, never anything that anybody said."""
+"""The pages of staff: the index's rows, their health and their owners, never any text."""
 
 from django.contrib import admin
 

@@ -129,7 +129,7 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         return found and next(iter(measured([found.pk])), None)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """What the sidebar offers and nothing else: any other lookup may read the whole table."""
+        """Only the lookups that the sidebar offers: any other may read the whole table."""
         return lookup in ("corpus__exact", "model__id__exact", "state", "attempts", "created")
 
     def get_search_results(

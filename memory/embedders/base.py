@@ -1,4 +1,4 @@
-"""What indexing and search ask of an embedding model, whichever it is; and a fake one for tests."""
+"""The interface of an embedding model for indexing and search; and a fake model for tests."""
 
 import hashlib
 import re
@@ -39,7 +39,7 @@ class EmbedderMisconfigured(EmbedderError):
 
 
 class RankingWeights(NamedTuple):
-    """What each feature of a text adds to its score in a hybrid search (`memory.search.fusion`).
+    """The weight of each feature of a text in its score in a hybrid search (`memory.search.fusion`).
 
     Fitted by `manage.py fit_ranking` on LoCoMo, BEAM-100K and fourteen months of three lives (docs/decisions/0009).
     """

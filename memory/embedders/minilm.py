@@ -30,7 +30,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Remembered(dict[str, Sequence[Span] | None]):
-    """What a function makes of a word, kept until there are too many; the common ones are soon back.
+    """Caches a function's result for a word until there are too many; common words are soon back.
 
     `lru_cache` writes down which word was asked for last, and so touches three words' memory to look up one.
     """

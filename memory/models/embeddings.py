@@ -114,7 +114,7 @@ class VectorBlock(models.Model):
         return f"{self.corpus} of {self.user_id}"
 
 
-# What has a fixed width stands first: its place in the row is known, while a vector is found by its predecessors.
+# Columns of fixed width stand first: their offset in the row is known, a vector's depends on its predecessors.
 for _prefix, _field in (("p", models.BigIntegerField), ("t", models.DateTimeField), ("v", HalfVectorField)):
     for _slot in range(SLOTS):
         VectorBlock.add_to_class(f"{_prefix}{_slot}", _field(null=True))
@@ -156,7 +156,7 @@ class Embedding(models.Model):
             ),
         ]
         indexes = [
-            # What is in no block yet, a handful for each person.
+            # The vectors in no block yet, a handful for each user.
             models.Index(
                 fields=["user", "corpus", "model"],
                 condition=Q(vector__isnull=False, block=None),

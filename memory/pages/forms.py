@@ -1,4 +1,4 @@
-"""What people fill in about their memory; what was typed stays where it was, with what is wrong beside it."""
+"""The forms for notes and records; an invalid form keeps its input, with the errors beside it."""
 
 from datetime import date
 from typing import Any
@@ -54,7 +54,7 @@ class DayField(forms.Field):
 
 
 class TextField(forms.CharField):
-    """What was written, to the last blank; a browser sends line breaks of its own kind, a document has the usual."""
+    """The text as typed, blanks included; a browser's CRLF becomes LF."""
 
     widget = forms.Textarea
 

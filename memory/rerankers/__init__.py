@@ -1,4 +1,4 @@
-"""What search asks of a reranker, and the one that the settings name: a model that reads the query and a text together.
+"""The interface of a reranker, and the one that the settings name: a model that reads the query and a text together.
 
 A process's threads share it. An installation may have none.
 """

@@ -28,19 +28,19 @@ DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The lo
 
 
 class DocumentBody(Input):
-    """What to write: the whole document."""
+    """The body of a PUT: the whole document."""
 
     content: Annotated[str, Field(description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.")]
 
 
 class AppendBody(Input):
-    """What to add: whole lines."""
+    """The body of an append: whole lines."""
 
     text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
 
 
 class TakeBackBody(Input):
-    """What was added, as it was sent."""
+    """The lines that were added, as they were sent."""
 
     text: Annotated[str, Field(description="The text that was appended.")]
     at: Annotated[
@@ -97,7 +97,7 @@ EXAMPLE = OpenApiExample(
 
 
 class DocumentViewSet(ActsAsCaller, ViewSet):
-    """What MEMORY.md and a log have in common; `date` comes from the address."""
+    """The endpoints that MEMORY.md and a log share; `date` comes from the address."""
 
     def read(self, request: Request, date: str | None = None) -> Response:
         document = documents.read(user=person_of(request), day=_day(date))

@@ -1,4 +1,4 @@
-"""What a writer has read, as HTTP says it (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match`."""
+"""Preconditions of writes (RFC 9110, section 13): `ETag`, `If-Match`, `If-None-Match`."""
 
 import re
 from collections.abc import Collection

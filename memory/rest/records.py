@@ -26,7 +26,7 @@ RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 
 
 class RecordBody(Input):
-    """What to note."""
+    """The body of a new record."""
 
     content: Annotated[str, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
     type: Annotated[str, Field(description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.")] = (

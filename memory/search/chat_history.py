@@ -35,7 +35,7 @@ DISTANCE_UNKNOWN = 1.0
 # Results below this relevance are only the nearest. Of the questions with an answer at most three in a hundred have all
 # their results below it (`run_evals --surface`, `refused`).
 RELATED = 0.003
-# What each retriever brings: several times what anybody asks for, so that a text which is only good in both is there.
+# The candidates of each retriever: several times the largest limit, so that a text which is good in both only is there.
 TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
 # A model that nobody has tuned is measured on a person's vectors if so many of their texts have one.
@@ -206,7 +206,7 @@ def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWi
 
 
 def exact_pieces(query: str) -> list[str]:
-    """What of a query is meant to the letter: what stands in quotation marks, and identifiers."""
+    """The literal pieces of a query: quotations and identifiers."""
     quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
     words = [word.strip(".,;:!?()[]{}'") for word in _QUOTED.sub(" ", query).split()]
     return [piece for piece in map(str.strip, quoted) if piece] + [word for word in words if _is_identifier(word)]
@@ -245,7 +245,7 @@ def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) ->
 
 
 class Gathered(NamedTuple):
-    """What both retrievers know of a query's candidates, before they are ranked; see `fuse` for its figures."""
+    """The findings of both retrievers about the candidates, before ranking; see `fuse` for its figures."""
 
     candidates: list[Candidate]
     ideal: float

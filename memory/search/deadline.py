@@ -16,11 +16,11 @@ _SET = "SELECT set_config('statement_timeout', %s, true)"
 
 
 class OutOfTime(Exception):
-    """What was asked of the database in this time is not done, and never will be."""
+    """The statement was cancelled at the deadline, and is not repeated."""
 
 
 class Deadline:
-    """What is left of some seconds; the clock runs from the beginning."""
+    """The rest of some seconds, from the moment it is made."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = monotonic() + seconds

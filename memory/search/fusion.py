@@ -39,7 +39,7 @@ LONG = 5.0
 
 
 class Candidate(NamedTuple):
-    """What the retrievers know of a text. `distance` is None while it has no vector; `terms` is its length."""
+    """The findings of the retrievers about a text. `distance` is None while it has no vector; `terms` is its length."""
 
     key: "PlainKey"
     terms: int
@@ -79,7 +79,7 @@ def fuse(
 def features_of(
     candidates: Collection[Candidate], *, ideal: float, unrelated: float, convincing: float
 ) -> "dict[PlainKey, tuple[float, ...]]":
-    """What `RankingWeights` weighs, in the order of its fields, by key."""
+    """The features that `RankingWeights` weighs, in the order of its fields, by key."""
     best = sorted((one.lexical for one in candidates), reverse=True)
     share, lead, rarity = _trust(best, ideal)
     telling = min(1.0, share / TELLING_SHARE)

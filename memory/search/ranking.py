@@ -96,7 +96,7 @@ def decay(at: datetime, *, now: datetime, rate: float) -> float:
 
 
 def _bests(hits: list[AnyHit]) -> dict[str, float]:
-    """What the hits of each source are divided by."""
+    """The divisor of each source's scores."""
     best = max((hit.relevance for hit in hits), default=0.0)
     bests: dict[str, float] = defaultdict(lambda: RELEVANT * best or 1.0)
     for hit in hits:
@@ -113,7 +113,7 @@ class Fingerprint:
     @classmethod
     def of(cls, text: str) -> "Fingerprint":
         plain = unicodedata.normalize("NFKC", text).casefold()
-        # What has no words at all, such as emoji, is compared by its characters.
+        # Texts without words, such as emoji, are compared by their characters.
         return cls(tuple(_WORD.findall(plain)) or tuple("".join(plain.split())))
 
     @cached_property

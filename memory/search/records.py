@@ -27,7 +27,7 @@ MAX_TOP_K = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySearchQuery:
-    """What to look for. What is empty or None narrows nothing; conditions combine with AND.
+    """The query and its filters. An empty filter or None narrows nothing; conditions combine with AND.
 
     `min_similarity` is between 0 and 1; `top_k` is at least 1, and more than 50 is taken for 50. A record fits if it
     is of any of the `types` and has any of the `tags`.

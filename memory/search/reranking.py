@@ -16,7 +16,7 @@ from memory.rerankers import RerankerError, get_reranker
 from memory.search.excerpts import Segment, matching, show
 from memory.search.texts import Inflections
 
-# What is looked at again: beyond it little that is right is left, and time goes by their number.
+# The candidates that are reranked: few right ones come after them, and time grows with their number.
 LOOKED_AT = 20
 BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
 # Beside a score in which weight and age count as well, and which differs more from result to result.

@@ -34,7 +34,7 @@ from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
-# What a text is worth that has the query's very letters where nothing else is like it.
+# The score of a text that contains the query literally where nothing else is like it.
 LITERAL_ALONE = 0.5
 # The whole query is an exact piece, like a name, where so few texts have it; what many have is a common word.
 FEW = 3

@@ -1,4 +1,4 @@
-"""What a question says of time: "yesterday", "last Tuesday", "in the week before Easter", as days of the person's own.
+"""Reads the time in a question: "yesterday", "last Tuesday", "in the week before Easter", as days of the person's own.
 
 A small grammar rather than a library's: a wrong window hides the answer, so only what plainly means a time in the past
 counts. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about what was.

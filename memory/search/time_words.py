@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 def _by_word(rows: Iterable[tuple[Value, str]]) -> dict[str, Value]:
-    """What each word stands for, from rows of a value and its words."""
+    """The value of each word, from rows of a value and its words."""
     return {word: value for value, words in rows for word in words.split()}
 
 
@@ -87,7 +87,7 @@ UNITS = _by_word(
         ("weekend", "weekend weekends wochenende finde week-end"),
     )
 )
-# What makes a day or a month without another word a time in the past: the question is about what was.
+# Words that put a day or a month without a year into the past: the question is about something that was.
 PAST = re.compile(
     r"\b(did|was|were|had|happened|went|said|told|talked|wrote|discussed|asked|mentioned|spoke|chatted"
     r"|hab|habe|haben|hatte|hatten|war|waren|sagte|sprachen|besprochen|erzahlt|geschrieben|gesagt|passiert"

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from memory.chunking import MAX_PARTS, turn_parts, turn_text
+from memory.chunking import MAX_PARTS, text_parts, turn_parts, turn_text
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -75,6 +75,26 @@ def test_no_part_is_longer_than_the_window(seed):
     found = parts(prose(pick.randint(1, 30), seed), prose(pick.randint(0, 60), seed + 1), max_tokens=window)
 
     assert max(len(offsets(part)) for part in found) <= window
+
+
+@pytest.mark.parametrize("sentence_length", [0, 9, 171, 230])
+def test_nothing_of_the_longest_record_is_lost_when_every_character_is_a_token(sentence_length):
+    record = "".join(
+        "\u3002" if sentence_length and number % sentence_length == 0 else chr(0x4E00 + number % 20_000)
+        for number in range(32_000)
+    )
+    found = text_parts(
+        record,
+        token_offsets=lambda text, at_most=None: [(i, i + 1) for i in range(len(text))][:at_most],
+        max_tokens=254,
+    )
+
+    end = 0
+    for part in found:
+        start = record.find(part, max(0, end - 254))
+        assert 0 <= start <= end
+        end = start + len(part)
+    assert end == len(record)
 
 
 def test_parts_end_at_sentences_where_they_can():

@@ -1,7 +1,7 @@
 """Many rows at once: columns of numbers and bytes become PostgreSQL's binary COPY stream, without a loop over rows.
 
 Each value is its length and its bytes (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"). Which
-bytes is decided by the model's field, so that whoever fills a table gives plain values by field name.
+bytes is decided by the model's field, so that callers pass plain values by field name.
 """
 
 import json

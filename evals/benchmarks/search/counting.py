@@ -30,7 +30,7 @@ class Counted:
 
 
 def count_words(turns: Sequence[SyntheticTurn]) -> Counted:
-    """What the text-search configuration finds in both sides of the turns."""
+    """The terms that the text-search configuration finds in both sides of the turns."""
     known, _ = _lexemes(settings.TEXT_SEARCH_CONFIG)
     said_keys, said_counts = _keys((turn.user_message for turn in turns), len(known))
     answered_keys, answered_counts = _keys((turn.assistant_message for turn in turns), len(known))

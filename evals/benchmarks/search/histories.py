@@ -1,4 +1,4 @@
-"""What made-up people said, and every row that the product would have written for it, by table and column.
+"""Synthetic histories, with every row that the product would have written for them, by table and column.
 
 Splitting, hashing and counting a text takes longer than storing its rows does. So a pool of turns is worked out once,
 by the product's own code; each person says those turns in an order, at times and with vectors of their own.
@@ -33,7 +33,7 @@ AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPerson:
-    """Who says how many turns of the pool; `first_text` is the number that the first one's `IndexedText` gets."""
+    """A user and how many turns of the pool they have; `first_text` is the number of their first `IndexedText`."""
 
     user_id: int
     turns: int
@@ -208,7 +208,7 @@ def _copy_embeddings(said: _Said, rng: np.random.Generator) -> int:
 
 
 def _members(starts: Integers, chosen: Integers) -> tuple[Integers, Integers]:
-    """What belongs to the chosen, in their order, and to which of them it belongs."""
+    """The rows that belong to the chosen texts, in their order, and the text of each."""
     sizes = starts[chosen + 1] - starts[chosen]
     owner = np.repeat(np.arange(len(chosen)), sizes)
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

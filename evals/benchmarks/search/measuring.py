@@ -20,7 +20,7 @@ from memory.models.corpora import Key
 from memory.search import SearchMode
 
 Groups = dict[int, list[AskedQuestions]]
-"""Who is asked what, by how many turns they have."""
+"""The questions for each user, by how many turns they have."""
 Results = dict[int, dict[str, Timing]]
 """By the same, and by the name of the search."""
 
@@ -88,7 +88,7 @@ class Measured:
     def _peer(self, peer: Peer, everybody: Sequence[User], report: Report) -> None:
         report(f"Loading {peer.name}.")
         is_exact = isinstance(peer, Exact)
-        # What the floor does not search, it need not hold in memory.
+        # The floor holds in memory only the vectors that it searches.
         peer.load(self._asked_people() if is_exact else map(read, everybody))
         answers: list[list[Key]] = []
 

@@ -24,7 +24,7 @@ BEYOND_REACH = "60000000/minute"
 
 
 def hardly_limited() -> Environment:
-    """What tells a web process to let pass whatever asks; it still counts, as in production, for that takes time."""
+    """Settings that put the rate limits out of reach; they still count, since counting takes time in production too."""
     return {f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in settings.RATE_LIMITS}
 
 
@@ -45,7 +45,7 @@ class Web:
         return float(round(len(done["milliseconds"]) / done["seconds"], 1))
 
     def megabytes(self) -> float:
-        """What the process holds in memory now (10^6 bytes)."""
+        """The process's resident memory (10^6 bytes)."""
         return memory_megabytes(self._process)[0]
 
     def _ask(self, asked: Sequence[AskedQuestions], mode: SearchMode, *, clients: int, seconds: float | None) -> Any:

@@ -1,4 +1,4 @@
-"""What is asked of whom: words of one of the person's own turns, as somebody half remembers it."""
+"""The benchmark's questions: words of one of the person's own turns, as they half remember it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ class Run:
         self._ask_first(asked, earlier)
 
     def groups(self) -> Groups:
-        """Who is asked what, the shortest histories first."""
+        """The users and their questions, the shortest histories first."""
         everybody = {**self.shorter, self.turns: _spread(self.people)}
         return {size: ask(people, count=self.queries, seed=1) for size, people in everybody.items()}
 

@@ -1,4 +1,4 @@
-"""What the database holds of a person, read back for the peers: they search the very vectors that we do."""
+"""Reads a user's stored vectors back for the peers: they search the very vectors that we do."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What the search is measured beside: each peer has the same vectors and is asked the same questions."""
+"""Other searches to compare with: each peer has the same vectors and is asked the same questions."""
 
 from evals.benchmarks.search.peers.base import Exact, Peer, PeerMissing
 from evals.benchmarks.search.peers.lance import Filtered, Indexed

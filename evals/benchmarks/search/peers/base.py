@@ -1,4 +1,4 @@
-"""What a peer is to the benchmark: something else that could hold the same vectors and find the nearest among them.
+"""A peer of the benchmark: another store that could hold the same vectors and find the nearest among them.
 
 numpy is the first: one person's vectors in memory and nothing around them, the floor and what others are checked by.
 """

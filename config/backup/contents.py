@@ -1,0 +1,90 @@
+"""The contents of a database, to compare a backup with a product: rows and a hash per table, one search per user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from psycopg import sql
+
+from core.isolation.acting import acting_as
+from intake.models import Turn, User
+from memory.search.chat_history import SearchMode, search_chat_history
+
+# Text of every value the same on every server: times, floats, intervals and bytes.
+_ONE_WAY_OF_WRITING = """
+SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, MDY'; SET LOCAL IntervalStyle = 'postgres';
+SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex'
+"""
+_TABLES = """
+SELECT relname FROM pg_class
+ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+ ORDER BY relname
+"""
+# A sum does not depend on the order of the rows.
+_COUNT = "SELECT count(*), coalesce(sum(hashtextextended(item::text, 0)::numeric), 0)::text FROM {} AS item"
+
+# Settings that a restored product must share with the one that was backed up to answer alike. No secrets.
+SETTINGS = ("TEXT_SEARCH_CONFIG", "HISTORY_DECAY_RATE", "HISTORY_WEIGHTS")
+
+# The best so many results of a person's search are looked at.
+SEARCHED = 20
+QUERY_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TableContents:
+    """The rows of a table and the sum of their hashes, equal only for equal rows in any order."""
+
+    rows: int
+    hash: str
+
+
+def tables() -> dict[str, TableContents]:
+    """Of every table, as this transaction sees it; the connection's role must pass row-level security."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ONE_WAY_OF_WRITING)
+        cursor.execute(_TABLES)
+        names = [str(name) for (name,) in cursor.fetchall()]
+        found = {}
+        for name in names:
+            cursor.execute(sql.SQL(_COUNT).format(sql.Identifier(name)))
+            found[name] = TableContents(*cursor.fetchone())
+    return found
+
+
+def kept_settings() -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in SETTINGS}
+
+
+def differences(wanted: dict[str, TableContents], found: dict[str, TableContents]) -> Iterator[str]:
+    """A sentence for each table that is not as it was."""
+    for name in sorted(wanted.keys() | found.keys()):
+        before, now = wanted.get(name), found.get(name)
+        if before is None or now is None:
+            yield f"{name}: only in the {'product' if before is None else 'backup'}."
+        elif before.rows != now.rows:
+            yield f"{name}: {before.rows:,} rows in the backup, {now.rows:,} in the product."
+        elif before.hash != now.hash:
+            yield f"{name}: as many rows ({now.rows:,}) with other contents."
+
+
+def failing_searches() -> Iterator[str]:
+    """A sentence for each user whose latest indexed message is not found by a search for its own beginning."""
+    for user_id in list(User.objects.filter(is_visitor=False).order_by("pk").values_list("pk", flat=True)):
+        user = User.objects.get(pk=user_id)
+        with acting_as(user):
+            if not _finds_itself(user):
+                yield f"User {user_id}: a search for a message of theirs does not find it."
+
+
+def _finds_itself(user: User) -> bool:
+    answered = Turn.objects.for_user(user).filter(status=Turn.Status.COMPLETE, is_recall=False)
+    turn = answered.order_by("-pk").first()
+    if turn is None:
+        return True
+    query = " ".join(turn.user_message.split())[:QUERY_LENGTH]
+    found = search_chat_history(user=user, query=query, limit=SEARCHED, mode=SearchMode.HYBRID)
+    # Somebody may have said the same thing more often than a search has results.
+    return any(turn.user_message.startswith(match.snippet) for match in found.matches)

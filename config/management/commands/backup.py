@@ -1,0 +1,65 @@
+"""`manage.py backup FILE`: everything that the database holds, as of one moment, in one file."""
+
+import sys
+from argparse import ArgumentParser
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.management import BaseCommand, CommandError
+from django.utils import timezone
+
+from config.backup import BackupError, archive, contents, server
+from config.backup.inputs import passphrase
+
+
+class Command(BaseCommand):
+    help = (
+        "Write everything in the database to FILE (- is standard output) while the product runs. With "
+        "RECOLLECT_BACKUP_PASSPHRASE set the file is encrypted."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        target = options["file"]
+        try:
+            rows = _write(sys.stdout.buffer) if target == "-" else _write_file(Path(target))
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        self.stderr.write(f"{rows:,} rows{'' if passphrase() else ', not encrypted'}.")
+
+
+def _write_file(path: Path) -> int:
+    """Under another name until it is whole, readable by its owner alone."""
+    partial = path.with_name(f"{path.name}.part")
+    try:
+        partial.unlink(missing_ok=True)
+        partial.touch(0o600)
+        with partial.open("wb") as file:
+            rows = _write(file)
+        partial.rename(path)
+    except OSError as error:
+        raise BackupError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return rows
+
+
+def _write(out: IO[bytes]) -> int:
+    with server.reading_everything():
+        tables = contents.tables()
+        manifest = {
+            "format": "recollect-backup/1",
+            "made_at": timezone.now().isoformat(),
+            "postgresql": server.version(),
+            "roles_prefix": settings.DATABASE_ROLES.prefix,
+            "settings": contents.kept_settings(),
+            "tables": {name: asdict(table) for name, table in tables.items()},
+        }
+        with server.dumping() as dump:
+            archive.write(out, manifest, dump, passphrase=passphrase())
+    out.flush()
+    return sum(table.rows for table in tables.values())

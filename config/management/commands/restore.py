@@ -1,0 +1,61 @@
+"""`manage.py restore FILE`: a backup into an empty product, checked before and compared after."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management import BaseCommand, CommandError, call_command
+from django.db import connection, connections
+
+from config.backup import BackupError, archive, server, verifying
+from config.backup.inputs import opened, passphrase
+from core.isolation.connections import connected_as_owner
+from intake.models import User
+
+
+class Command(BaseCommand):
+    help = (
+        "Restore FILE (- is standard input), written by `manage.py backup`, into a product without users. "
+        "Checks the whole file before it changes anything, and compares everything after."
+    )
+    # The tables that the checks look at come with the backup.
+    requires_system_checks = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            with opened(options["file"]) as file:
+                manifest = archive.read_manifest(file, passphrase=passphrase())
+                _refuse_unless_fitting(manifest)
+                file.seek(0)
+                server.restore(archive.read_dump(file, passphrase=passphrase()))
+            complaints = list(verifying.differences(manifest))
+            # A backup of an earlier version gets the tables of this one.
+            call_command("migrate", verbosity=0, interactive=False)
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        finally:
+            connections.close_all()
+        if complaints:
+            raise CommandError("Not everything is as it was in the backup:\n" + "\n".join(complaints))
+        self.stdout.write(
+            f"Restored {verifying.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
+        )
+
+
+def _refuse_unless_fitting(manifest: dict[str, Any]) -> None:
+    prefix = settings.DATABASE_ROLES.prefix
+    if manifest.get("roles_prefix") != prefix:
+        raise BackupError(
+            f"The backup belongs to roles named {manifest.get('roles_prefix')}_…, and here they are {prefix}_…: set "
+            "DATABASE_ROLE_PREFIX."
+        )
+    with connected_as_owner(), connection.cursor() as cursor:
+        if server.version() // 10_000 < int(manifest["postgresql"]) // 10_000:
+            raise BackupError(
+                "The backup is of a newer PostgreSQL than this one: restore it into that version or later."
+            )
+        if User._meta.db_table in connection.introspection.table_names(cursor) and User.objects.exists():
+            raise BackupError("This product has users already: a backup is restored into an empty one.")

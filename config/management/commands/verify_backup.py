@@ -1,0 +1,36 @@
+"""`manage.py verify_backup FILE`: whether a backup is whole, and whether this product holds what is in it."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management import BaseCommand, CommandError
+
+from config.backup import BackupError, archive, contents, verifying
+from config.backup.inputs import opened, passphrase
+
+
+class Command(BaseCommand):
+    help = (
+        "Check every part of FILE by its hash, compare this product's rows with it table by table, and search once for "
+        "each user. Meant for a product that was just restored; --file-only checks the file alone."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file")
+        parser.add_argument("--file-only", action="store_true", help="do not compare it with this product")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            with opened(options["file"]) as file:
+                manifest = archive.read_manifest(file, passphrase=passphrase())
+            complaints = (
+                [] if options["file_only"] else [*verifying.differences(manifest), *contents.failing_searches()]
+            )
+        except BackupError as error:
+            raise CommandError(str(error)) from error
+        if complaints:
+            raise CommandError("\n".join(complaints))
+        self.stdout.write(
+            f"Whole: {verifying.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
+            + ("." if options["file_only"] else ", all of them here, and every user's search finds what it should.")
+        )

@@ -1,0 +1,120 @@
+"""Backup, restore and verification by their commands, from one product to another on servers of its own."""
+
+import os
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from core.testing.throwaway_servers import ThrowawayServers
+
+
+class Product:
+    """A product without processes: its database, and its commands."""
+
+    def __init__(self):
+        self.servers = ThrowawayServers()
+        assert self.manage("migrate", "--verbosity=0").returncode == 0
+
+    def manage(self, *arguments, **environment):
+        own = {name: url for name, url in self.servers.urls.items() if name != "SUPERUSER_URL"}
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=settings.BASE_DIR,
+            env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", **own, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def execute(self, statement):
+        with self.servers.connect_as_superuser() as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else None
+
+
+@pytest.fixture(scope="module")
+def product():
+    product = Product()
+    assert product.manage("load_demo").returncode == 0
+    yield product
+    product.servers.stop()
+
+
+@pytest.fixture
+def other():
+    product = Product()
+    yield product
+    product.servers.stop()
+
+
+@pytest.fixture(scope="module")
+def backup(product, tmp_path_factory):
+    path = tmp_path_factory.mktemp("backups") / "recollect.backup"
+    made = product.manage("backup", str(path))
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+def test_a_backup_is_restored_into_an_empty_product_and_everything_is_there(product, other, backup):
+    restored = other.manage("restore", str(backup))
+
+    assert restored.returncode == 0, restored.stderr
+    assert "all compared equal" in restored.stdout
+    turns = "SELECT user_message, assistant_message, said_at FROM intake_conversation_turns ORDER BY id"
+    assert other.execute(turns) == product.execute(turns) != []
+    verified = other.manage("verify_backup", str(backup))
+    assert verified.returncode == 0, verified.stderr
+    # Row-level security came along, and binds the roles of the other server.
+    assert other.manage("check", "--database", "default").returncode == 0
+    with psycopg.connect(other.servers.urls["DATABASE_URL"]) as as_web:
+        assert as_web.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (0,)
+
+    again = other.manage("restore", str(backup))
+    assert again.returncode == 1
+    assert "users already" in again.stderr
+
+    other.execute("UPDATE intake_conversations SET title = 'Another title' WHERE title <> ''")
+    verified = other.manage("verify_backup", str(backup))
+    assert verified.returncode == 1
+    assert "intake_conversations: as many rows" in verified.stderr
+
+
+def test_a_backup_with_a_flipped_byte_is_refused_and_changes_nothing(product, backup, tmp_path):
+    path = tmp_path / "flipped.backup"
+    content = bytearray(backup.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
+    before = product.execute(tables)
+
+    refused = product.manage("restore", str(path))
+
+    assert refused.returncode == 1
+    assert "damaged" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert product.execute(tables) == before
+
+
+def test_a_backup_is_written_for_its_owner_alone_and_only_when_it_is_whole(product, backup, tmp_path):
+    assert backup.stat().st_mode & 0o777 == 0o600
+
+    failed = product.manage("backup", str(tmp_path / "x"), DATABASE_BACKUP_URL=product.servers.urls["DATABASE_URL"])
+
+    assert failed.returncode == 1
+    assert "row-level security" in failed.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_without_a_role_for_it_says_which_is_missing(product, tmp_path):
+    failed = product.manage("backup", str(tmp_path / "x"), DATABASE_BACKUP_URL="")
+
+    assert failed.returncode == 1
+    assert "DATABASE_BACKUP_URL" in failed.stderr
+
+
+def test_what_is_missing_gets_a_sentence(product, tmp_path):
+    assert "There is no file" in product.manage("restore", str(tmp_path / "none")).stderr
+    assert "cannot be written" in product.manage("backup", str(tmp_path / "no" / "folder")).stderr

@@ -1,0 +1,69 @@
+"""`benchmark capacity`: how many bytes a turn takes in each table, its indexes and compressed values counted too.
+
+1. Synthetic turns are saved by the service that the chat uses.
+2. The worker's code makes their vectors and flushes their terms.
+3. Each table's growth since the database was empty is divided by the number of turns.
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Mapping
+
+from django.core.management import CommandError
+from django.db import connection
+
+from evals.benchmarks.base import Benchmark, Figures, TableRows
+from evals.benchmarks.indexing import save_turns
+from evals.datasets.loading import Report
+from evals.scratch import as_worker, scratch_database
+from memory import indexing
+
+_SIZES = """
+SELECT relname, pg_total_relation_size(oid)
+  FROM pg_class
+ WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=1000, help="how many are saved and indexed (default 1000)")
+
+
+def run(options: Mapping[str, int], report: Report) -> Figures:
+    count = options["turns"]
+    if count < 1:
+        raise CommandError("--turns must be at least 1.")
+    with scratch_database():
+        empty = _sizes()
+        turns = save_turns(count, seed=0)
+        report("The turns are saved; now they are indexed.")
+        with as_worker():
+            indexing.embed_pending()
+        grown = {table: (size - empty[table]) / count for table, size in _sizes().items()}
+    text = sum(len((turn.user_message + turn.assistant_message).encode()) for turn in turns)
+    by_table = {table: round(size) for table, size in sorted(grown.items(), key=lambda item: -item[1]) if size > 0}
+    return {
+        "turns": count,
+        "text_bytes_per_turn": round(text / count),
+        "bytes_per_turn": round(sum(grown.values())),
+        "bytes_per_turn_by_table": by_table,
+    }
+
+
+def table(figures: Figures) -> TableRows:
+    rows = {name: value for name, value in figures.items() if name != "bytes_per_turn_by_table"}
+    return [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
+
+
+def _sizes() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_SIZES)
+        return dict(cursor.fetchall())
+
+
+BENCHMARK = Benchmark(
+    name="capacity",
+    help="bytes per turn by table, indexes included",
+    add_arguments=add_arguments,
+    run=run,
+    table=table,
+)

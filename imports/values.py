@@ -1,0 +1,55 @@
+"""Values of JSON that may have any type: the text, the list or the object that was expected, or an empty one."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from core.pg_text import storable_text
+
+
+def text_of(value: Any) -> str:
+    """A text that can be stored; empty for everything that is none."""
+    return storable_text(value) if isinstance(value, str) else ""
+
+
+def line_of(value: Any) -> str:
+    """A title or name: one line."""
+    return " ".join(text_of(value).split())
+
+
+def id_of(value: Any) -> str:
+    """An id; numbers become texts, everything else none."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
+        return str(value)
+    return text_of(value).strip()
+
+
+def list_of(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def object_of(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def objects_of(value: Any) -> list[dict[str, Any]]:
+    return [each for each in list_of(value) if isinstance(each, dict)]
+
+
+def joined(texts: Iterable[str]) -> str:
+    """The texts as paragraphs, without empty ones."""
+    return "\n\n".join(text for text in texts if text.strip()).strip()
+
+
+def compact(value: Any, at_most: int = 4000) -> str:
+    """A value as short JSON for a folded tool call; what is nested too deeply is left out."""
+    try:
+        return storable_text(json.dumps(value, ensure_ascii=False, default=str))[:at_most]
+    except (RecursionError, ValueError):
+        return ""
+
+
+def stable_id(*parts: object) -> str:
+    """The same id for the same content, where an export has none."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode(errors="replace")).hexdigest()[:32]
