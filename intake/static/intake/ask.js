@@ -39,7 +39,7 @@ async function post(endpoint, { message, conversationId, key, csrfToken, signal 
   const body = conversationId ? { message, conversation_id: conversationId } : { message };
   const headers = { "Content-Type": "application/json", Accept: "text/event-stream", "X-CSRFToken": csrfToken };
   try {
-    return await fetch(endpoint, {
+    return await fetch(`${endpoint}?blocks=1`, {
       method: "POST",
       headers: { ...headers, "Idempotency-Key": key },
       body: JSON.stringify(body),
