@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
+from intake import passwords
 from intake.models import Conversation, IdempotentAnswer, Turn, User
 
 # Visitors who have been silent since; those of one run, so that no transaction grows without bounds. The database
@@ -28,13 +29,15 @@ DELETE FROM users WHERE id IN (
 
 def register(*, visitor: User | None, email: str, password: str, time_zone: str) -> tuple[User, int]:
     """The account, and how many turns of the visitor's it begins with. Raises `IntegrityError` for a taken email."""
+    # Before the transaction, which keeps a connection.
+    encoded = passwords.encode(password)
     with transaction.atomic():
         visitors = User.objects.select_for_update().filter(is_visitor=True)
         user = visitors.filter(pk=visitor.pk).first() if visitor is not None else None
         if user is None:
-            return User.objects.create_user(email, password, time_zone=time_zone), 0
-        user.email, user.time_zone, user.is_visitor, user.joined_at = email, time_zone, False, timezone.now()
-        user.set_password(password)
+            return User.objects.create(email=email, password=encoded, time_zone=time_zone), 0
+        user.email, user.password, user.time_zone = email, encoded, time_zone
+        user.is_visitor, user.joined_at = False, timezone.now()
         user.save()
         with acting_as(user):
             # Saved one by one, so that memory hears of each. The lock waits for an answer that is being saved.

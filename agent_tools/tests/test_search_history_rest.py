@@ -278,18 +278,13 @@ def test_only_date_from_searches_from_that_date_and_only_date_to_up_to_it(api, a
         "寿司",
         "a\0b",
         "x" * 10_000,
-        "word " * 5_000,
+        "word " * 2_000,
     ],
 )
 def test_any_text_is_searched(api, alice, query):
     a_turn(alice, "I adopted a cat")
     indexing.embed_pending()
     assert call(api, {"query": query}).status_code == 200
-
-
-def test_a_query_of_a_megabyte_is_searched(api, alice):
-    dinner(alice)
-    assert call(api, {"query": "restaurant " * 100_000}).status_code == 200
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"query": "\\ud800"}', b'{"query": NaN}', b"\xff"])
@@ -414,3 +409,10 @@ def test_the_days_that_the_query_named_are_said(api, alice):
     answer = call(api, {"query": "the restaurant, what did I say today?"}).json()
     assert answer["interpreted"] == {"from": "2026-02-25", "to": "2026-02-25", "text": "today"}
     assert len(answer["results"]) == 3
+
+
+@pytest.mark.parametrize("length", [10_001, 1_000_000])
+def test_a_query_longer_than_ten_thousand_characters_is_refused(api, length):
+    answer = call(api, {"query": "x" * length})
+    assert (answer.status_code, answer.json()["code"]) == (400, "validation_error")
+    assert answer.json()["errors"] == {"query": ["Parameter 'query' must be at most 10,000 characters long"]}

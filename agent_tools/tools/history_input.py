@@ -17,6 +17,7 @@ ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
 # An error quotes what came, but not a book of it.
 QUOTED = 100
+MAX_QUERY_LENGTH = 10_000
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
@@ -25,6 +26,8 @@ def _a_query(value: Any) -> str:
     query = without_nul(value).strip() if isinstance(value, str) else ""
     if not query:
         raise stated("Parameter 'query' is required and cannot be empty")
+    if len(query) > MAX_QUERY_LENGTH:
+        raise stated(f"Parameter 'query' must be at most {MAX_QUERY_LENGTH:,} characters long")
     return query
 
 
@@ -66,7 +69,11 @@ class SearchHistoryInput(ToolInput):
     query: Annotated[
         str,
         BeforeValidator(_a_query),
-        Field(description="Keywords, a phrase or a question; also a piece of code, a number or half a word."),
+        Field(
+            description="Keywords, a phrase or a question; also a piece of code, a number or half a word. At most "
+            f"{MAX_QUERY_LENGTH:,} characters.",
+            json_schema_extra={"maxLength": MAX_QUERY_LENGTH},
+        ),
     ] = ""
     scope: Annotated[
         ScopeName,

@@ -124,6 +124,12 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+# New hashes are the first's; one of another is made anew when its owner logs in.
+PASSWORD_HASHERS = ["intake.passwords.Argon2idHasher", "django.contrib.auth.hashers.PBKDF2PasswordHasher"]
+# How many passwords a process hashes at once, and how many may wait for that; more are asked to come again (429). Fewer
+# in all than a web process has threads, so that a burst of log-ins leaves the others to everybody else.
+PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
+PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
 # A visitor who has said nothing for so long is removed, with what they said.

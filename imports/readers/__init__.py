@@ -28,14 +28,14 @@ class ExportReader:
 
 
 @cache
-def readers() -> tuple[Reader, ...]:
+def readers() -> tuple[ExportReader, ...]:
     """All products, in the order in which they are listed for a person."""
     return tuple(import_module(f"imports.readers.{name}").READER for name in MODULES)
 
 
-def recognise(files: Files) -> Reader:
+def recognise(files: Files) -> ExportReader:
     """The reader that is surest of these files. Raises `UnreadableExport` with what they seem to be instead."""
-    scores: list[tuple[int, int, Reader]] = []
+    scores: list[tuple[int, int, ExportReader]] = []
     damage: UnreadableExport | None = None
     for place, each in enumerate(readers()):
         try:
@@ -59,7 +59,7 @@ def read(path: Path, product: str | None = None) -> Items:
         yield from (chosen or recognise(files)).read(files)
 
 
-def _named(product: str) -> Reader:
+def _named(product: str) -> ExportReader:
     for reader in readers():
         if reader.product == product:
             return reader

@@ -8,7 +8,7 @@ from imports.assembly import Draft, broken_off
 from imports.files import Files
 from imports.items import ImportedMessage, Item, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
-from imports.readers import Reader
+from imports.readers import ExportReader
 from imports.times import parse_time
 from imports.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
 
@@ -156,4 +156,4 @@ def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> tuple[str
     return tuple(name for name in listed.values() if name)
 
 
-READER = Reader(product="chatgpt", label="ChatGPT", recognises=_recognises, read=_read)
+READER = ExportReader(product="chatgpt", label="ChatGPT", recognises=_recognises, read=_read)

@@ -7,7 +7,7 @@ from imports.assembly import Draft, broken_off
 from imports.files import Files
 from imports.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
-from imports.readers import Reader
+from imports.readers import ExportReader
 from imports.times import parse_time
 from imports.values import compact, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
@@ -140,4 +140,4 @@ def _calls(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"name": line_of(block.get("name")) or "tool", "input": compact(block.get("input"))}
 
 
-READER = Reader(product="claude", label="Claude", recognises=_recognises, read=_read)
+READER = ExportReader(product="claude", label="Claude", recognises=_recognises, read=_read)

@@ -11,7 +11,7 @@ from imports.assembly import broken_off
 from imports.files import Files
 from imports.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
-from imports.readers import Reader
+from imports.readers import ExportReader
 from imports.times import parse_time
 from imports.values import line_of, list_of, objects_of, stable_id, text_of
 
@@ -133,4 +133,4 @@ def _messages(group: list[_Exchange]) -> Iterator[ImportedMessage]:
             parent = answer
 
 
-READER = Reader(product="gemini", label="Gemini", recognises=_recognises, read=_read)
+READER = ExportReader(product="gemini", label="Gemini", recognises=_recognises, read=_read)

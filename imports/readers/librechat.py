@@ -7,7 +7,7 @@ from imports.assembly import Draft, broken_off
 from imports.files import Files
 from imports.items import ImportedMessage, Items, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
-from imports.readers import Reader
+from imports.readers import ExportReader
 from imports.times import parse_time
 from imports.values import compact, id_of, joined, line_of, list_of, object_of, objects_of, text_of
 
@@ -115,4 +115,4 @@ def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"name": line_of(call.get("name")) or "tool", "input": compact(call.get("args"))}
 
 
-READER = Reader(product="librechat", label="LibreChat", recognises=_recognises, read=_read)
+READER = ExportReader(product="librechat", label="LibreChat", recognises=_recognises, read=_read)

@@ -7,7 +7,7 @@ from imports.assembly import Draft, broken_off
 from imports.files import Files
 from imports.items import ImportedMessage, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
-from imports.readers import Reader
+from imports.readers import ExportReader
 from imports.times import parse_time
 from imports.values import id_of, line_of, object_of, objects_of, text_of
 
@@ -105,4 +105,4 @@ def _attached_text(file: dict[str, Any]) -> str:
     return text_of(object_of(file.get("data")).get("content")) or text_of(object_of(inner.get("data")).get("content"))
 
 
-READER = Reader(product="open-webui", label="Open WebUI", recognises=_recognises, read=_read)
+READER = ExportReader(product="open-webui", label="Open WebUI", recognises=_recognises, read=_read)

@@ -8,6 +8,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from intake import passwords
+
 
 class UserManager(BaseUserManager["User"]):
     @classmethod
@@ -65,6 +67,21 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email or f"Visitor {self.pk}"
+
+    def set_password(self, raw_password: str | None) -> None:
+        """Raises `RateLimited`, as `check_password` does, when too many wait for theirs to be hashed."""
+        if raw_password is None:
+            self.set_unusable_password()
+        else:
+            self.password = passwords.encode(raw_password)
+
+    def check_password(self, raw_password: str | None) -> bool:
+        """Also stores a new hash of a password that is right and was hashed in an older way."""
+        is_right, is_outdated = passwords.verify(raw_password, self.password)
+        if is_outdated:
+            self.set_password(raw_password)
+            self.save(update_fields=["password"])
+        return is_right
 
     def clean(self) -> None:
         super().clean()

@@ -1,0 +1,83 @@
+"""Hashes passwords beside the requests: in few threads, behind a short queue, and without a database connection.
+
+`User.check_password` and `User.set_password` come here, so every page, endpoint and command does. A hash is meant to be
+expensive: without a bound, a burst of log-ins would take every core and every connection from everybody else.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import ParamSpec, TypeVar
+
+from django.conf import settings
+from django.contrib.auth.hashers import Argon2PasswordHasher, check_password, make_password
+from django.db import connections
+
+from core.errors import RateLimited
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BUSY = "Many people are logging in at this moment. Try again in a few seconds."
+RETRY_AFTER_SECONDS = 2
+# On Linux a thread has a priority of its own: searches and pages come before log-ins.
+NICENESS = 5
+
+
+def _give_connections_back() -> None:
+    """Return this thread's connections to their pool; the next query takes one again. A transaction keeps its own."""
+    for connection in connections.all(initialized_only=True):
+        if "pool" in connection.settings_dict["OPTIONS"] and not connection.in_atomic_block:
+            connection.close()
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+class Argon2idHasher(Argon2PasswordHasher):
+    """Argon2id as OWASP's Password Storage Cheat Sheet has it: 19 MiB, two passes, one lane.
+
+    Django's own lanes are eight, each of which is a thread: one log-in would take every core.
+    """
+
+    time_cost = 2
+    memory_cost = 19 * 1024
+    parallelism = 1
+
+
+class HashingPool:
+    def __init__(self, *, threads: int, queue: int) -> None:
+        """`queue`: how many may wait while all threads are busy."""
+        self._places = threading.BoundedSemaphore(threads + queue)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=_step_back)
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in a thread of the pool. Raises `RateLimited` when the queue is full."""
+        if not self._places.acquire(blocking=False):
+            raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
+        try:
+            _give_connections_back()
+            return self._executor.submit(function, *args, **kwargs).result()
+        finally:
+            self._places.release()
+
+
+pool = HashingPool(threads=settings.PASSWORD_THREADS, queue=settings.PASSWORD_QUEUE)
+
+
+def encode(password: str) -> str:
+    """A hash of the password. Raises `RateLimited`."""
+    return pool.run(make_password, password)
+
+
+def verify(password: str | None, encoded: str) -> tuple[bool, bool]:
+    """Whether the password is right; if so, whether its hash should be made anew. Raises `RateLimited`."""
+    outdated: list[str] = []
+    is_right = pool.run(check_password, password, encoded, setter=outdated.append)
+    return is_right, bool(outdated)
