@@ -18,6 +18,8 @@ DEEPEST_FORMULA = 40
 
 _TAG = re.compile(r"</?([^\s/>]*)")
 _FENCES = {"$$": "$$", "\\[": "\\]"}
+# The converter lines up what stands at `&` in these two alone.
+_LINED_UP = re.compile(r"\\(begin|end)\{(?:align|aligned|alignat|flalign|gather|gathered|eqnarray)\*?\}")
 _ENVIRONMENT = re.compile(r"\\begin\{((?:equation|align|gather|multline|alignat|flalign|cases|[pbvBV]?matrix)\*?)\}")
 
 
@@ -47,7 +49,7 @@ def draw(source: str, *, is_display: bool = False) -> str:
     try:
         if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
             return _as_code(source)
-        drawn = convert(source, display="block" if is_display else "inline")
+        drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
     except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
         return _as_code(source)
     # The converter passes what stands in \text on as it is.

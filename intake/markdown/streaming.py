@@ -4,6 +4,7 @@ A block is closed when a later one begins on a finished line: nothing that follo
 a link definition or more brackets than are read as links; `finish` renders the whole and corrects what that changed.
 """
 
+import re
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -23,6 +24,26 @@ from intake.markdown.rendering import (
 SHORTEST_PAUSE = 0.1
 # Rendering takes at most about a fifth of the time, however long the open block has grown.
 PAUSE_PER_WORK = 4
+
+
+# A code span, or the sign that opens and closes bold or struck words.
+_SIGN = re.compile(r"(`+)[^`]*(?:\1|$)|\*\*|~~")
+
+
+def close_emphasis(text: str) -> str:
+    """The text with the end of bold or struck words that its last paragraph has begun and not ended yet."""
+    last = text[text.rfind("\n\n") + 1 :]
+    if text.count("```") % 2 or not last.strip():
+        return text
+    opened: list[str] = []
+    for match in _SIGN.finditer(last):
+        sign = match[0]
+        if sign in opened:
+            opened.remove(sign)
+        elif sign in ("**", "~~") and last[match.end() : match.end() + 1].strip():
+            opened.append(sign)
+    # A sign behind a blank would open rather than close.
+    return text.rstrip(" ") + "".join(reversed(opened)) if opened else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +99,7 @@ class BlockStream:
         closed = self._shown[: self._closed]
         newly_closed = self._close(text[self._read : cut])
         # The open blocks' definitions may still be half an address, so they are not kept.
-        open_blocks = render_parsed(text[self._read : cut], deepcopy(self._env))
+        open_blocks = render_parsed(close_emphasis(text[self._read : cut]), deepcopy(self._env))
         return [*closed, *newly_closed, *open_blocks, *render_plain(text[cut:])]
 
     def _close(self, text: str) -> list[str]:

@@ -36,6 +36,9 @@ from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
 
+# RFC 7240: the answer also as HTML, block by block.
+PREFER_BLOCKS = "blocks"
+
 
 class ChatMessage(Input):
     """The request's body."""
@@ -67,7 +70,7 @@ class ChatView(View):
         from intake.chat import replay, stream_answer
 
         # The chat's own page draws the answer as HTML while it is written; other clients render `delta` themselves.
-        with_blocks = request.GET.get("blocks") == "1"
+        with_blocks = request.headers.get("Prefer") == PREFER_BLOCKS
         events = (
             replay(turn=begun.turn, with_blocks=with_blocks)
             if begun.is_replay
