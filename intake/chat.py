@@ -21,13 +21,15 @@ from django.utils import timezone
 from core.errors import AuthenticationRequired, RecollectError, Unavailable
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from intake import services, sse
+from intake import drawing, services, sse
 from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode
+from intake.drawing import Drawing
 from intake.links import undo_path
-from intake.markdown import render
+from intake.markdown import render, render_blocks, render_summary
+from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
 from intake.services import Answer
 from intake.standing import StillIn, until_out
@@ -87,16 +89,18 @@ class Draft:
         )
 
 
-async def stream_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | None = None) -> AsyncIterator[bytes]:
+async def stream_answer(
+    *, turn: Turn, caller: Caller, is_still_in: StillIn | None = None, with_blocks: bool = False
+) -> AsyncIterator[bytes]:
     """The server-sent events of one turn, from `turn` to `done` or `error`.
 
-    `is_still_in` is asked every two seconds; without it, whoever was let in stays.
+    `is_still_in` is asked every two seconds; without it nobody is cut off. `with_blocks` adds `blocks` events.
     """
     # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
     # answers at once would leave none for anybody.
     await sync_to_async(connections.close_all)()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUE_LENGTH)
-    writer = asyncio.create_task(_write(turn, caller, queue))
+    writer = asyncio.create_task(_write(turn, caller, queue, with_blocks=with_blocks))
     guard = asyncio.create_task(_end_when_out(is_still_in, writer, queue)) if is_still_in else None
     _writers.add(writer)
     writer.add_done_callback(_writers.discard)
@@ -122,16 +126,19 @@ async def stream_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | No
             await asyncio.shield(writer)
 
 
-async def replay(*, turn: Turn) -> AsyncIterator[bytes]:
+async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
     """The events of a turn that has ended, told again: its calls, its answer as one text, and how it ended."""
     await sync_to_async(connections.close_all)()
     yield _turn(turn)
     for call in turn.tool_calls:
         yield sse.encode("tool_call", {name: call[name] for name in ("id", "name", "input")})
         if "summary" in call:
-            yield _encode(_told_again(call), turn)
+            yield _encode(_told_again(call), turn, with_html=with_blocks)
     if turn.assistant_message:
         yield _encode(TextWritten(turn.assistant_message), turn)
+        if with_blocks:
+            blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
+            yield drawing.encode(ChangedBlocks(0, blocks))
     yield sse.encode("error", turn.error) if turn.error else _done(turn)
 
 
@@ -160,18 +167,23 @@ def _cut_off(writer: asyncio.Task[None]) -> None:
         writer.cancel()
 
 
-async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None]) -> None:
+async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None], *, with_blocks: bool = False) -> None:
     """Make the answer and save it, however it ends."""
     draft = Draft(tool_calls=list(turn.tool_calls))
     progress = asyncio.create_task(_save_progress(turn, caller, draft))
+    blocks = Drawing(queue.put) if with_blocks else None
     try:
         deps = await as_caller(caller, deps_for, caller, now=timezone.now())
         told = await as_caller(caller, prompt.before, turn)
         async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
             draft.add(event)
-            await queue.put(_encode(event, turn))
+            await queue.put(_encode(event, turn, with_html=with_blocks))
+            if blocks is not None and isinstance(event, TextWritten):
+                blocks.feed(event.text)
         saved = await _save(turn, caller, draft.ended(Turn.Status.COMPLETE))
-        await queue.put(_done(saved or turn))
+        if blocks is not None:
+            await blocks.finish()
+        await queue.put(await asyncio.to_thread(_done, saved or turn))
     except asyncio.CancelledError:
         await asyncio.shield(asyncio.create_task(_save(turn, caller, draft.ended(Turn.Status.INTERRUPTED))))
         raise
@@ -179,9 +191,13 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None])
         shown = _shown(error)
         with suppress(RecollectError):
             await _save(turn, caller, draft.ended(Turn.Status.FAILED, shown))
+        if blocks is not None:
+            await blocks.finish()
         await queue.put(sse.encode("error", _as_data(shown)))
     finally:
         progress.cancel()
+        if blocks is not None:
+            await blocks.cancel()
     await queue.put(None)
 
 
@@ -248,18 +264,20 @@ def _turn(turn: Turn) -> bytes:
     return sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
 
 
-def _encode(event: AgentEvent, turn: Turn) -> bytes:
+def _encode(event: AgentEvent, turn: Turn, *, with_html: bool = False) -> bytes:
     match event:
         case TextWritten(text=text):
             return sse.encode("delta", {"text": text})
         case ToolCalled(id=id_, name=name, input=input_):
             return sse.encode("tool_call", {"id": id_, "name": name, "input": input_})
         case ToolReturned():
-            return sse.encode("tool_result", _result_data(event, turn))
+            return sse.encode("tool_result", _result_data(event, turn, with_html=with_html))
 
 
-def _result_data(event: ToolReturned, turn: Turn) -> dict[str, Any]:
+def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool) -> dict[str, Any]:
     data: dict[str, Any] = {"id": event.id, "summary": event.summary}
+    if with_html:
+        data["html"] = str(render_summary(event.summary))
     if event.is_error:
         data["isError"] = True
     if event.place is not None:

@@ -346,4 +346,7 @@ def test_code_and_answers_can_be_copied(open_page, person):
     assert page.evaluate("navigator.clipboard.readText()") == "echo hi\n"
     page.get_by_role("button", name="Copy this answer").click()
     expect(page.locator("[data-said]")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()").split() == ["Run", "this:", "echo", "hi"]
+    assert page.evaluate("navigator.clipboard.readText()") == "Run **this**:\n\n```sh\necho hi\n```"
+    assert "<strong>this</strong>" in page.evaluate(
+        "navigator.clipboard.read().then(([item]) => item.getType('text/html')).then((blob) => blob.text())"
+    )

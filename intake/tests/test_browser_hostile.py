@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from core.testing.model_server import Say
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
+from intake.tests.blocks import changes_of
 from intake.tests.factories import NOW
 from intake.views.pages import EXAMPLES
 
@@ -20,28 +21,27 @@ PER_PAGE = 50
 # Whatever of a page could load, run or send, and every address that a click would follow.
 DANGERS = """parts => parts.flatMap(part => [...part.querySelectorAll("*")]).filter(element =>
     ["script", "img", "image", "iframe", "frame", "style", "link", "meta", "base", "form", "input", "object", "embed",
-     "video", "audio", "source", "math", "template", "textarea", "select"].includes(element.localName)
+     "video", "audio", "source", "maction", "semantics", "annotation-xml", "mglyph", "template", "textarea", "select"].includes(element.localName)
     || (element.localName === "svg" && !element.classList.contains("icon"))
     || [...element.attributes].some(({name}) => name.startsWith("on") || ["style", "src", "srcset", "ping"].includes(name))
     || (element.localName === "a" && element.hasAttribute("href")
         && !["http:", "https:", "mailto:"].includes(new URL(element.href, location.href).protocol))
 ).map(element => element.outerHTML)"""
 
-# Renders each as an answer that arrives in pieces, and lets the browser act on every state in between.
-STREAM_ALL = """async ({ payloads, size }) => {
-  const { StreamRenderer } = await import("/static/intake/markdown/stream.js");
+# Draws each as an answer that arrives in pieces, and lets the browser act on every state in between.
+STREAM_ALL = """async (answers) => {
+  const { Drawing } = await import("/static/intake/drawing.js");
   const thread = document.querySelector("[data-thread]");
-  for (const text of payloads) {
+  for (const changes of answers) {
     const target = document.createElement("div");
     target.className = "prose";
     thread.append(target);
-    const renderer = new StreamRenderer(target);
-    const characters = [...text];
-    for (let at = 0; at < characters.length; at += size) {
-      renderer.push(characters.slice(at, at + size).join(""));
+    const drawing = new Drawing(target);
+    for (const changed of changes) {
+      drawing.show(changed);
       await new Promise(requestAnimationFrame);
     }
-    renderer.finish();
+    drawing.finish();
   }
 }"""
 
@@ -92,7 +92,7 @@ def test_stored_answers_load_run_and_send_nothing(open_page, person):
 def test_streamed_answers_load_run_and_send_nothing_at_any_moment(open_page, person, size, every):
     payloads = PAYLOADS[::every]
     page = open_page(user=person)
-    page.evaluate(STREAM_ALL, {"payloads": payloads, "size": size})
+    page.evaluate(STREAM_ALL, [changes_of(text, size) for text in payloads])
     expect(page.locator(".prose")).to_have_count(len(payloads))
     assert dangers(page) == []
     page.wait_for_timeout(300)

@@ -1,8 +1,9 @@
-"""The page's own modules, run where they run: events out of any chunks, Markdown out of any pieces."""
+"""The page's own modules, run where they run: events out of any chunks, answers out of any blocks."""
 
 import pytest
 
 from intake.markdown import render
+from intake.tests.blocks import changes_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,40 +44,14 @@ READ_IN_CHUNKS = """async ({bytes, allCuts}) => {
   }
 }"""
 
-RENDER_IN_PIECES = """async ({text, size}) => {
-  const { StreamRenderer } = await import("/static/intake/markdown/stream.js");
+DRAW = """async (changes) => {
+  const { Drawing } = await import("/static/intake/drawing.js");
   const target = document.createElement("div");
-  document.body.append(target);
-  const renderer = new StreamRenderer(target);
-  for (let at = 0; at < text.length; at += size) {
-    renderer.push(text.slice(at, at + size));
-    if (at % 5 === 0) await new Promise(requestAnimationFrame);
-  }
-  renderer.finish();
-  target.remove();
-  return target.innerHTML;
-}"""
-
-# Neither whitespace between blocks nor the order of attributes is anything one sees.
-SAME_SHAPE = """([one, other]) => {
-  const shape = (html) => {
-    const body = new DOMParser().parseFromString(html, "text/html").body;
-    const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
-    const texts = [];
-    while (walker.nextNode()) texts.push(walker.currentNode);
-    for (const text of texts) {
-      if (text.parentElement.closest("pre")) continue;
-      text.data = text.data.replace(/\\n/g, " ").replace(/\\s+$/, (end) => (text.nextSibling ? end : ""));
-      if (!text.data.trim()) text.remove();
-    }
-    for (const element of body.querySelectorAll("*")) {
-      const attributes = [...element.attributes].sort((a, b) => a.name.localeCompare(b.name));
-      for (const { name } of attributes) element.removeAttribute(name);
-      for (const { name, value } of attributes) element.setAttribute(name, value);
-    }
-    return body.innerHTML.replace(/ ?<br> ?/g, "<br>").replace(/ (<(?:ul|ol|p)>)/g, "$1");
-  };
-  return [shape(one), shape(other)];
+  const told = [];
+  const drawing = new Drawing(target, (finished) => told.push(finished));
+  for (const changed of changes) drawing.show(changed);
+  drawing.finish();
+  return { html: target.innerHTML, told };
 }"""
 
 DOCUMENTS = {
@@ -99,6 +74,8 @@ DOCUMENTS = {
     "entities": "&amp; &lt;b&gt; &copy; &#8364; &unknown; AT&T <notatag> 1 < 2",
     "rule": "a\n\n---\n\n***\n\nb",
     "raw html": "<div>x</div>\n\n<b>y</b> <!-- z -->",
+    "formulas": "So $a^2$ and\n\n$$\n\\frac{1}{2}\n$$\n\nfor $5 or $6.",
+    "tasks and notes": "- [ ] a\n- [x] b\n\nSee[^1] https://e.com/x\n\n[^1]: note",
     "brackets": "[x] [y][z] [ ] - [x] done ![] []() [a](b c)",
 }
 
@@ -115,46 +92,29 @@ def test_events_are_the_same_wherever_the_stream_is_cut(page):
     assert page.evaluate(READ_IN_CHUNKS, {"bytes": data, "allCuts": cuts}) == [EVENTS] * len(cuts)
 
 
-def test_what_is_streamed_looks_like_what_is_stored(page):
-    differences = {}
-    for name, text in DOCUMENTS.items():
-        for size in (1, 7, len(text)):
-            streamed = page.evaluate(RENDER_IN_PIECES, {"text": text, "size": size})
-            ours, servers = page.evaluate(SAME_SHAPE, [streamed, str(render(text))])
-            if ours != servers:
-                differences[name, size] = (ours, servers)
-    assert differences == {}
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_is_streamed_looks_like_what_is_stored(page, name):
+    text = DOCUMENTS[name]
+    stored = page.evaluate(
+        "html => new DOMParser().parseFromString(html, 'text/html').body.innerHTML", str(render(text))
+    )
+    for size in (1, 7, len(text)):
+        assert page.evaluate(DRAW, changes_of(text, size))["html"] == stored
 
 
-def test_finished_blocks_are_rendered_once(page):
+def test_finished_blocks_stay_as_they_are_and_are_told_once(page):
     is_kept = page.evaluate(
         """async () => {
-          const { StreamRenderer } = await import("/static/intake/markdown/stream.js");
+          const { Drawing } = await import("/static/intake/drawing.js");
           const target = document.createElement("div");
-          const renderer = new StreamRenderer(target);
-          const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-          renderer.push("First.\\n\\nSecond, which");
-          await frame();
+          const told = [];
+          const drawing = new Drawing(target, (finished) => finished && told.push(finished));
+          drawing.show({ from: 0, html: ["<p>First.</p>", "<p>Second, which</p>"] });
           const [first, second] = target.children;
-          renderer.push(" goes on.");
-          await new Promise((done) => setTimeout(done, 200));
-          return target.children[0] === first && target.children[1] !== second && target.children.length === 2;
+          drawing.show({ from: 1, html: ["<p>Second, which goes on.</p>"] });
+          const isKept = target.children[0] === first && target.children[1] !== second && target.children.length === 2;
+          drawing.finish();
+          return [isKept, told];
         }"""
     )
-    assert is_kept
-
-
-def test_no_text_keeps_the_page_busy(page):
-    for pattern in ("[", "*a ", "> ", "`a`` ", "- ", "![", "<", "_a*b", "|a", "# ", "[a](", "**", "``` "):
-        milliseconds = page.evaluate(
-            """async (text) => {
-              const { StreamRenderer } = await import("/static/intake/markdown/stream.js");
-              const renderer = new StreamRenderer(document.createElement("div"));
-              const started = performance.now();
-              renderer.push(text);
-              renderer.finish();
-              return performance.now() - started;
-            }""",
-            pattern * (50_000 // len(pattern)),
-        )
-        assert milliseconds < 2_000, pattern
+    assert is_kept == [True, ["First.", "Second, which goes on."]]

@@ -36,6 +36,9 @@ from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
 
+# RFC 7240: the answer also as HTML, block by block.
+PREFER_BLOCKS = "blocks"
+
 
 class ChatMessage(Input):
     """The request's body."""
@@ -66,10 +69,17 @@ class ChatView(View):
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
         from intake.chat import replay, stream_answer
 
+        # The chat's own page draws the answer as HTML while it is written; other clients render `delta` themselves.
+        with_blocks = request.headers.get("Prefer") == PREFER_BLOCKS
         events = (
-            replay(turn=begun.turn)
+            replay(turn=begun.turn, with_blocks=with_blocks)
             if begun.is_replay
-            else stream_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
+            else stream_answer(
+                turn=begun.turn,
+                caller=admitted.caller,
+                is_still_in=admitted.is_still_in,
+                with_blocks=with_blocks,
+            )
         )
         response = StreamingHttpResponse(events, content_type="text/event-stream")
         if begun.is_replay:

@@ -37,7 +37,7 @@ export async function* ask({ endpoint, message, conversationId, key, csrfToken, 
 
 async function post(endpoint, { message, conversationId, key, csrfToken, signal }) {
   const body = conversationId ? { message, conversation_id: conversationId } : { message };
-  const headers = { "Content-Type": "application/json", Accept: "text/event-stream", "X-CSRFToken": csrfToken };
+  const headers = { "Content-Type": "application/json", Accept: "text/event-stream", Prefer: "blocks", "X-CSRFToken": csrfToken };
   try {
     return await fetch(endpoint, {
       method: "POST",

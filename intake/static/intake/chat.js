@@ -63,6 +63,7 @@ function take(turn, { type, data }) {
   else if (type === "tool_call") turn.addStep(data);
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
+  else if (type === "blocks") turn.draw(data);
   else if (type === "done") turn.complete(data.html);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();

@@ -1,56 +1,70 @@
-/** Copy buttons: one on each block of code, one under each answer. */
-import { clone, part } from "./dom.js";
+/** Copy and download: each block of code, and each answer as Markdown and as rich text. */
+import { part } from "./dom.js";
 
 const SAID_FOR_MS = 1600;
-
-export function addCopyButtons(answer) {
-  for (const block of answer.querySelectorAll("pre")) {
-    if (!block.parentElement.classList.contains("code-frame")) frame(block);
-  }
-}
-
-/** A bar above the code says its language and holds the button, so that neither lies on the code. */
-function frame(block) {
-  const bar = clone("code-bar");
-  const language = /language-(\S+)/.exec(block.querySelector("code")?.className ?? "");
-  part(bar, "language").textContent = language ? language[1] : "";
-  const whole = document.createElement("div");
-  whole.className = "code-frame";
-  block.replaceWith(whole);
-  block.tabIndex = 0;
-  whole.append(bar, block);
-}
+// The ending by which most programs know a language, where it is not the language's own name.
+const ENDINGS = { python: "py", javascript: "js", typescript: "ts", bash: "sh", shell: "sh", markdown: "md", rust: "rs", ruby: "rb", csharp: "cs", kotlin: "kt", yaml: "yml" };
 
 export function listenForCopying(root, announce) {
   root.addEventListener("click", async (event) => {
-    const button = event.target.closest('[data-action="copy-code"], [data-action="copy"]');
+    const button = event.target.closest('[data-action="copy-code"], [data-action="download-code"], [data-action="copy"]');
     if (!button) return;
-    const isCopied = await copy(textFor(button));
+    if (button.dataset.action === "download-code") return download(button);
+    const isCopied = await copy(contentFor(button));
     announce(isCopied ? "Copied" : "Copying is not allowed here");
     if (button.dataset.action === "copy-code") sayOn(button, isCopied ? "Copied" : "Not allowed");
     else sayBeside(button, isCopied ? "Copied" : "Not allowed");
   });
 }
 
-function textFor(button) {
-  if (button.dataset.action === "copy-code") return button.closest(".code-frame").querySelector("pre").textContent;
-  const answer = part(button.closest(".turn"), "answer").cloneNode(true);
-  for (const extra of answer.querySelectorAll(".code-bar")) extra.remove();
-  // Text is laid out by line only while it is on the page.
-  answer.classList.add("visually-hidden");
-  document.body.append(answer);
-  const text = answer.innerText;
-  answer.remove();
-  return text;
+function contentFor(button) {
+  if (button.dataset.action === "copy-code") return { text: codeBeside(button).textContent };
+  const answer = part(button.closest(".turn"), "answer");
+  const rich = answer.cloneNode(true);
+  for (const bar of rich.querySelectorAll(".code-bar")) bar.remove();
+  return { text: answer.dataset.markdown, html: rich.innerHTML };
 }
 
-async function copy(text) {
+function codeBeside(button) {
+  return button.closest(".code-frame").querySelector("pre");
+}
+
+async function copy({ text, html }) {
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.write([new ClipboardItem(typed({ text, html }))]);
     return true;
   } catch {
-    return false;
+    return copyByEvent({ text, html });
   }
+}
+
+function typed({ text, html }) {
+  const items = { "text/plain": new Blob([text], { type: "text/plain" }) };
+  if (html) items["text/html"] = new Blob([html], { type: "text/html" });
+  return items;
+}
+
+/** Over plain HTTP there is no clipboard to write to; a copy that a click asks for may still be filled. */
+function copyByEvent({ text, html }) {
+  const fill = (event) => {
+    event.preventDefault();
+    event.clipboardData.setData("text/plain", text);
+    if (html) event.clipboardData.setData("text/html", html);
+  };
+  document.addEventListener("copy", fill, { once: true });
+  const isCopied = document.execCommand("copy");
+  document.removeEventListener("copy", fill);
+  return isCopied;
+}
+
+function download(button) {
+  const code = codeBeside(button);
+  const language = /language-([\w+#.-]+)/.exec(code.querySelector("code").className)?.[1]?.toLowerCase();
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([code.textContent], { type: "text/plain" }));
+  link.download = `code.${ENDINGS[language] ?? language?.replace(/\W/g, "") ?? "txt"}`;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 function sayOn(button, words) {

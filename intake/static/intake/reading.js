@@ -1,5 +1,4 @@
 /** Finding one's place in a stored conversation: the turn an address names, earlier turns, an answer still being written. */
-import { addCopyButtons } from "./copying.js";
 import { fetchPage } from "./dom.js";
 import { showTime } from "./times.js";
 
@@ -65,7 +64,6 @@ export async function watchUnfinished(thread) {
 }
 
 export function prepare(turn) {
-  addCopyButtons(turn);
   turn.querySelectorAll("time[datetime]").forEach(showTime);
 }
 

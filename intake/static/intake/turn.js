@@ -1,8 +1,6 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
-import { addCopyButtons } from "./copying.js";
 import { clone, parseHtml, part } from "./dom.js";
-import { inline } from "./markdown/inline.js";
-import { StreamRenderer } from "./markdown/stream.js";
+import { Drawing } from "./drawing.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
 
@@ -60,7 +58,8 @@ export class Turn {
     this.answer.replaceChildren();
     this.#setState("streaming");
     this.#hideTrouble();
-    this.renderer = new StreamRenderer(this.answer, (finished) => {
+    this.answer.dataset.markdown = "";
+    this.drawing = new Drawing(this.answer, (finished) => {
       if (finished) announce(finished);
       onRender();
     });
@@ -90,13 +89,13 @@ export class Turn {
     this.announce(doing(name, input));
   }
 
-  finishStep({ id, summary, isError, stored, undo }) {
+  finishStep({ id, html, isError, stored, undo }) {
     const step = this.#step(id);
     if (!step) return;
     step.classList.remove("running");
     const what = part(step, "what");
     what.textContent = what.textContent.replace(/^Searching /, "Searched ").replace(/…$/, "");
-    part(step, "summary").replaceChildren(inline(summary ?? "", { localOnly: true }));
+    part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
@@ -105,25 +104,30 @@ export class Turn {
     this.announce(part(step, "summary").textContent);
   }
 
+  /** The answer's Markdown, as it is copied. */
   write(text) {
-    this.renderer.push(text);
+    this.answer.dataset.markdown += text;
+  }
+
+  draw(changed) {
+    this.drawing.show(changed);
   }
 
   complete(html) {
-    this.renderer.finish();
+    this.drawing.finish();
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close("complete");
   }
 
   stop() {
-    this.renderer?.finish();
+    this.drawing?.finish();
     this.#hideTrouble();
     this.#close("interrupted");
   }
 
   fail({ detail, canRetry }) {
-    this.renderer.finish();
+    this.drawing.finish();
     this.#close("failed");
     part(this.element, "detail").textContent = detail;
     part(this.element, "trouble").hidden = false;
@@ -143,7 +147,6 @@ export class Turn {
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
     for (const button of this.element.querySelectorAll('[data-action="undo"]')) button.disabled = false;
     this.#setState(state);
-    addCopyButtons(this.answer);
     this.#action("copy").hidden = !this.answer.hasChildNodes();
     part(this.element, "delete").hidden = !this.isSaved;
   }

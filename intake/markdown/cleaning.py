@@ -1,0 +1,90 @@
+"""The allow-lists that everything rendered passes: what runs, loads or leads astray is not on them."""
+
+import re
+
+import nh3
+
+from intake.markdown.code import CLASS_PREFIX
+
+LINK_REL = "noopener noreferrer nofollow"
+
+_BLOCKS = {"p", "blockquote", "ul", "ol", "li", "pre", "hr", "h3", "h4", "h5", "h6", "div"}
+_TABLES = {"table", "thead", "tbody", "tr", "th", "td"}
+_INLINE = {"a", "em", "strong", "s", "code", "br"}
+_FRAMES = {"span", "button", "sup"}
+# fmt: off
+# Presentation alone. `maction`, `annotation-xml`, `mglyph` and `semantics` can hold HTML or act: they stay out.
+MATH_TAGS = {
+    "math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
+    "munder", "mover", "munderover", "mmultiscripts", "mprescripts", "none", "mtable", "mtr", "mtd", "mstyle",
+    "mpadded", "mphantom", "menclose",
+}
+_MATH_ATTRIBUTES = {
+    "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "separator", "form", "lspace",
+    "rspace", "minsize", "maxsize", "largeop", "movablelimits", "accent", "accentunder", "linethickness",
+    "columnalign", "columnlines", "rowlines", "columnspacing", "rowspacing", "notation", "width", "height", "depth",
+    "voffset", "symmetric",
+}
+# fmt: on
+_CLASSES = {
+    "div": re.compile("table-scroll|formula|code-frame|code-bar|footnote"),
+    "code": re.compile(r"language-[\w+#.-]{1,32}|formula-source"),
+    "th": re.compile("align-(left|center|right)"),
+    "td": re.compile("align-(left|center|right)"),
+    "li": re.compile("task"),
+    "p": re.compile("plain"),
+    "span": re.compile(rf"code-language|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
+    "sup": re.compile("footnote-ref"),
+}
+_HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div"}
+
+
+def clean_answer(html: str) -> str:
+    return _answer_cleaner.clean(html)
+
+
+def clean_summary(html: str) -> str:
+    return _summary_cleaner.clean(html)
+
+
+def _only_known_classes(tag: str, attribute: str, value: str) -> str | None:
+    if attribute != "class":
+        return value
+    pattern = _CLASSES.get(tag)
+    return value if pattern and pattern.fullmatch(value) else None
+
+
+def _path_on_this_site(url: str) -> str | None:
+    """A browser reads `//host` and `/\\host` as another site."""
+    return url if re.match(r"/(?![/\\])", url) else None
+
+
+def _attributes() -> dict[str, set[str]]:
+    return {
+        "a": {"href", "title"},
+        "ol": {"start"},
+        **{tag: {"class"} for tag in _CLASSES},
+        **{tag: _MATH_ATTRIBUTES for tag in MATH_TAGS},
+    }
+
+
+_answer_cleaner = nh3.Cleaner(
+    tags=_BLOCKS | _TABLES | _INLINE | _FRAMES | MATH_TAGS,
+    attributes=_attributes(),
+    attribute_filter=_only_known_classes,
+    tag_attribute_values={
+        "a": {"target": {"_blank"}},
+        "button": {"type": {"button"}, "data-action": {"copy-code", "download-code"}},
+        "pre": {"tabindex": {"0"}},
+        **{tag: {"dir": {"auto", "ltr"}} for tag in _HAS_DIRECTION},
+    },
+    url_schemes={"http", "https", "mailto"},
+    link_rel=LINK_REL,
+)
+_summary_cleaner = nh3.Cleaner(
+    tags=_INLINE,
+    attributes={"a": {"href"}},
+    url_schemes=set(),
+    url_relative=_path_on_this_site,
+    link_rel=LINK_REL,
+)

@@ -1,0 +1,132 @@
+"""Formulas in Markdown: finds `$…$`, `\\(…\\)`, `$$…$$`, `\\[…\\]` and LaTeX environments, and draws them as MathML."""
+
+import re
+from typing import Any
+
+import nh3
+from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from intake.markdown.cleaning import MATH_TAGS
+
+# A longer one is no formula that a person reads, and the converter calls itself for each bracket.
+LONGEST_FORMULA = 2_000
+DEEPEST_FORMULA = 40
+
+_TAG = re.compile(r"</?([^\s/>]*)")
+_FENCES = {"$$": "$$", "\\[": "\\]"}
+# The converter lines up what stands at `&` in these two alone.
+_LINED_UP = re.compile(r"\\(begin|end)\{(?:align|aligned|alignat|flalign|gather|gathered|eqnarray)\*?\}")
+_ENVIRONMENT = re.compile(r"\\begin\{((?:equation|align|gather|multline|alignat|flalign|cases|[pbvBV]?matrix)\*?)\}")
+
+
+def add_formulas(parser: MarkdownIt) -> None:
+    dollarmath_plugin(
+        parser,
+        allow_labels=False,
+        allow_space=False,
+        # A price is no formula: "$5 and $10".
+        allow_digits=False,
+        double_inline=True,
+        renderer=lambda source, options: draw(source, is_display=options["display_mode"]),
+    )
+    # Its own blocks need their end to be known, which an answer still being written has not reached.
+    parser.disable("math_block")
+    parser.block.ruler.before(
+        "fence", "formula", _find_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    parser.inline.ruler.before("escape", "formula_in_brackets", _find_in_brackets)
+    parser.add_render_rule("math_inline", lambda _renderer, tokens, index, *_: draw(tokens[index].content))
+    parser.add_render_rule("math_inline_double", lambda _renderer, tokens, index, *_: draw(tokens[index].content))
+    parser.add_render_rule("formula", _render_block)
+
+
+def draw(source: str, *, is_display: bool = False) -> str:
+    """MathML of LaTeX; the source as code where it is not valid or too long to be drawn."""
+    try:
+        if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
+            return _as_code(source)
+        drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
+    except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
+        return _as_code(source)
+    # The converter passes what stands in \text on as it is.
+    return drawn if set(_TAG.findall(drawn)) <= MATH_TAGS else _as_code(source)
+
+
+def _as_code(source: str) -> str:
+    return f'<code class="formula-source">{nh3.clean_text(source)}</code>'
+
+
+def _depth(source: str) -> int:
+    deepest = depth = 0
+    for character in source:
+        depth += (character == "{") - (character == "}")
+        deepest = max(deepest, depth)
+    return deepest + source.count("\\left") + source.count("\\begin")
+
+
+def _find_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """A formula of its own lines ends at its closing mark or with the text; an empty line before that makes it none."""
+    if state.is_code_block(start_line):
+        return False
+    first = _line(state, start_line)
+    closing = _closing_of(first)
+    if closing is None:
+        return False
+    lines: list[str] = []
+    is_closed = False
+    after = start_line
+    while after < end_line and not is_closed:
+        line = first[2:] if after == start_line and closing in _FENCES.values() else _line(state, after)
+        is_closed = line.rstrip().endswith(closing)
+        if (not is_closed and closing in line) or (not line.strip() and after > start_line):
+            return False
+        lines.append(line)
+        after += 1
+    if not silent:
+        _push(state, "\n".join(lines), closing, is_closed=is_closed, lines=(start_line, after))
+    return True
+
+
+def _closing_of(line: str) -> str | None:
+    if environment := _ENVIRONMENT.match(line):
+        return f"\\end{{{environment[1]}}}"
+    return _FENCES.get(line[:2])
+
+
+def _push(state: StateBlock, text: str, closing: str, *, is_closed: bool, lines: tuple[int, int]) -> None:
+    token = state.push("formula", "", 0)
+    is_fence = closing in _FENCES.values()
+    token.content = text.rstrip().removesuffix(closing).strip() if is_fence else text.strip()
+    token.map = list(lines)
+    token.meta = {"is_closed": is_closed}
+    state.line = lines[1]
+
+
+def _line(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+
+def _find_in_brackets(state: StateInline, silent: bool) -> bool:
+    opening = state.src[state.pos : state.pos + 2]
+    if opening not in ("\\(", "\\["):
+        return False
+    closing = "\\)" if opening == "\\(" else "\\]"
+    end = state.src.find(closing, state.pos + 2, min(state.posMax, state.pos + LONGEST_FORMULA))
+    content = state.src[state.pos + 2 : end]
+    if end < 0 or not content.strip():
+        return False
+    if not silent:
+        state.push("math_inline", "math", 0).content = content.strip()
+    state.pos = end + 2
+    return True
+
+
+def _render_block(_renderer: Any, tokens: Any, index: int, *_: Any) -> str:
+    token = tokens[index]
+    # Half a formula would change its shape with every letter.
+    shown = draw(token.content, is_display=True) if token.meta["is_closed"] else _as_code(token.content)
+    return f'<div class="formula">{shown}</div>'

@@ -1,0 +1,207 @@
+"""Renders Markdown block by block, parsed without raw HTML and cleaned by an allow-list; a block is one element."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import nh3
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from mdit_py_plugins.footnote import footnote_plugin
+
+from intake.markdown.cleaning import clean_answer, clean_summary
+from intake.markdown.code import render_code
+from intake.markdown.formulas import add_formulas
+
+# The page's own headings are the first two levels; an answer's begin below them.
+HEADING_SHIFT = 2
+DEEPEST_HEADING = 6
+# Each opening bracket has the parser look through all the rest: with more of them, links are left as they are written.
+MOST_BRACKETS = 3_000
+# About 100 ms of work. What lies beyond is shown as it is written, in pieces of this many characters.
+LONGEST_MARKDOWN = 100_000
+PLAIN_PIECE = 10_000
+
+# Most summaries are words alone.
+_WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
+_TASK = re.compile(r"\[([ xX])\] +")
+
+Env = dict[str, Any]
+
+
+def render(text: str) -> SafeString:
+    """An answer's Markdown as HTML that runs nothing and loads nothing; images become links to them.
+
+    Made anew each time, in 1 ms for each 1,000 characters: what is kept of an answer is deleted with its turn.
+    """
+    return mark_safe("".join(render_blocks(text)))  # noqa: S308 - each block is cleaned
+
+
+def render_blocks(text: str) -> list[str]:
+    """The HTML of each top-level block, one element each; `render` is their concatenation."""
+    text = normalise(text)
+    cut = markdown_length(text)
+    return [*render_parsed(text[:cut], {}), *render_plain(text[cut:])]
+
+
+def render_summary(text: str) -> SafeString:
+    """One line of Markdown that names what a tool found; it may link to pages of this site only."""
+    if _WORDS.fullmatch(text):
+        return mark_safe(text)  # noqa: S308 - letters, digits and what means nothing in Markdown and HTML
+    parser = _summary_parser if text.count("[") <= MOST_BRACKETS else _linkless_summary_parser
+    return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
+
+
+def normalise(text: str) -> str:
+    """The line breaks that the parser counts by."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def markdown_length(text: str) -> int:
+    """How much of a text is read as Markdown: all of it, or up to the last line that ends within the limit."""
+    if len(text) <= LONGEST_MARKDOWN:
+        return len(text)
+    return _last_line_end(text, LONGEST_MARKDOWN)
+
+
+def render_parsed(text: str, env: Env) -> list[str]:
+    """The blocks of a text; `env` brings the link definitions from before it, and takes those in it."""
+    return [html for _, html in render_with_lines(text, env)]
+
+
+def render_with_lines(text: str, env: Env) -> Iterator[tuple[int, str]]:
+    """The same, each with the line at which it begins."""
+    parser = _parser_for(text)
+    for group in _top_level(parser.parse(text, env)):
+        yield _first_line(group), clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
+
+
+def render_plain(text: str) -> list[str]:
+    return [f'<p class="plain" dir="auto">{_escape(piece)}</p>' for piece in plain_pieces(text)]
+
+
+def plain_pieces(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        end = at + _last_line_end(text[at : at + PLAIN_PIECE + 1], PLAIN_PIECE)
+        yield text[at:end]
+        at = end
+
+
+def _last_line_end(text: str, limit: int) -> int:
+    """Where a text that may be cut at `limit` is cut: behind a line, unless one line is longer than that."""
+    if len(text) <= limit:
+        return len(text)
+    return text.rfind("\n", 0, limit) + 1 or limit
+
+
+def _top_level(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    group: list[Token] = []
+    depth = 0
+    for token in tokens:
+        group.append(token)
+        depth += token.nesting
+        if depth == 0:
+            yield group
+            group = []
+
+
+def _first_line(group: Sequence[Token]) -> int:
+    return next(token.map[0] for token in group if token.map)
+
+
+def _parser_for(text: str) -> MarkdownIt:
+    return _parser if text.count("[") <= MOST_BRACKETS else _linkless_parser
+
+
+def _make_parser() -> MarkdownIt:
+    parser = MarkdownIt("js-default", {"html": False, "linkify": True})
+    # An address is one that says so: `setup.py` and `e.g` are names of other things.
+    parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
+    # A note stays where it is written and keeps its label, so that a block needs nothing from the blocks after it.
+    footnote_plugin(parser, inline=False, move_to_end=False, always_match_refs=True)
+    add_formulas(parser)
+    parser.core.ruler.push("fit_into_page", _fit_into_page)
+    _add_render_rules(parser)
+    return parser
+
+
+def _add_render_rules(parser: MarkdownIt) -> None:
+    parser.add_render_rule("image", _image_as_link)
+    parser.add_render_rule("link_open", _link_open)
+    parser.add_render_rule(
+        "fence", lambda _, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
+    )
+    parser.add_render_rule("code_block", lambda _, tokens, index, *__: render_code(tokens[index].content, ""))
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll"><table dir="auto">')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>")
+    parser.add_render_rule(
+        "footnote_ref", lambda _, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')
+    )
+    parser.add_render_rule("footnote_reference_open", _note_open)
+    parser.add_render_rule("footnote_reference_close", lambda *_: "</div>")
+
+
+def _fit_into_page(state: Any) -> None:
+    for index, token in enumerate(state.tokens):
+        if token.type in ("heading_open", "heading_close"):
+            level = min(int(token.tag[1:]) + HEADING_SHIFT, DEEPEST_HEADING)
+            token.tag = f"h{level}"
+        elif token.type in ("th_open", "td_open") and "style" in token.attrs:
+            # A style attribute would be refused by the page's policy.
+            alignment = str(token.attrs.pop("style")).removeprefix("text-align:")
+            token.attrs["class"] = f"align-{alignment}"
+        elif token.type == "list_item_open":
+            _mark_task(token, state.tokens[index + 2])
+        if token.level == 0 and token.nesting == 1:
+            # Below the top, style sheets have each line find its own direction: an element that names one hides its
+            # words from the search of those around it.
+            token.attrs["dir"] = "auto"
+
+
+def _mark_task(item: Token, content: Token) -> None:
+    """`[ ]` and `[x]` at the head of an item become the signs for them, which can be read out and copied."""
+    if not content.children:
+        return
+    first = content.children[0]
+    if task := _TASK.match(first.content):
+        first.content = ("☐ " if task[1] == " " else "☑ ") + first.content[task.end() :]
+        item.attrs["class"] = "task"
+
+
+def _note_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, *_: Any) -> str:
+    return f'<div class="footnote" dir="auto">{_note_mark(tokens[index])}'
+
+
+def _note_mark(token: Token, attributes: str = "") -> str:
+    return f"<sup{attributes}>{_escape(str(token.meta['label']))}</sup>"
+
+
+def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
+    """Loading a picture would tell its server who reads; a link leaves that to the reader."""
+    token = tokens[index]
+    address = _escape(str(token.attrs.get("src", "")))
+    words = _escape(renderer.renderInlineAsText(token.children, options, env)) or "image"
+    is_inside_link = sum(before.nesting for before in tokens[:index] if before.type.startswith("link_"))
+    return words if is_inside_link else f'<a href="{address}" target="_blank">{words}</a>'
+
+
+def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
+    token = tokens[index]
+    if str(token.attrs.get("href", "")).startswith(("http://", "https://")):
+        # Another site opens beside the chat, so that what is being written there stays in place.
+        token.attrSet("target", "_blank")
+    return renderer.renderToken(tokens, index, options, env)
+
+
+def _escape(text: str) -> str:
+    return nh3.clean_text(text)
+
+
+_parser = _make_parser()
+_linkless_parser = _make_parser().disable(["link", "image", "footnote_ref"])
+_summary_parser = MarkdownIt("js-default", {"html": False})
+_summary_parser.add_render_rule("image", _image_as_link)
+_linkless_summary_parser = MarkdownIt("js-default", {"html": False}).disable(["link", "image"])
