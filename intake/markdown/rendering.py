@@ -119,6 +119,7 @@ def _parser_for(text: str) -> MarkdownIt:
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("js-default", {"html": False, "linkify": True})
     # An address is one that says so: `setup.py` and `e.g` are names of other things.
+    assert parser.linkify is not None  # noqa: S101 - it is there by the option above
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     # A note stays where it is written and keeps its label, so that a block needs nothing from the blocks after it.
     footnote_plugin(parser, inline=False, move_to_end=False, always_match_refs=True)
