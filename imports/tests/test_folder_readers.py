@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from imports.expectations import read_all
+from imports.files import open_files
+from imports.limits import Limits
+from imports.readers import recognise
 
 AT = "2025-11-20T06:0{}:00.000Z"
 
@@ -109,7 +112,8 @@ def test_each_folder_is_recognised_by_its_content_and_so_is_a_zip_of_it(folder, 
 
     reading, packed_reading = read_all(root), read_all(packed)
 
-    assert reading.product == product
+    with open_files(root, Limits()) as files:
+        assert recognise(files).product == product
     assert packed_reading.conversations == reading.conversations
     assert packed_reading.documents == reading.documents
 
