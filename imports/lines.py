@@ -8,10 +8,10 @@ from imports.files import Files
 from imports.items import Skipped, UnreadableExport
 
 LONGEST_LINE = 64 * 1024 * 1024
-Line = tuple[int, dict[str, Any] | Skipped]
+JsonLine = tuple[int, dict[str, Any] | Skipped]
 
 
-def json_lines(files: Files, name: str) -> Iterator[Line]:
+def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
     """The number and object of each line; `Skipped` instead of the object where there is none."""
     try:
         with files.open(name) as stream:

@@ -11,13 +11,13 @@ from contextlib import suppress
 from intake import sse
 from intake.markdown.streaming import BlockStream, ChangedBlocks
 
-Send = Callable[[bytes], Awaitable[None]]
+SendEvent = Callable[[bytes], Awaitable[None]]
 
 
 class Drawing:
     """Sends the changed blocks of one answer through `send`; `finish` sends those that are left."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: SendEvent) -> None:
         self._send = send
         self._blocks = BlockStream()
         self._has_news = asyncio.Event()
