@@ -1,4 +1,4 @@
-"""What every reader yields, whatever product the export is of: conversations, documents, and what had to be left out.
+"""The items that every reader yields: conversations, documents, and what was left out with its reason.
 
 Pure data: nothing here knows Django. Times are aware datetimes in UTC; None says that the export has none.
 """

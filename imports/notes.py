@@ -1,4 +1,4 @@
-"""The text of a note, whatever its encoding, and the title and date that its front matter or name gives."""
+"""The text of a note in any encoding, and the title and date that its front matter or name gives."""
 
 import re
 from datetime import UTC, date, datetime, timedelta

@@ -44,7 +44,7 @@ def path_to(parents: Mapping[str, str | None], leaf: str | None) -> list[str]:
 
 
 def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> str | None:
-    """The newest node that is nobody's parent; the last of them in the export where the times do not decide."""
+    """The newest node without children; the last of them in the export where the times do not decide."""
     with_children = {parent for node, parent in parents.items() if parent is not None and parent != node}
     leaves = [node for node in parents if node not in with_children] or list(parents)
     if not leaves:
