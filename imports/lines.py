@@ -6,6 +6,7 @@ from typing import IO, Any
 
 from imports.files import Files
 from imports.items import Skipped, UnreadableExport
+from imports.values import id_of, line_of
 
 LONGEST_LINE = 64 * 1024 * 1024
 JsonLine = tuple[int, dict[str, Any] | Skipped]
@@ -50,6 +51,6 @@ def titles_by_id(files: Files, name: str, key: str, title: str) -> dict[str, str
     """An index of sessions, one a line: the last entry of an id counts."""
     found = {}
     for _, line in json_lines(files, name):
-        if isinstance(line, dict) and isinstance(line.get(key), str) and isinstance(line.get(title), str):
-            found[line[key]] = " ".join(line[title].split())
+        if isinstance(line, dict) and (text := line_of(line.get(title))):
+            found[id_of(line.get(key))] = text
     return found

@@ -20,6 +20,7 @@ from imports.notes import day_in, note_text
 from imports.readers import ExportReader
 from imports.session_tree import SessionTree, calls_in, message_of
 from imports.times import parse_time
+from imports.trees import nearest_visible
 from imports.values import id_of, line_of, object_of
 
 PRODUCT = "openclaw"
@@ -129,15 +130,13 @@ def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
 
 def _hide_silent_turns(tree: SessionTree) -> None:
     """An answer that says that there is none was never seen, nor was the prompt that asked for it."""
+    above = nearest_visible(tree.parents, tree.visible)
     for node, message in list(tree.visible.items()):
         if message.role == "assistant" and message.text in _SILENT:
             tree.hide(node, "silent turn")
-            above, seen = tree.parents[node], {node}
-            while above in tree.parents and above not in tree.visible and above not in seen:
-                seen.add(above)
-                above = tree.parents[above]
-            if above in tree.visible and tree.visible[above].role == "user":
-                tree.hide(above, "silent turn")
+            prompt = above[node]
+            if prompt in tree.visible and tree.visible[prompt].role == "user":
+                tree.hide(prompt, "silent turn")
 
 
 READER = ExportReader(product=PRODUCT, label="OpenClaw", recognises=_recognises, read=_read)

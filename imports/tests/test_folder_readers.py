@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import time
 from datetime import date
 from operator import attrgetter
 from pathlib import Path
@@ -180,6 +181,59 @@ def test_openclaw_brings_the_memory_of_the_person_and_leaves_the_agents_own_file
     ]
     assert [document.kind for document in reading.documents] == ["memory", "about", "daily_log"]
     assert texts(reading.conversations[0]) == [("user", "Good morning"), ("assistant", "Good morning to you.")]
+
+
+def test_codex_leaves_what_a_fork_repeats_to_the_session_it_was_forked_from(folder):
+    header = line(timestamp=AT.format(4), type="session_meta", payload={"id": "c2", "forked_from_id": "c1"})
+    question = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And the tests?"}]}
+    fork = [header, *CODEX, line(timestamp=AT.format(5), type="response_item", payload=question)]
+    files = FOLDERS["codex"] | {"sessions/2025/11/20/rollout-2025-11-20T06-04-00-c2.jsonl": "\n".join(fork)}
+
+    conversations = {each.external_id: texts(each) for each in read_all(folder(files)).conversations}
+
+    assert conversations == {
+        "c1": [("user", "Rename it."), ("assistant", "Renamed.")],
+        "c2": [("user", "And the tests?")],
+    }
+
+
+def test_half_of_a_surrogate_pair_in_a_title_becomes_a_mark(folder):
+    index = '{"id": "c1", "thread_name": "Renaming \\ud800"}\n'
+
+    (conversation,) = read_all(folder(FOLDERS["codex"] | {"session_index.jsonl": index})).conversations
+
+    assert conversation.title == "Renaming \ufffd"
+
+
+def openclaw_entry(entry, parent, role, text):
+    return line(
+        type="message", id=entry, parentId=parent, timestamp=AT.format(4), message={"role": role, "content": text}
+    )
+
+
+def test_openclaw_leaves_out_an_unseen_answer_with_its_prompt(folder):
+    silent = [
+        openclaw_entry("p1", "e2", "user", "Anything to do?"),
+        openclaw_entry("t1", "p1", "toolResult", "no"),
+        openclaw_entry("n1", "t1", "assistant", "HEARTBEAT_OK"),
+    ]
+
+    log = "\n".join([*OPENCLAW, *silent])
+    (conversation,) = read_all(folder({"agents/main/sessions/o1.jsonl": log})).conversations
+
+    assert texts(conversation) == [("user", "Good morning"), ("assistant", "Good morning to you.")]
+
+
+def test_thousands_of_silent_answers_far_below_a_prompt_are_read_at_once(folder):
+    chain = [openclaw_entry(f"t{place}", f"t{place - 1}", "toolResult", "no") for place in range(20_000)]
+    silent = [openclaw_entry(f"n{place}", "t19999", "assistant", "NO_REPLY") for place in range(20_000)]
+    root = folder({"agents/main/sessions/o1.jsonl": "\n".join([*OPENCLAW, *chain, *silent])})
+
+    began = time.process_time()
+    (conversation,) = read_all(root).conversations
+
+    assert len(conversation.messages) == 2
+    assert time.process_time() - began < 20
 
 
 def test_notes_take_title_and_date_from_their_front_matter_or_their_name(folder):
