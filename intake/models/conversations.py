@@ -108,6 +108,8 @@ class Turn(models.Model):
     tool_calls = models.JSONField(default=list, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
+    # How often an answer has been begun: a writer that another has replaced changes nothing any more.
+    attempt = models.PositiveIntegerField(default=1)
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
