@@ -25,7 +25,7 @@ from django.db.models.functions import Length
 
 from config.stack.web import GRACEFUL_SECONDS
 from core.testing.examiner import as_a_worker
-from core.testing.model_server import Hang, Say, ScriptedModel
+from core.testing.model_server import Say, ScriptedModel
 from core.testing.serving import serving
 from core.testing.sse_client import read_events
 from intake.answers.streams import LEASE_SECONDS
@@ -266,7 +266,7 @@ def test_a_reader_who_leaves_ends_nothing_and_may_come_back(web, model, how, mom
 
 
 def test_another_web_process_follows_and_stops_an_answer(web, model, another_web):
-    model.follow(words(400, 0.05))
+    model.follow(words(3_000, 0.05))
     alice = Speaker(web, "alice")
     there = alice.at(another_web)
     with closing(alice.ask("Talk")) as line:
@@ -274,7 +274,8 @@ def test_another_web_process_follows_and_stops_an_answer(web, model, another_web
         turn_id = Turn.objects.get().pk
         heard = there.follow(turn_id, until="word0020")
         part = alice.follow(turn_id, after=heard[-1].id, until="word0030")
-        assert text_of(heard) + text_of(part) == "".join(words(31, 0).pieces)
+        assert "".join(words(3_000, 0).pieces).startswith(text_of(heard) + text_of(part))
+        assert text_of(part)
         asked_at = time.monotonic()
         assert there.stop(turn_id) == "interrupted"
         assert wait_until(lambda: model.closed_at) - asked_at < 1
