@@ -59,6 +59,8 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     caller = caller_of(request)
     if caller.user_id is None or caller.is_visitor:
+        if not settings.VISITORS:
+            raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
     return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
 

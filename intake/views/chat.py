@@ -73,6 +73,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     # Visitors are counted by their address: one who forgets the cookies is somebody new.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
+    if settings.LLM_MODEL and not admitted.caller.is_registered:
+        rate_limits.take_all(("visitors",))
     wanted = validate(ChatMessage, parse_json(request.body))
     given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     begin = partial(
