@@ -24,15 +24,15 @@ class Drawing:
         self.blocks: list[str] = []
         # Whether these are the blocks of the whole answer.
         self.is_finished = False
-        self._views: WeakSet[View] = WeakSet()
+        self._views: WeakSet[ReaderView] = WeakSet()
         self._task = asyncio.create_task(self._draw())
 
-    def open_view(self) -> "View":
-        view = View(self)
+    def open_view(self) -> "ReaderView":
+        view = ReaderView(self)
         self._views.add(view)
         return view
 
-    def close_view(self, view: "View") -> bool:
+    def close_view(self, view: "ReaderView") -> bool:
         """Whether others are left; without any the drawing ends."""
         self._views.discard(view)
         if not self._views:
@@ -71,7 +71,7 @@ class Drawing:
         self._log.notify()
 
 
-class View:
+class ReaderView:
     """What one reader has not been shown yet."""
 
     def __init__(self, drawing: Drawing) -> None:

@@ -1,8 +1,8 @@
 """An answer that is written in another process, followed here: from its stream in Redis, or from the database.
 
-All readers of this process share one copy of the log, and so one connection. The stream is left for the database when
+All readers of this process share one mirror of the log, and so one connection. The stream is left for the database when
 Redis is away, when the stream has a gap, or when it says nothing although more has been saved: its writer may have no
-Redis. From then on the copy's positions are its own, and readers are told of none.
+Redis. From then on the mirror's positions are its own, and readers are told of none.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ ENTRIES_AT_ONCE = 500
 
 
 class Gap(ValueError):
-    """The stream does not go on where the copy ends."""
+    """The stream does not go on where the mirror ends."""
 
 
-class Copy:
-    """`log` grows while there are readers; whoever opened the copy closes it."""
+class Mirror:
+    """`log` grows while there are readers; whoever opened the mirror closes it."""
 
     def __init__(self, turn: Turn, caller: Caller) -> None:
         self.log = AnswerLog(turn)
-        self.log.is_copy = True
+        self.log.is_mirror = True
         self.readers = 0
         self._caller = caller
         self._task = asyncio.create_task(self._follow())
@@ -48,7 +48,7 @@ class Copy:
 
     async def _follow(self) -> None:
         try:
-            await _copy_stream(self.log, self._is_worth_waiting)
+            await _mirror_stream(self.log, self._is_worth_waiting)
         except (RedisError, OSError, ValueError) as error:
             logger.info(
                 "The answer of turn %s is followed in the database (%s)", self.log.turn.pk, type(error).__name__
@@ -79,7 +79,7 @@ class Copy:
                 self.log.finish(await asyncio.to_thread(ending_of, turn))
 
 
-async def copy_of_ended(turn: Turn) -> AnswerLog | None:
+async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
     """The log of an answer that has ended, for readers who have had a part of it.
 
     What its stream has not, or no more, comes from the saved turn. None if where the calls stood in the text is lost.
@@ -110,7 +110,7 @@ def catch_up(log: AnswerLog, turn: Turn) -> None:
         log.add(TextWritten(turn.assistant_message[len(text) :]))
 
 
-def take(log: AnswerLog, entry: streams.Entry) -> bool:
+def take(log: AnswerLog, entry: streams.StreamEntry) -> bool:
     """Add an entry to the log; returns whether more can follow. Raises `Gap`.
 
     What a writer sent twice overlaps with what is there.
@@ -130,7 +130,7 @@ def take(log: AnswerLog, entry: streams.Entry) -> bool:
     return True
 
 
-async def _copy_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
+async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
     """Until the stream has ended, or nothing can be expected of it any more. Raises `RedisError` and `Gap`."""
     key, last = streams.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
     async with aclosing(streams.async_client(timeout=BLOCK_SECONDS + streams.TIMEOUT_SECONDS)) as client:

@@ -61,7 +61,7 @@ class AnswerLog:
         # Whether nothing more will come although there is no ending: another attempt has taken its place.
         self.is_superseded = False
         # Whether it is written elsewhere, and so may be behind what a reader has had already.
-        self.is_copy = False
+        self.is_mirror = False
         # Whether its turn is no more, and so nothing of it may be kept anywhere.
         self.is_deleted = False
         # Whether its positions are those of the answer's writer, and so may be named to readers.

@@ -1,4 +1,4 @@
-"""The answers of one event loop: those that are written here, those that have just ended, and copies of others'."""
+"""The answers of one event loop: those that are written here, those that have just ended, and mirrors of others'."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from core.isolation.caller import Caller
-from intake.answers.drawing import Drawing, View
-from intake.answers.following import Copy, copy_of_ended
+from intake.answers.drawing import Drawing, ReaderView
+from intake.answers.following import Mirror, mirror_of_ended
 from intake.answers.log import AnswerLog, EventId
 from intake.answers.publishing import Publisher
 from intake.answers.reading import read, replay
@@ -26,7 +26,7 @@ class Office:
     writings: dict[int, Writing] = field(default_factory=dict)
     publisher: Publisher = field(default_factory=Publisher)
     _ended: dict[int, AnswerLog] = field(default_factory=dict)
-    _copies: dict[int, Copy] = field(default_factory=dict)
+    _mirrors: dict[int, Mirror] = field(default_factory=dict)
     _drawings: dict[AnswerLog, Drawing] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -53,7 +53,7 @@ class Office:
         position = after.position if after is not None and after.attempt == turn.attempt else None
         log = None if turn.has_ended and position is None else self._log_here(turn)
         if log is None and turn.has_ended:
-            log = await copy_of_ended(turn) if position is not None else None
+            log = await mirror_of_ended(turn) if position is not None else None
             if log is None:
                 async for events in replay(turn=turn, with_blocks=with_blocks):
                     yield events
@@ -70,25 +70,25 @@ class Office:
 
     @contextmanager
     def _opened(self, log: AnswerLog | None, turn: Turn, caller: Caller) -> Iterator[AnswerLog]:
-        """The log, or without one the copy that all readers of this loop share."""
+        """The log, or without one the mirror that all readers of this loop share."""
         if log is not None:
             yield log
             return
-        copy = self._copies.get(turn.pk)
-        if copy is None or copy.log.turn.attempt != turn.attempt:
-            copy = self._copies[turn.pk] = Copy(turn, caller)
-        copy.readers += 1
+        mirror = self._mirrors.get(turn.pk)
+        if mirror is None or mirror.log.turn.attempt != turn.attempt:
+            mirror = self._mirrors[turn.pk] = Mirror(turn, caller)
+        mirror.readers += 1
         try:
-            yield copy.log
+            yield mirror.log
         finally:
-            copy.readers -= 1
-            if not copy.readers:
-                copy.close()
-                if self._copies.get(turn.pk) is copy:
-                    del self._copies[turn.pk]
+            mirror.readers -= 1
+            if not mirror.readers:
+                mirror.close()
+                if self._mirrors.get(turn.pk) is mirror:
+                    del self._mirrors[turn.pk]
 
     @contextmanager
-    def _viewed(self, log: AnswerLog, *, with_blocks: bool) -> Iterator[View | None]:
+    def _viewed(self, log: AnswerLog, *, with_blocks: bool) -> Iterator[ReaderView | None]:
         if not with_blocks:
             yield None
             return

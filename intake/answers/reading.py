@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError, connections
 
 from intake import sse
 from intake.agent.events import TextWritten
-from intake.answers.drawing import View
+from intake.answers.drawing import ReaderView
 from intake.answers.events import (
     encode_blocks,
     encode_ending,
@@ -35,7 +35,7 @@ CATCH_UP_SECONDS = 3
 
 
 async def read(
-    log: AnswerLog, *, after: int | None = None, view: View | None = None, is_still_in: StillIn | None = None
+    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: StillIn | None = None
 ) -> AsyncIterator[bytes]:
     """Server-sent events, from `turn` (or behind the position `after`) to `done` or `error`.
 
@@ -82,17 +82,17 @@ async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[byte
 
 
 async def _found(log: AnswerLog, position: int | None) -> int | None:
-    """The position, if it is one in this log; a copy is given a moment to come as far."""
+    """The position, if it is one in this log; a mirror is given a moment to come as far."""
     if position is None:
         return None
     with suppress(TimeoutError):
         async with asyncio.timeout(CATCH_UP_SECONDS):
-            while log.is_copy and log.is_exact and not log.is_over and position > log.position:
+            while log.is_mirror and log.is_exact and not log.is_over and position > log.position:
                 await log.wait()
     return position if log.is_exact and position <= log.position + 1 else None
 
 
-def _news(log: AnswerLog, position: int, view: View | None) -> tuple[bytes, int]:
+def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes, int]:
     events = log.since(position)
     encoded = [
         encode_event(event, log.turn, position=end if log.is_exact else None, with_html=view is not None)

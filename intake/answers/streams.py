@@ -42,7 +42,7 @@ _FIELD = "event"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StreamEntry:
     """One entry of a stream: an event and where it ends, or, without an event, that the answer has ended."""
 
     id: EventId
@@ -125,24 +125,24 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
     return {_FIELD: json.dumps(data, separators=(",", ":"))}
 
 
-def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> Entry:
+def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
     """Raises `ValueError` for what no writer of this version wrote."""
     parsed = EventId.parse(id_.decode())
     if parsed is None:
         raise ValueError("not the id of an event")
     match json.loads(fields.get(_FIELD.encode(), b"null")):
         case {"ended": True}:
-            return Entry(parsed, None)
+            return StreamEntry(parsed, None)
         case {"text": str(text)}:
-            return Entry(parsed, TextWritten(text))
+            return StreamEntry(parsed, TextWritten(text))
         case {"call": [id_, name, input_]}:
-            return Entry(parsed, ToolCalled(id_, name, input_))
+            return StreamEntry(parsed, ToolCalled(id_, name, input_))
         case {"result": [id_, summary, is_error, stored, place]}:
-            return Entry(parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place))
+            return StreamEntry(parsed, ToolReturned(id_, summary, is_error=is_error, stored=stored, place=place))
     raise ValueError("not an event")
 
 
-def begins_at(entry: Entry) -> int:
+def begins_at(entry: StreamEntry) -> int:
     return entry.id.position - (1 if entry.event is None else length_of(entry.event))
 
 

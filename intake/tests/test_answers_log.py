@@ -16,9 +16,9 @@ from intake.models import Turn
 LETTERS = "abcdefghij 🙂é\n"
 
 
-def a_log(is_copy=False):
+def a_log(is_mirror=False):
     log = AnswerLog(Turn(pk=1, turn_number=1, attempt=3))
-    log.is_copy = is_copy
+    log.is_mirror = is_mirror
     return log
 
 
@@ -72,13 +72,13 @@ def test_a_copy_is_the_same_whatever_was_sent_twice(seed):
             sent = log.position
     rest = log.since(sent, most_apart=1)
     for position, each in rest:
-        assert take(copy, streams.Entry(EventId(3, position), each))
+        assert take(copy, streams.StreamEntry(EventId(3, position), each))
     assert flat(event for _, event in copy.since(0)) == flat(event for _, event in log.since(0))
-    assert not take(copy, streams.Entry(EventId(3, log.position + 1), None))
+    assert not take(copy, streams.StreamEntry(EventId(3, log.position + 1), None))
 
 
 def test_a_gap_and_another_attempt_are_noticed():
-    for entry in (streams.Entry(EventId(3, 9), TextWritten("late")), streams.Entry(EventId(4, 1), TextWritten("x"))):
+    for entry in (streams.StreamEntry(EventId(3, 9), TextWritten("late")), streams.StreamEntry(EventId(4, 1), TextWritten("x"))):
         with pytest.raises(Gap):
             take(a_log(), entry)
 
