@@ -1,7 +1,7 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
 
 
-async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -> AsyncIterator[AgentEvent]:
+async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -> AsyncGenerator[AgentEvent, None]:
     """Stream the events of one answer. Raises `RecollectError` when the model fails, in words for the person."""
     teller = _Teller()
     try:
