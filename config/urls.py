@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from config.api_document import read_api
 from config.health import healthz
 
 handler400 = "intake.views.failures.bad_request"
@@ -13,6 +14,7 @@ handler500 = "intake.views.failures.server_error"
 urlpatterns = [
     path("healthz", healthz),
     path("api/v1/", include("config.api")),
+    path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),

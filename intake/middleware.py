@@ -72,7 +72,7 @@ class FailureMiddleware(_Middleware):
 
 
 class PrivacyMiddleware(_Middleware):
-    """Nothing that Django answers is kept by a cache on the way, and no page reaches for the device.
+    """No cache keeps what Django answers, unless a view says that it is public; no page reaches for the device.
 
     Static files do not pass here: they are the same for everybody. The second is sent with documents only: to
     anything else it says nothing.
@@ -80,7 +80,10 @@ class PrivacyMiddleware(_Middleware):
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         kept = response.headers.get("Cache-Control", "")
-        if "no-store" not in kept:
+        if "public" in kept:
+            # The view says that it is the same for everybody.
+            pass
+        elif "no-store" not in kept:
             response.headers["Cache-Control"] = "private, no-store"
         elif "private" not in kept:
             response.headers["Cache-Control"] = f"{kept}, private"

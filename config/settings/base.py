@@ -1,6 +1,7 @@
 """Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
 
 import importlib.util
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,8 @@ USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "/static/"
+# Swagger UI, without the rest of the package that carries it.
+STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -170,7 +173,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
@@ -181,7 +183,6 @@ SPECTACULAR_SETTINGS = {
         "intake.schemas.add_chat",
         "intake.schemas.add_confirmation",
     ],
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
 # Limits: how often a client may ask, and how much it may send

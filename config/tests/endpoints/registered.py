@@ -170,6 +170,7 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("api/docs/", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
