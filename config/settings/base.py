@@ -54,6 +54,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "intake.middleware.PrivacyMiddleware",
+    "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -194,6 +195,12 @@ RATE_LIMITS = {
     for name, rate in {
         "api": "6000/minute",
         "api_address": "60000/minute",
+        # Requests to the API without a token or session that is known.
+        "refused_address": "1200/minute",
+        # Every page outside the API, by session; for somebody without one by address.
+        "page": "1200/minute",
+        "page_address": "12000/minute",
+        "health_address": "1200/minute",
         "chat": "60/minute",
         "chat_address": "600/minute",
         "export": "30/hour",
@@ -204,6 +211,10 @@ RATE_LIMITS = {
         "register_address": "60/hour",
     }.items()
 }
+# How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
+# answers are written at once, in all processes together. 0 is no limit; the next one gets 429.
+CONCURRENT_CALLS = env.int("CONCURRENT_CALLS", default=8)
+CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # The number of trusted proxies in front of this server, each of which appends to X-Forwarded-For. With none, the header
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)

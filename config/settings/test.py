@@ -12,5 +12,6 @@ EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
 RERANKER = None
 # Tests come from one address and quickly; those of the limits set their own.
 RATE_LIMITS = {}
+CONCURRENT_CALLS = CONCURRENT_ANSWERS = 0
 # The processes of one run collect them at the same time.
 STATIC_ROOT = VAR_DIR / f"static-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"

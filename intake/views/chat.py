@@ -34,6 +34,7 @@ from intake.identity import caller_of
 from intake.models import User
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
+from intake.running_answers import refuse_one_too_many
 from intake.standing import StillIn, session_is_good
 
 # RFC 7240: the answer also as HTML, block by block.
@@ -65,7 +66,7 @@ class ChatView(View):
         try:
             begun, admitted = await sync_to_async(_begin)(request)
         except Exception as error:
-            return _refusal(error)
+            return await sync_to_async(_refusal)(request, error)
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
         from intake.chat import replay, stream_answer
 
@@ -118,6 +119,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     else:
         with acting_as(admitted.caller):
             begun = begin(caller=admitted.caller)
+            if not begun.is_replay:
+                refuse_one_too_many(caller=admitted.caller, now=timezone.now())
     if admitted.caller.is_visitor:
         # As long as what they said is kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
@@ -165,8 +168,10 @@ def _protected(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
-def _refusal(error: Exception) -> HttpResponse:
+def _refusal(request: HttpRequest, error: Exception) -> HttpResponse:
     known = as_recollect_error(error)
     if known is None:
         raise error
+    if isinstance(known, AuthenticationRequired):
+        known = rate_limits.counted_refusal(known, address=rate_limits.client_address(request))
     return problem_response(known)
