@@ -1,4 +1,4 @@
-"""The outermost layer of the web process: reads each request's body, bounded in length and time."""
+"""The outermost layer of the web process: reads each request's head and body, bounded in length and time."""
 
 import asyncio
 import json
@@ -7,11 +7,17 @@ from collections.abc import Awaitable, Callable
 from django.conf import settings
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
-from core.errors import RecollectError, TooLarge, TooSlow
+from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
 from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
 
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
+
+
+# The longest query of a search in letters of two bytes, percent-encoded; uvicorn's parser reads no more than 65,535.
+LONGEST_ADDRESS = 64_000
+# Several times what a browser sends, its cookies among it.
+LONGEST_HEADERS = 32_768
 
 
 class Disconnected(Exception):
@@ -33,6 +39,7 @@ class BoundedBodies:
             await self.application(scope, receive, send)
             return
         try:
+            _check_head(scope)
             body = await _read(scope, receive)
         except Disconnected:
             return
@@ -40,6 +47,14 @@ class BoundedBodies:
             await _refuse(error, scope, send)
             return
         await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
+
+
+def _check_head(scope: ConnectionScope) -> None:
+    """Raises `InvalidInput`. No field of a form or endpoint has this limit: they have shorter ones of their own."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
+        raise InvalidInput(f"An address may have at most {LONGEST_ADDRESS:,} bytes.")
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
+        raise InvalidInput(f"The headers may have at most {LONGEST_HEADERS:,} bytes together.")
 
 
 async def _read(scope: ConnectionScope, receive: Receive) -> bytes:

@@ -28,13 +28,14 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
-from core.validation import Input, parse_json, validate
+from core.validation import LONGEST_REFERENCE, Input, parse_json, text_limit, validate
 from intake import idempotency
 from intake.identity import caller_of
 from intake.models import User
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.running_answers import refuse_one_too_many
+from intake.services import MAX_MESSAGE_LENGTH
 from intake.standing import StillIn, session_is_good
 
 # RFC 7240: the answer also as HTML, block by block.
@@ -44,8 +45,16 @@ PREFER_BLOCKS = "blocks"
 class ChatMessage(Input):
     """The request's body."""
 
-    message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
-    conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
+    message: Annotated[
+        str,
+        Field(
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
+        ),
+    ]
+    conversation_id: Annotated[
+        str | None, Field(description="The conversation to go on with, if any.", max_length=LONGEST_REFERENCE)
+    ] = None
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.validation import Input, validate
+from core.validation import Input, text_limit, validate
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -30,19 +30,30 @@ DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The lo
 class DocumentBody(Input):
     """The body of a PUT: the whole document."""
 
-    content: Annotated[str, Field(description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.")]
+    content: Annotated[
+        str,
+        Field(
+            description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH),
+        ),
+    ]
 
 
 class AppendBody(Input):
     """The body of an append: whole lines."""
 
-    text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
+    text: Annotated[
+        str,
+        Field(
+            description="Markdown. It begins on a line of its own.", json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH)
+        ),
+    ]
 
 
 class TakeBackBody(Input):
     """The lines that were added, as they were sent."""
 
-    text: Annotated[str, Field(description="The text that was appended.")]
+    text: Annotated[str, Field(description="The text that was appended.", max_length=MAX_DOCUMENT_LENGTH)]
     at: Annotated[
         int | None,
         Field(ge=0, description="Where it began, in characters; it tells equal lines apart. Without it: the last."),
