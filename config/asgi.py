@@ -30,6 +30,7 @@ from agent_tools.tools import registry  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
+from core.log_checks import warn_of_texts_in_logs  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
 
@@ -50,6 +51,7 @@ def _make_sure_of_the_database() -> None:
     """A process that could show somebody what is not theirs never serves, nor one that would look for other vectors."""
     try:
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
+        warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))
     finally:
         connections.close_all()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from django.conf import settings
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
+from core import request_ids
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
 from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
@@ -38,6 +39,7 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
+        send = _named(scope, send)
         try:
             _check_head(scope)
             body = await _read(scope, receive)
@@ -47,6 +49,21 @@ class BoundedBodies:
             await _refuse(error, scope, send)
             return
         await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
+
+
+def _named(scope: ConnectionScope, send: Send) -> Send:
+    """From here on this request has a name, which its answer bears as well."""
+    given = dict(scope["headers"]).get(request_ids.HEADER.lower().encode(), b"")
+    name = request_ids.named(given.decode("latin-1"))
+    request_ids.request_id.set(name)
+    header = (request_ids.HEADER.lower().encode(), name.encode())
+
+    async def send_named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), header]}
+        await send(message)
+
+    return send_named
 
 
 def _check_head(scope: ConnectionScope) -> None:
