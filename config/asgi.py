@@ -27,6 +27,7 @@ from starlette.routing import Mount, Route  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
+from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
@@ -57,18 +58,24 @@ def _make_sure_of_the_database() -> None:
         connections.close_all()
 
 
+async def _warm_up() -> None:
+    await asyncio.to_thread(import_module, "intake.chat")
+    await import_module("intake.agent.warming").warm_up()
+    await asyncio.to_thread(document, JSON)
+
+
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[None]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
     await asyncio.to_thread(warm_up_reranker)
-    # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
-    loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
+    # Meanwhile the process serves: this takes seconds, for which neither a page nor the first message should wait.
+    warming = asyncio.create_task(_warm_up())
     async with mcp.running():
         yield
-    chat = await loading
-    await chat.cut_off_answers()
+    await warming
+    await import_module("intake.chat").cut_off_answers()
     await import_module("intake.agent.models").close_connections()
 
 
