@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from config.api_document import read_api
 from config.health import healthz
+from config.security_txt import security_txt
 
 handler400 = "intake.views.failures.bad_request"
 handler403 = "intake.views.failures.permission_denied"
@@ -13,6 +14,7 @@ handler500 = "intake.views.failures.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path(".well-known/security.txt", security_txt),
     path("api/v1/", include("config.api")),
     path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),

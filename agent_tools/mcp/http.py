@@ -118,7 +118,7 @@ class McpEndpoint:
 
     async def _exchange(self, scope: ConnectionScope, body: bytes, receive: Receive, send: Send) -> None:
         """Hand the message to the SDK, for as long as the caller is there and may ask."""
-        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101
+        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101 - tells the types what the code around has seen to
         exchange: Exchange = scope[EXCHANGE]
         is_refused = False
         async with anyio.create_task_group() as group:
@@ -169,7 +169,7 @@ def _admitted(request: ASGIRequest) -> TokenCaller:
 
 def _exchange(ctx: Context) -> Exchange:
     exchange = ctx.request.scope[EXCHANGE] if ctx.request is not None else None
-    assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101
+    assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101 - tells the types what the code around has seen to
     return exchange
 
 

@@ -102,6 +102,8 @@ STORAGES = {
 SESSION_ENGINE = "intake.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# Whom to tell of a weakness: "mailto:…" or "https://…", several with commas between them.
+SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {

@@ -22,7 +22,7 @@ from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
 from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
 
-READING = problems(401, 404, 503)
+READING = problems(400, 401, 404, 503)
 WRITING = problems(400, 401, 412, 413, 415, 428, 503)
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 
@@ -163,7 +163,7 @@ class MemoryViewSet(DocumentViewSet):
         operation_id="delete_memory",
         summary="Delete MEMORY.md",
         parameters=[IF_MATCH],
-        responses={204: None, **problems(401, 404, 412, 428, 503)},
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )
     def destroy(self, request: Request) -> Response:
         return self.remove(request)
@@ -229,7 +229,7 @@ class DailyLogViewSet(DocumentViewSet):
         operation_id="delete_daily_log",
         summary="Delete a day's log",
         parameters=[DATE, IF_MATCH],
-        responses={204: None, **problems(401, 404, 412, 428, 503)},
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )
     def destroy(self, request: Request, date: str) -> Response:
         return self.remove(request, date)

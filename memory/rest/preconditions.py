@@ -32,11 +32,11 @@ class Precondition:
 
 def precondition_of(request: Request, *, exists: bool) -> Precondition:
     """Raises `PreconditionRequired` if something exists and the writer does not say what they have read of it."""
-    if_match = _header(request, "If-Match")
+    if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
     if if_match is not None:
         # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
         return Precondition(expected=_states(if_match), is_new=False)
-    if exists and _header(request, "If-None-Match") != "*":
+    if exists and if_none_match != "*":
         raise PreconditionRequired(READ_FIRST)
     return Precondition(expected=None, is_new=True)
 
