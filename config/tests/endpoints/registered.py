@@ -170,6 +170,8 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("api/docs/", GET=answers()),
+    endpoint(".well-known/security.txt", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
