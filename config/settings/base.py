@@ -229,6 +229,7 @@ NOT_PERSONAL = {
     "admin.LogEntry": "staff actions, by id; shared among staff",
     "intake.Session": "looked up by its key before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
+    "imports.ImportJob": "ids alone, by which a worker finds out for whom it is to work",
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
 # connection before a request uses it.
