@@ -2,7 +2,10 @@
 
 import hashlib
 
+from core.pg_text import storable_text
+
 DIGEST_BYTES = 16
+LONGEST_ID = 200
 
 
 def key_of(product: str, kind: str, *ids: str) -> bytes:
@@ -13,6 +16,12 @@ def key_of(product: str, kind: str, *ids: str) -> bytes:
 def hash_of(*texts: str) -> bytes:
     """BLAKE2b-128 of all the texts, in their order."""
     return _digest(*texts)
+
+
+def short_id(external_id: str) -> str:
+    """An id as it is kept and chosen by; a very long one is known by its digest."""
+    external_id = storable_text(external_id)
+    return external_id if len(external_id) <= LONGEST_ID else hash_of(external_id).hex()
 
 
 def _digest(*parts: str) -> bytes:

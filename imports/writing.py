@@ -14,7 +14,7 @@ from uuid import UUID
 
 from core.pg_text import storable_text
 from imports.items import ImportedConversation
-from imports.keys import hash_of
+from imports.keys import hash_of, short_id
 from imports.models import Import, ImportedItem
 from imports.turns import PlannedTurn, conversation_key, planned_turns
 from intake import history
@@ -22,7 +22,6 @@ from intake.models import Conversation, Turn, User
 from intake.services import title_from
 
 BATCH_TURNS = 400
-LONGEST_EXTERNAL_ID = 200
 
 Items = dict[bytes, ImportedItem]
 
@@ -173,7 +172,7 @@ class _Batch:
         if added and not conversation._state.adding:
             self._changed[conversation.pk] = conversation
         self._outcome.turns += added
-        external_id = stretch.conversation.external_id
+        external_id = short_id(stretch.conversation.external_id)
         _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
         self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
 
@@ -215,10 +214,7 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
 
 def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
     """The source and the external id of the conversation here."""
-    external_id = storable_text(conversation.external_id)
-    if len(external_id) > LONGEST_EXTERNAL_ID:
-        external_id = hash_of(external_id).hex()
-    return conversation.product, external_id
+    return conversation.product, short_id(conversation.external_id)
 
 
 def _title_of(stretch: Stretch) -> str:
