@@ -21,6 +21,7 @@ from core.isolation.caller import Caller
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
+from intake.paths import Tree, turns_of
 from intake.services import title_from, without_nul
 
 # How often an account's deletion begins anew when the person was still writing somewhere else.
@@ -40,21 +41,24 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
 
 
 def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> bool:
-    """Remove one exchange; returns whether the conversation is still there: its last turn takes it along."""
+    """Remove one exchange; what follows it moves up to what it followed.
+
+    Returns whether the conversation is still there: its last turn takes it along.
+    """
     with transaction.atomic():
         conversation = _locked(caller, conversation_id)
         turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
         turn = turns.filter(turn_number=turn_number).first()
         if turn is None:
             raise NotFound
+        _move_up(conversation, turn)
         turn.delete()
         _withdraw_quotes(caller, conversation_path(conversation_id, turn_number=turn_number))
         rest = turns.in_order().first()
         if rest is None:
             _delete(conversation, caller)
-        elif conversation.title == title_from(turn.user_message):
-            conversation.title = title_from(rest.user_message)
-            conversation.save(update_fields=["title"])
+        else:
+            _keep_up(conversation, gone=turn, title=title_from(rest.user_message))
     return rest is not None
 
 
@@ -82,6 +86,26 @@ def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
         return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
     except Conversation.DoesNotExist:
         raise NotFound from None
+
+
+def _move_up(conversation: Conversation, turn: Turn) -> None:
+    """Let what follows a turn, here and in branches, follow its parent."""
+    after = turns_of(conversation).filter(parent_number=turn.turn_number)
+    after.update(parent_number=turn.parent_number)
+    if turn.parent_number is not None:
+        branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
+        branches.filter(branched_after=turn.turn_number).update(branched_after=turn.parent_number)
+
+
+def _keep_up(conversation: Conversation, *, gone: Turn, title: str) -> None:
+    """Give a conversation that has lost a turn another title and end of its path, where those were the turn's."""
+    if conversation.title == title_from(gone.user_message):
+        conversation.title = title
+    tree = Tree.of(conversation)
+    if conversation.current_number not in tree:
+        parent = gone.parent_number
+        conversation.current_number = tree.newest_end(parent if parent in tree else None)
+    conversation.save(update_fields=["title", "current_number"])
 
 
 def _delete(conversation: Conversation, caller: Caller) -> None:

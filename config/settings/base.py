@@ -76,6 +76,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "intake.registration.context",
             ],
         },
     },
@@ -132,6 +133,10 @@ PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
+# Who may register: everybody ("open"), those with an invitation of staff's ("invite"), nobody ("closed").
+REGISTRATION = env.str("REGISTRATION", default="open")
+# Whether somebody may chat before they register.
+VISITORS = env.bool("VISITORS", default=True)
 # A visitor who has said nothing for so long is removed, with what they said.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
@@ -197,6 +202,8 @@ RATE_LIMITS = {
         "chat_address": "600/minute",
         "export": "30/hour",
         "export_address": "300/hour",
+        # The answers of a language model to all visitors together: they pay with nothing, and the model costs money.
+        "visitors": "2000/day",
         # For one account from one address; then for all accounts.
         "login": "10/minute",
         "login_address": "100/minute",
