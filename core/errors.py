@@ -135,8 +135,8 @@ class ContinuedSince(RecollectError):
 
     def __init__(self, conversations: int) -> None:
         super().__init__(
-            f"{conversations:,} of what was imported has been continued or changed here since. With `force` it is undone "
-            "all the same: what was said here stays, and what was imported goes."
+            f"{conversations:,} of what was imported has been continued or changed here since. With `force` it is "
+            "undone all the same: what was said here stays, and what was imported goes."
         )
         self.more = {"continued_since": conversations}
 

@@ -25,6 +25,7 @@ MAX_ATTEMPTS = 3
 
 # How often within a lease its worker is heard of.
 BEATS = 4
+RETRY_SECONDS = 5
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,14 @@ def want_worker(batch: Import, *, now: datetime) -> None:
         defaults={"user_id": batch.user_id, "created_at": now, "due_at": now, "lease": None, "attempts": 0},
     )
     transaction.on_commit(wake_importer, robust=True)
+
+
+def expire_at(batch: Import, moment: datetime) -> None:
+    """Until then the person may go on with the upload; then a worker deletes it."""
+    ImportJob.objects.update_or_create(
+        import_id=batch.pk,
+        defaults={"user_id": batch.user_id, "created_at": moment, "due_at": moment, "lease": None, "attempts": 0},
+    )
 
 
 def end(batch: Import) -> None:
@@ -77,6 +86,12 @@ def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     if batch is None or not mine.update(due_at=timezone.now() + _lease(), attempts=0):
         raise LeaseLost
     return batch
+
+
+def release(job: ImportJob, *, now: datetime) -> None:
+    """Let the job be tried again in a moment."""
+    later = now + timedelta(seconds=RETRY_SECONDS * job.attempts)
+    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Imports as the database knows them: each import, what its export holds, what it brought, and the workers' queue."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -68,7 +69,6 @@ class Import(models.Model):
     # The first hundred, each `{where, reason, external_id}`; `found` counts all.
     skipped: "models.JSONField[Any, Any]" = models.JSONField(default=list)
     error = models.TextField(blank=True, default="")
-    is_cancel_wanted = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
@@ -86,6 +86,18 @@ class Import(models.Model):
     @property
     def is_at_rest(self) -> bool:
         return self.state in self.State.at_rest()
+
+    @property
+    def can_be_undone(self) -> bool:
+        has_ended = self.state in (self.State.DONE, self.State.CANCELLED, self.State.FAILED)
+        return has_ended and any((self.stored or {}).values())
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the upload is deleted, if nobody goes on with it."""
+        if self.state not in (self.State.UPLOADING, self.State.READY):
+            return None
+        return self.updated_at + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS)
 
 
 class ImportJob(models.Model):
@@ -197,6 +209,8 @@ class ImportedItem(models.Model):
     row_id = models.UUIDField(null=True)
     # Of a document that others write too: the lines that came in, by which they can be found and taken out again.
     lines = models.TextField(blank=True, default="")
+    # Which document that is: a day, `about`, or nothing for MEMORY.md.
+    place = models.CharField(max_length=16, blank=True, default="")
 
     objects = ImportedItemQuerySet.as_manager()
 

@@ -5,7 +5,6 @@ same lines are the choice that the person makes, and the report afterwards.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q, Sum
@@ -13,9 +12,9 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.pg_text import storable_text
-from imports import jobs
-from imports.items import ImportedConversation, ImportedDocument, ImportedRecord
-from imports.keeping import known_kept, status_of
+from imports import jobs, uploads
+from imports.items import ImportedConversation
+from imports.keeping import Kept, known_kept, status_of, title_of, written_at
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
@@ -50,7 +49,7 @@ def preview(job: ImportJob, user: User) -> None:
         batch.state = Import.State.READY
         batch.progress = 1.0
         _save(batch, left_out)
-        jobs.end(batch)
+        uploads.keep_until_expiry(batch, now=batch.updated_at)
 
 
 def _add(items: Sequence[Wanted], user: User, batch: Import) -> None:
@@ -102,20 +101,17 @@ def _conversation_entries(
         )
 
 
-def _other_entries(
-    items: Sequence[ImportedDocument | ImportedRecord], user: User, batch: Import
-) -> Iterator[ImportEntry]:
+def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator[ImportEntry]:
     known = known_kept(user, items)
     for item in items:
-        is_record = isinstance(item, ImportedRecord)
-        at = _moment(item.created_at if is_record else item.at)
+        at = written_at(item)
         status = status_of(item, known)
         yield ImportEntry(
             user=user,
             batch=batch,
             kind=kind_of(item),
             external_id=id_of(item),
-            title=_line(item.content if is_record else item.title),
+            title=_line(title_of(item)),
             first_at=at,
             last_at=at,
             status=status,
@@ -147,9 +143,3 @@ def counted(entries: Any, *, with_statuses: bool = True) -> dict[str, int]:
 
 def _line(text: str) -> str:
     return " ".join(storable_text(text[: 4 * MAX_TITLE]).split())[:MAX_TITLE]
-
-
-def _moment(at: date | datetime | None) -> datetime | None:
-    if at is None or isinstance(at, datetime):
-        return at
-    return datetime.combine(at, time(12), UTC)

@@ -7,27 +7,29 @@
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import keep_all
+from imports.keeping import Kept, keep_all
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
-from imports.reading import LeftOut, Wanted, id_of, kind_of, read
+from imports.reading import LeftOut, id_of, kind_of, read
 from imports.writing import BATCH_TURNS, Stretch, stretches, write
 from intake.models import User
 
 STATES = (Import.State.WAITING, Import.State.RUNNING)
+EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
 # Documents and records of one transaction.
 MOST_KEPT = 50
 
 _NOTE_STORED = """
 UPDATE import_entries AS entry
-   SET stored = stored + given.stored, conversation_id = coalesce(given.conversation_id, entry.conversation_id)
+   SET stored = entry.stored + given.stored, conversation_id = coalesce(given.conversation_id, entry.conversation_id)
   FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(conversations)s::uuid[], %(stored)s::int[])
        AS given(kind, external_id, conversation_id, stored)
  WHERE entry.user_id = %(user_id)s AND import_id = %(import_id)s
@@ -55,6 +57,13 @@ def store(job: ImportJob, user: User) -> None:
         finish(batch, Import.State.DONE)
 
 
+def expire(job: ImportJob, user: User) -> None:
+    """An upload that the person did not go on with. Raises `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
+        finish(batch, Import.State.CANCELLED, error=EXPIRED)
+
+
 def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     """Let the import rest, and delete its upload; in a transaction that acts as the person."""
     now = timezone.now()
@@ -62,10 +71,10 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     batch.progress = 1.0 if state == Import.State.DONE else batch.progress
     batch.save(update_fields=["state", "error", "finished_at", "updated_at", "progress"])
     jobs.end(batch)
-    uploads.delete(batch)
+    transaction.on_commit(partial(uploads.delete, batch), robust=True)
 
 
-def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | Wanted]:
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | Kept]:
     """The chosen conversations in stretches, and the chosen documents and records."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
@@ -86,9 +95,9 @@ class _Store:
         self._total = max(1, (batch.selected or {}).get("turns", 0) + len(wanted))
         self._passed = 0
         self._stretches: list[Stretch] = []
-        self._others: list[Wanted] = []
+        self._others: list[Kept] = []
 
-    def add(self, each: Stretch | Wanted) -> None:
+    def add(self, each: Stretch | Kept) -> None:
         if isinstance(each, Stretch):
             self._stretches.append(each)
         else:
@@ -104,16 +113,14 @@ class _Store:
             batch = jobs.keep(self._job, user=self._user, states=STATES)
             done = write(self._stretches, user=self._user, brought_by=batch)
             kept = keep_all(self._others, user=self._user, brought_by=batch)
-            noted = [
+            noted: list[tuple[str, str, Any, int]] = [
                 (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
             ] + [(kind_of(item), id_of(item), None, 1) for item in kept]
             _note_stored(batch, noted)
             self._count(batch, done.conversations, done.turns, done.versions, kept)
         self._stretches, self._others = [], []
 
-    def _count(
-        self, batch: Import, conversations: int, turns: int, versions: int, kept: list[Wanted]
-    ) -> None:
+    def _count(self, batch: Import, conversations: int, turns: int, versions: int, kept: list[Kept]) -> None:
         kinds = [kind_of(item) for item in kept]
         new = {
             "conversations": conversations,

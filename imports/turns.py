@@ -172,7 +172,7 @@ def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
     for text in message.attached_texts:
         yield {"name": "attachment", "input": {"text": text}}
     for call in message.tool_calls:
-        kept = {name: call[name] for name in ("input", "summary") if name in call}
+        kept: dict[str, Any] = {name: call[name] for name in ("input", "summary") if name in call}
         yield {"name": str(call.get("name", "tool")), "input": {}, **kept}
 
 

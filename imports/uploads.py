@@ -2,15 +2,19 @@
 
 import os
 import shutil
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from django.conf import settings
 
 from core.errors import NoRoom
-from imports.models import Import
+from imports import jobs
+from imports.models import Import, ImportJob
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
+# A file is a moment older than the row that it belongs to.
+FORGOTTEN_SECONDS = 3600
 
 
 def path_of(batch: Import) -> Path:
@@ -30,6 +34,23 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
             upload.write(data)
     except OSError:
         raise NoRoom from None
+
+
+def keep_until_expiry(batch: Import, *, now: datetime) -> None:
+    """An upload that nobody goes on with is deleted, by a worker."""
+    jobs.expire_at(batch, now + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS))
+
+
+def delete_forgotten(*, now: datetime) -> int:
+    """Delete files that belong to no open import: their account was deleted, or a worker died while it ended one."""
+    removed = 0
+    for path in Path(settings.IMPORTS_DIR).glob("*/*"):
+        if path.stat().st_mtime > now.timestamp() - FORGOTTEN_SECONDS:
+            continue
+        if not ImportJob.objects.filter(import_id=path.name).exists():
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
 
 
 def delete(batch: Import) -> None:

@@ -16,10 +16,10 @@ from core.pg_text import storable_text
 from imports.items import ImportedConversation
 from imports.keys import hash_of, short_id
 from imports.models import Import, ImportedItem
-from imports.turns import PlannedTurn, conversation_key, planned_turns
+from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
-from intake.services import title_from
+from intake.services import Usage, title_from
 
 BATCH_TURNS = 400
 
@@ -164,8 +164,12 @@ class _Batch:
                 planned.number = self._turns_here.get(item.turn_id or 0)
                 added += self._bring_up_to_date(planned, item)
                 continue
-            turn = history.next_turn(conversation, said_at=planned.said_at, **_fields_of(planned))
+            parent = nearest_number(planned.parent)
+            turn = history.next_turn(conversation, follows=parent, said_at=planned.said_at, **_fields_of(planned))
             planned.number = turn.turn_number
+            # The chosen path goes on where it ended with what came in; it stays where the person went on here.
+            if planned.is_current and conversation.current_number == parent:
+                conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
             self._outcome.versions += not planned.is_current
             added += 1
@@ -180,7 +184,7 @@ class _Batch:
         """Whether the turn was as it had come in, and says more now."""
         if planned.number is None or bytes(item.content_hash) == planned.content_hash:
             return False
-        turn = Turn.objects.select_for_update().get(pk=item.turn_id, user=self._user)
+        turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
         if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
             return False
         for name, value in _fields_of(planned).items():
@@ -205,11 +209,16 @@ class _Batch:
 
 
 def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "user_message": planned.user_message,
         "assistant_message": planned.assistant_message,
         "tool_calls": planned.tool_calls,
+        "usage": Usage(model=planned.model).as_data() if planned.model else None,
     }
+    if planned.exported is not None:
+        exported = planned.exported
+        fields |= {"status": exported.status, "is_recall": exported.is_recall, "error": exported.error}
+    return fields
 
 
 def _name_of(conversation: ImportedConversation) -> tuple[str, str]:

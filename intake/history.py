@@ -27,14 +27,20 @@ def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
     return {conversation.pk: conversation for conversation in wanted.select_for_update()}
 
 
-def next_turn(conversation: Conversation, *, said_at: datetime, number: int | None = None, **fields: Any) -> Turn:
-    """A turn, not saved yet, of a conversation that is locked or new. `number` may leave a gap."""
+def next_turn(
+    conversation: Conversation, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any
+) -> Turn:
+    """A turn, not saved yet, of a conversation that is locked or new.
+
+    `follows`: the number of its parent. `number` may leave a gap.
+    """
     conversation.turn_count = number or conversation.turn_count + 1
     conversation.last_active_at = max(conversation.last_active_at, said_at)
     return Turn(
         conversation=conversation,
         user_id=conversation.user_id,
         turn_number=conversation.turn_count,
+        parent_number=follows,
         said_at=said_at,
         **{"status": Turn.Status.COMPLETE, **fields},
     )
@@ -44,7 +50,7 @@ def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns
     """Write new conversations, what changed of locked ones, and the turns that they have now."""
     Conversation.objects.bulk_create(made)
     if changed:
-        Conversation.objects.bulk_update(changed, ["turn_count", "last_active_at"])
+        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "last_active_at"])
     Turn.objects.bulk_create(turns)
     if turns:
         turns_saved.send(sender=Turn, turns=turns)

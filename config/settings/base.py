@@ -179,7 +179,7 @@ SPECTACULAR_SETTINGS = {
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "write"],
+        "TokenScopeEnum": ["search", "write", "import"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

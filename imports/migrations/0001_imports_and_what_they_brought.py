@@ -50,7 +50,6 @@ class Migration(migrations.Migration):
                 ("notices", models.JSONField(default=list)),
                 ("skipped", models.JSONField(default=list)),
                 ("error", models.TextField(blank=True, default="")),
-                ("is_cancel_wanted", models.BooleanField(default=False)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("updated_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("started_at", models.DateTimeField(null=True)),
@@ -91,6 +90,7 @@ class Migration(migrations.Migration):
                 ("turn_id", models.BigIntegerField(null=True)),
                 ("row_id", models.UUIDField(null=True)),
                 ("lines", models.TextField(blank=True, default="")),
+                ("place", models.CharField(blank=True, default="", max_length=16)),
                 (
                     "batch",
                     models.ForeignKey(

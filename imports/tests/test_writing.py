@@ -51,6 +51,7 @@ def test_a_conversation_comes_in_with_its_own_times_and_title(person):
     assert conversation.last_active_at == turns[1].said_at
     assert {turn.status for turn in turns} == {"complete"}
     assert turns[0].user_message == "Question 1 of c1"
+    assert turns[0].usage == {"model": "gpt-4o"}
 
 
 def test_what_came_in_is_found_by_its_words_at_once_and_waits_for_vectors(person):
@@ -114,11 +115,36 @@ def test_a_conversation_deleted_here_is_not_brought_back(person):
     assert (outcome.turns, texts(person)) == (0, [])
 
 
-def test_a_conversation_continued_here_goes_on_after_what_was_said_here(person):
+def test_what_follows_in_the_export_is_a_version_of_what_was_said_here_since(person):
     bring(person, a_conversation(turns=1))
     a_turn(person, "And here?", conversation=Conversation.objects.get())
     bring(person, a_conversation(turns=2))
     assert [said for said, _ in texts(person)] == ["Question 1 of c1", "And here?", "Question 2 of c1"]
+    assert list(Turn.objects.in_order().values_list("parent_number", flat=True)) == [None, 1, 1]
+    assert Conversation.objects.get().current_number == 2
+
+
+def test_other_branches_come_in_as_versions_and_the_current_one_is_chosen(person):
+    main = (message("q", "user", "How warm?"), message("a", "assistant", "Warm.", parent="q"))
+    others = (
+        message("b", "assistant", "Cold.", parent="q"),
+        message("r", "user", "How cold?", parent="b"),
+    )
+    _, (outcome,) = bring(person, a_conversation(messages=main, other_branches=others))
+    assert (outcome.turns, outcome.versions) == (3, 2)
+    assert list(Turn.objects.in_order().values_list("assistant_message", "parent_number")) == [
+        ("Warm.", None),
+        ("Cold.", None),
+        ("", 2),
+    ]
+    assert Conversation.objects.get().current_number == 1
+
+
+def test_a_newer_export_goes_on_on_the_chosen_path(person):
+    bring(person, a_conversation(turns=1))
+    bring(person, a_conversation(turns=3))
+    assert list(Turn.objects.in_order().values_list("parent_number", flat=True)) == [None, 1, 2]
+    assert Conversation.objects.get().current_number == 3
 
 
 def test_a_conversation_longer_than_a_batch_comes_in_by_stretches(person):
