@@ -283,3 +283,35 @@ def test_the_reranker_reads_the_passage_that_was_found(monkeypatch, settings):
     with acting_as(alice):
         search_chat_history(user=alice, query="pirate treasure", limit=1, mode=SearchMode.HYBRID, rerank=True)
     assert "beneath palm trees" in ListeningReranker.read[0]
+
+
+# -- By its words ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filler", "fact", "query"),
+    [
+        (FOX, "The treasure is under the zebra crossing.", "zebra"),
+        ("狐狸住在森林里。", "斑马线下面有宝藏。", "斑马线"),
+        ("x", " zebra", "zebra"),
+        ("ABCD/EFG+", " zebra", "zebra"),
+    ],
+)
+def test_the_end_of_the_longest_answer_is_found_by_its_words(filler, fact, query):
+    alice = a_person()
+    turn = a_turn(alice, "What is it?", (filler * (LONG_ANSWER // len(filler)))[: LONG_ANSWER - len(fact)] + fact)
+    assert [hit.conversation_id for hit in search(alice, query, mode=SearchMode.LEXICAL)] == [turn.conversation_id]
+
+
+def test_as_many_different_words_as_a_text_can_have_are_kept():
+    alice = a_person()
+    a_turn(alice, "What is it?", " ".join(f"{number:x}z" for number in range(75_000)) + " zebra")
+    assert len(search(alice, "zebra", mode=SearchMode.LEXICAL)) == 1
+
+
+def test_a_change_at_the_end_of_a_long_text_is_indexed():
+    alice = a_person()
+    turn = a_turn(alice, "What is it?", "Of words. " * 40_000)
+    turn.assistant_message += "zebra"
+    turn.save()
+    assert len(search(alice, "zebra", mode=SearchMode.LEXICAL)) == 1
