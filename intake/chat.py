@@ -9,6 +9,7 @@ The answer is made in a task of its own and handed over through a short queue, s
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,8 +25,8 @@ from core.isolation.caller import Caller
 from intake import drawing, services, sse
 from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
-from intake.agent.models import is_recall_mode
+from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
+from intake.agent.models import is_recall_mode, model_name
 from intake.drawing import Drawing
 from intake.links import undo_path
 from intake.markdown import render, render_blocks, render_summary
@@ -33,6 +34,7 @@ from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
 from intake.services import Answer
 from intake.standing import StillIn, until_out
+from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class Draft:
 
     pieces: list[str] = field(default_factory=list)
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    end: AnswerEnded | None = None
+    begun_at: float = field(default_factory=time.monotonic)
 
     @property
     def text(self) -> str:
@@ -74,6 +78,8 @@ class Draft:
                 for call in self.tool_calls:
                     if call["id"] == id_:
                         call.update(_result(event))
+            case AnswerEnded():
+                self.end = event
 
     def snapshot(self) -> tuple[str, list[dict[str, Any]]]:
         """What there is now, for another thread to save while more is added."""
@@ -86,6 +92,7 @@ class Draft:
             tool_calls=self.tool_calls,
             is_recall=is_recall_mode(),
             error=_as_data(error) if error else None,
+            usage=usage_of(self.end, seconds=time.monotonic() - self.begun_at),
         )
 
 
@@ -169,17 +176,19 @@ def _cut_off(writer: asyncio.Task[None]) -> None:
 
 async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None], *, with_blocks: bool = False) -> None:
     """Make the answer and save it, however it ends."""
-    draft = Draft(tool_calls=list(turn.tool_calls))
+    # Recall mode says the whole answer again.
+    kept = "" if is_recall_mode() else turn.assistant_message
+    draft = Draft(pieces=[kept] if kept else [], tool_calls=list(turn.tool_calls))
     progress = asyncio.create_task(_save_progress(turn, caller, draft))
     blocks = Drawing(queue.put) if with_blocks else None
     try:
         deps = await as_caller(caller, deps_for, caller, now=timezone.now())
-        told = await as_caller(caller, prompt.before, turn)
-        async for event in loop.answer(message=turn.user_message, history=told, deps=deps):
+        message, told = await as_caller(caller, prompt.asked, turn, kept=kept)
+        if kept:
+            await _tell(TextWritten(kept), turn, queue, blocks)
+        async for event in loop.answer(message=message, history=told, deps=deps):
             draft.add(event)
-            await queue.put(_encode(event, turn, with_html=with_blocks))
-            if blocks is not None and isinstance(event, TextWritten):
-                blocks.feed(event.text)
+            await _tell(event, turn, queue, blocks)
         saved = await _save(turn, caller, draft.ended(Turn.Status.COMPLETE))
         if blocks is not None:
             await blocks.finish()
@@ -190,7 +199,9 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None],
     except Exception as error:
         shown = _shown(error)
         with suppress(RecollectError):
-            await _save(turn, caller, draft.ended(Turn.Status.FAILED, shown))
+            # What there was before stays an answer that can be continued.
+            status = Turn.Status.INTERRUPTED if kept else Turn.Status.FAILED
+            await _save(turn, caller, draft.ended(status, shown))
         if blocks is not None:
             await blocks.finish()
         await queue.put(sse.encode("error", _as_data(shown)))
@@ -199,6 +210,14 @@ async def _write(turn: Turn, caller: Caller, queue: asyncio.Queue[bytes | None],
         if blocks is not None:
             await blocks.cancel()
     await queue.put(None)
+
+
+async def _tell(event: AgentEvent, turn: Turn, queue: asyncio.Queue[bytes | None], blocks: Drawing | None) -> None:
+    if isinstance(event, AnswerEnded):
+        return
+    await queue.put(_encode(event, turn, with_html=blocks is not None))
+    if blocks is not None and isinstance(event, TextWritten):
+        blocks.feed(event.text)
 
 
 async def _save_progress(turn: Turn, caller: Caller, draft: Draft) -> None:
@@ -264,7 +283,22 @@ def _turn(turn: Turn) -> bytes:
     return sse.encode("turn", {"conversationId": str(turn.conversation_id), "turnNumber": turn.turn_number})
 
 
-def _encode(event: AgentEvent, turn: Turn, *, with_html: bool = False) -> bytes:
+def usage_of(end: AnswerEnded | None, *, seconds: float) -> Usage:
+    """Without an end, of an answer that broke off."""
+    if is_recall_mode():
+        return Usage(seconds=round(seconds, 2))
+    if end is None:
+        return Usage(model=model_name(), seconds=round(seconds, 2))
+    return Usage(
+        model=end.model,
+        input_tokens=end.input_tokens,
+        output_tokens=end.output_tokens,
+        seconds=round(seconds, 2),
+        finish_reason=end.finish_reason,
+    )
+
+
+def _encode(event: TextWritten | ToolCalled | ToolReturned, turn: Turn, *, with_html: bool = False) -> bytes:
     match event:
         case TextWritten(text=text):
             return sse.encode("delta", {"text": text})
@@ -287,11 +321,13 @@ def _result_data(event: ToolReturned, turn: Turn, *, with_html: bool) -> dict[st
 
 
 def _done(turn: Turn) -> bytes:
-    data = {
+    data: dict[str, Any] = {
         "conversationId": str(turn.conversation_id),
         "turnNumber": turn.turn_number,
         "html": str(render(turn.assistant_message)),
     }
+    if turn.usage:
+        data["usage"] = Usage.of(turn.usage).in_camel_case()
     return sse.encode("done", data)
 
 

@@ -1,12 +1,14 @@
 """Where memory listens: a registered user's turn is indexed when it has ended, and whatever is deleted is forgotten."""
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Model, QuerySet
 from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
+from intake.deleting import turns_deleted
 from intake.models import Conversation, Turn, User
 from memory import indexing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -36,6 +38,12 @@ def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) ->
     """
     if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(turn_place(instance))
+
+
+@receiver(turns_deleted, dispatch_uid="memory.forget_turns")
+def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int], **kwargs: Any) -> None:
+    if user_id is not None:
+        indexing.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
 
 
 @receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")

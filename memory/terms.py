@@ -12,6 +12,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -263,9 +264,10 @@ def add(entry: Entry) -> set[int]:
     return {text.key.chunk_index} if _add_one(text, entry.place) else set()
 
 
-def delete(place: Place) -> None:
-    """Remove the terms of what is gone."""
-    _delete(IndexedText.objects.at(place), place)
+def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """Remove the terms of what is gone; `chunks`: of these chunks of a source alone."""
+    texts = IndexedText.objects.at(place)
+    _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks), place)
 
 
 def flush(*, until: datetime | None = None) -> int:

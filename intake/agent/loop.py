@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
-from pydantic_ai import Agent
+from pydantic_ai import Agent, AgentRunResultEvent
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
@@ -29,12 +29,13 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
 )
+from pydantic_ai.run import AgentRunResult
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
 from core.pg_text import storable, storable_text
 from intake.agent.deps import ChatDeps
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
@@ -89,6 +90,8 @@ class _Teller:
                 return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=storable(_arguments(part)))]
             case FunctionToolResultEvent(part=part):
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
+            case AgentRunResultEvent(result=result):
+                return [_ended(result)]
             case _:
                 return []
 
@@ -101,6 +104,18 @@ class _Teller:
     def _write(self, text: str) -> list[AgentEvent]:
         self.has_text = True
         return [TextWritten(storable_text(text))]
+
+
+def _ended(result: AgentRunResult[str]) -> AnswerEnded:
+    response, usage = result.response, result.usage
+    # A vendor that counts nothing counts no request as empty.
+    is_counted = bool(usage.input_tokens or usage.output_tokens)
+    return AnswerEnded(
+        model=response.model_name,
+        input_tokens=usage.input_tokens if is_counted else None,
+        output_tokens=usage.output_tokens if is_counted else None,
+        finish_reason=response.finish_reason,
+    )
 
 
 def _returned(id_: str, part: Any) -> ToolReturned:

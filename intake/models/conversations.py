@@ -129,7 +129,7 @@ class Turn(models.Model):
     tool_calls = models.JSONField(default=list, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
-    # What the answer took, as `services.Usage` says it.
+    # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

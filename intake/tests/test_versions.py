@@ -8,6 +8,7 @@ from intake import deleting, services
 from intake.models import Conversation, Turn
 from intake.paths import Tree, upward
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from intake.usage import Usage
 
 pytestmark = pytest.mark.django_db
 
@@ -125,7 +126,7 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
     turn = a_turn(alice, "Hello")
     for seconds, reason in ((1.5, "length"), (2.0, "stop")):
         Turn.objects.filter(pk=turn.pk).update(status=Turn.Status.STREAMING)
-        usage = services.Usage(model="fable", input_tokens=10, output_tokens=5, seconds=seconds, finish_reason=reason)
+        usage = Usage(model="fable", input_tokens=10, output_tokens=5, seconds=seconds, finish_reason=reason)
         turn = services.finish_turn(
             turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE, usage=usage)
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -19,7 +19,7 @@ from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from pydantic import Field
+from pydantic import Field, model_validator
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
@@ -28,23 +28,76 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
-from core.validation import Input, parse_json, validate
+from core.validation import Input, parse_json, stated, validate
 from intake import idempotency
 from intake.identity import caller_of
 from intake.models import User
-from intake.reading import as_conversation_id
+from intake.reading import LARGEST_NUMBER, as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.standing import StillIn, session_is_good
+from intake.versions import TurnRequest
 
 # RFC 7240: the answer also as HTML, block by block.
 PREFER_BLOCKS = "blocks"
 
 
-class ChatMessage(Input):
-    """The request's body."""
+TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 
-    message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
+
+class ChatMessage(Input):
+    """The request's body: a message, or what to do with a turn of the conversation, which is named by its number."""
+
+    message: Annotated[
+        str | None,
+        Field(description="What the person says: 1 to 32,000 characters. Not with `regenerate` or `continue`."),
+    ] = None
     conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
+    parent: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=LARGEST_NUMBER,
+            description="The turn that the message follows, 0 for none. By default the end of the chosen path.",
+        ),
+    ] = None
+    edit: Annotated[
+        TurnNumber | None, Field(description="The turn of which the message is another version, answered anew.")
+    ] = None
+    regenerate: Annotated[
+        TurnNumber | None, Field(description="The turn whose message is answered once more, as another version.")
+    ] = None
+    resume: Annotated[
+        TurnNumber | None,
+        Field(
+            alias="continue",
+            description="The turn whose answer goes on where it broke off or was cut at the model's limit.",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _is_one_request(self) -> Self:
+        about = [self.parent, self.edit, self.regenerate, self.resume]
+        if sum(number is not None for number in about) > 1:
+            raise stated("Give at most one of `parent`, `edit`, `regenerate` and `continue`.")
+        if self.conversation_id is None and any(about):
+            raise stated("A turn is named by its conversation: give `conversation_id`.")
+        return self
+
+    def as_request(self) -> TurnRequest:
+        """Raises `NotFound` for a malformed conversation id, `InvalidInput` for a message too many or too few."""
+        needs_message = self.regenerate is None and self.resume is None
+        if needs_message != (self.message is not None):
+            wanted = "Field required" if needs_message else "Not with `regenerate` or `continue`."
+            raise InvalidInput(errors={"message": [wanted]})
+        given = self.conversation_id
+        return TurnRequest(
+            message=self.message,
+            conversation_id=None if given is None else as_conversation_id(given),
+            parent=self.parent,
+            edit=self.edit,
+            regenerate=self.regenerate,
+            resume=self.resume,
+        )
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
@@ -105,12 +158,11 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
     wanted = validate(ChatMessage, parse_json(request.body))
-    given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
+    key = request.headers.get(idempotency.HEADER)
     begin = partial(
         begin_turn_once,
         key=None if key is None else idempotency.clean_key(key),
-        message=wanted.message,
-        conversation_id=None if given is None else as_conversation_id(given),
+        wanted=wanted.as_request(),
         now=timezone.now(),
     )
     if admitted.caller.user_id is None:
