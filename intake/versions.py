@@ -18,7 +18,7 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree, turns_of
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
-IS_WHOLE = "This answer is whole."
+IS_WHOLE = "There is no answer here that broke off or was cut."
 BRANCH_TITLE = "{title} (branch)"
 
 
@@ -98,7 +98,7 @@ def resume_answer(*, caller: Caller, conversation_id: UUID, turn_number: int) ->
     """
     with transaction.atomic(savepoint=False):
         turn = _ended_turn(services.lock_conversation(caller, conversation_id), turn_number)
-        if turn.status == Turn.Status.COMPLETE and not turn.is_cut:
+        if not turn.can_be_continued:
             raise InvalidInput(IS_WHOLE, errors={"resume": [IS_WHOLE]})
         return services.take_up(turn, keeps_text=True)
 

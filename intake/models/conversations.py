@@ -164,5 +164,11 @@ class Turn(models.Model):
         return self.status == self.Status.COMPLETE and (self.usage or {}).get("finish_reason") == "length"
 
     @property
+    def can_be_continued(self) -> bool:
+        """Whether there is an answer that is not whole."""
+        broke_off = self.status in {self.Status.INTERRUPTED, self.Status.FAILED}
+        return bool(self.assistant_message) and (broke_off or self.is_cut)
+
+    @property
     def has_ended(self) -> bool:
         return self.status != self.Status.STREAMING

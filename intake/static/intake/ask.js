@@ -14,14 +14,14 @@ export class Failure extends Error {
 }
 
 /**
- * Asking again with the same message, conversation and key never makes a second turn of it.
+ * Asking again with the same body and key never makes a second turn of it.
  *
  * Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires.
  *
  * The body is read to its end, also after the last event: a reader who leaves early looks like one who has gone away.
  */
-export async function* ask({ endpoint, message, conversationId, key, csrfToken, signal }) {
-  const response = await post(endpoint, { message, conversationId, key, csrfToken, signal });
+export async function* ask({ endpoint, body, key, csrfToken, signal }) {
+  const response = await post(endpoint, { body, key, csrfToken, signal });
   if (!isEventStream(response)) throw await failureOf(response);
   let isOver = false;
   try {
@@ -35,8 +35,7 @@ export async function* ask({ endpoint, message, conversationId, key, csrfToken, 
   if (!isOver) throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
 }
 
-async function post(endpoint, { message, conversationId, key, csrfToken, signal }) {
-  const body = conversationId ? { message, conversation_id: conversationId } : { message };
+async function post(endpoint, { body, key, csrfToken, signal }) {
   const headers = { "Content-Type": "application/json", Accept: "text/event-stream", Prefer: "blocks", "X-CSRFToken": csrfToken };
   try {
     return await fetch(endpoint, {
