@@ -135,6 +135,38 @@ def turns_to_show(
     return replace(window, versions=versions(conversation, window.turns))
 
 
+def off_path(*, user: User, keys: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
+    """Those of the turns that are not on the chosen path of their conversation, by (conversation, turn number)."""
+    mine = Conversation.objects.for_user(user).filter(pk__in={conversation_id for conversation_id, _ in keys})
+    found: set[tuple[UUID, int]] = set()
+    for conversation in mine.filter(has_versions=True):
+        path = set(_path(conversation, end_of(conversation)))
+        found.update(key for key in keys if key[0] == conversation.pk and key[1] not in path)
+    return found
+
+
+def turns_near(*, conversation: Conversation, around: int | None, on_each_side: int) -> TurnWindow:
+    """A turn with its neighbours on the path on which it lies; or, without one, as many at the end of the chosen path.
+
+    `earlier` and `later` are the turns before and after these. Near a turn that is gone is where it would have stood.
+    """
+    end = end_of(conversation)
+    tree = Tree.of(conversation)
+    is_there = around is not None and around in tree
+    path = tree.path_through(around, preferred_end=end) if around is not None and is_there else tree.path_to(end or 0)
+    if around is None:
+        first, last = max(0, len(path) - 1 - 2 * on_each_side), len(path)
+    else:
+        place = bisect_left(path, around)
+        first, last = max(0, place - on_each_side), place + on_each_side + is_there
+    turns = turns_of(conversation).filter(turn_number__in=path[first:last]).in_order()
+    return TurnWindow(
+        list(turns),
+        earlier=path[first - 1] if 0 < first <= len(path) else None,
+        later=path[last] if last < len(path) else None,
+    )
+
+
 def shared_to_show(*, conversation: Conversation, at_most: int, before: Turn | None = None) -> SharedTurns | None:
     """The shared turns above a branch's own, the last of them or those before one; None for what is no branch."""
     if conversation.branched_from is None:

@@ -216,10 +216,11 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
         and not conversation.turns.filter(turn_number=follows).exists()
     ):
         raise NotFound
+    conversation.has_versions = conversation.has_versions or (follows or NO_PARENT) != conversation.turn_count
     conversation.turn_count += 1
     conversation.current_number = conversation.turn_count
     conversation.last_active_at = max(conversation.last_active_at, said_at)
-    conversation.save(update_fields=["turn_count", "current_number", "last_active_at"])
+    conversation.save(update_fields=["turn_count", "current_number", "has_versions", "last_active_at"])
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,

@@ -46,6 +46,8 @@ class Conversation(models.Model):
     turn_count = models.PositiveIntegerField(default=0, editable=False)
     # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
     current_number = models.PositiveIntegerField(null=True, editable=False)
+    # Whether a turn has ever followed another than the latest: without, every turn is on the one path there is.
+    has_versions = models.BooleanField(default=False, editable=False)
     # For a branch: the conversation and the turn that it goes on from. Without a foreign key, like a link: numbers are
     # never given again, so a pair that leads to no turn says that the turn has been deleted.
     branched_from = models.UUIDField(null=True, editable=False)

@@ -40,7 +40,7 @@ function addVersion(turn, message, about) {
   for (const element of followingSiblings(turn.element)) element.remove();
   turn.element.replaceWith(version.element);
   document.querySelector("[data-later]")?.remove();
-  document.querySelector("[data-dock]").hidden = false;
+  document.querySelector(".dock").hidden = false;
   return version;
 }
 
