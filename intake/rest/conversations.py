@@ -105,10 +105,10 @@ class TurnView(ActsAsCaller):
                 "from_here",
                 NUMBER,
                 description="Remove the turn with all that follow it, in every version, if they are so many: "
-                "`turnsFromHere`. Otherwise nothing is removed (409).",
+                "`turnsFromHere`. Otherwise nothing is removed (412).",
             )
         ],
-        responses={204: None, **problems(400, 409, *NOT_THERE)},
+        responses={204: None, **problems(400, 412, *NOT_THERE)},
     )
     def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Remove one turn, for good; what follows it moves up. A conversation goes with its last one."""
