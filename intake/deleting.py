@@ -4,11 +4,14 @@ What must hold, whoever else is writing at the same moment:
 1. a conversation's row is locked before its turns are touched, as everywhere, so that no turn is added to what goes;
 2. a turn's number is never given again: links lead to the turn they were made for, or to nothing; so a branch whose
    origin is gone still knows that it is one;
-3. an answer that is still being written finds its turn gone, and is dropped (`services.finish_turn`).
+3. an answer that is still being written is told to stop, finds its turn gone, and is dropped (`services.finish_turn`);
+4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from os.path import commonprefix
 from uuid import UUID
 
 from django.contrib.admin.models import LogEntry
@@ -17,10 +20,12 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.dispatch import Signal
+from django.utils import timezone
 
 from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake.answers import streams
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
@@ -30,11 +35,19 @@ from intake.services import lock_conversation, title_from, without_nul
 # Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does.
 turns_deleted = Signal()
 
+# Returns those of whose answers Redis may still have something.
 _DELETE_TURNS = """
-DELETE FROM intake_conversation_turns
- WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
+WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
 """
-
+_DELETE_SOME_TURNS = """
+WITH gone AS (
+    DELETE FROM intake_conversation_turns
+     WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
+    RETURNING id, updated_at
+)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
+"""
 # How often an account's deletion begins anew when the person was still writing somewhere else.
 TRIES = 3
 
@@ -91,6 +104,17 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
         _delete(lock_conversation(caller, conversation_id), caller)
 
 
+def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
+    """Remove those of the caller's conversations with all their turns; what quotes them is looked for once."""
+    with transaction.atomic():
+        wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
+        gone = list(wanted.select_for_update())
+        for conversation in gone:
+            conversation.delete()
+        if gone:
+            _withdraw_quotes(caller, *(conversation_path(pk) for pk in conversation_ids))
+
+
 def delete_account(*, user: User) -> None:
     """Remove a person and everything they ever said or stored here, in one transaction: all of it or nothing."""
     for attempt in range(1, TRIES + 1):
@@ -104,16 +128,24 @@ def delete_account(*, user: User) -> None:
                 raise
 
 
+def forget_answers(turn_ids: Iterable[int]) -> None:
+    """Once the deletion is committed."""
+    ids = list(turn_ids)
+    if ids:
+        transaction.on_commit(lambda: streams.forget(ids), robust=True)
+
+
 def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], caller: Caller) -> bool:
     """Remove these turns, `top` above the others. They are not loaded one by one: there may be ten thousand."""
     where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
     turns_deleted.send(Turn, **where)
     with connection.cursor() as cursor:
-        cursor.execute(_DELETE_TURNS, where)
+        cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": streams.KEPT_SECONDS})
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
     if top.parent_number is not None:
         branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
         branches.filter(branched_after__in=numbers).update(branched_after=top.parent_number)
-    _withdraw_quotes(caller, conversation_path(conversation.pk), numbers)
+    _withdraw_quotes(caller, *(conversation_path(conversation.pk, turn_number=number) for number in numbers))
     tree = Tree.of(conversation)
     if not tree.parents:
         _delete(conversation, caller)
@@ -129,6 +161,9 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
 
 def _delete(conversation: Conversation, caller: Caller) -> None:
     path = conversation_path(conversation.pk)
+    recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
+    answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
+    forget_answers(answered.values_list("pk", flat=True))
     conversation.delete()
     _withdraw_quotes(caller, path)
 
@@ -137,7 +172,8 @@ def _delete_account(user_id: int) -> None:
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
         # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
-        cursor.execute("DELETE FROM intake_conversation_turns WHERE user_id = %s", [user_id])
+        cursor.execute(_DELETE_TURNS, [user_id, streams.KEPT_SECONDS])
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
     # What staff did to the account is logged under the person's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
@@ -147,21 +183,24 @@ def _delete_account(user_id: int) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def _withdraw_quotes(caller: Caller, path: str, numbers: Collection[int] | None = None) -> None:
+def _withdraw_quotes(caller: Caller, *paths: str) -> None:
     """Take what was deleted out of the caller's other turns: recall mode's quotes, and links that bear its title.
 
-    `path`: the conversation's; `numbers`: those of its turns that went, or None for all of it.
     What a language model made of it in its own words is part of the turn in which it did so, and stays there.
     """
-    part = path if numbers is None else f"{path}?turn=" if len(numbers) != 1 else f"{path}?turn={min(numbers)}#"
     with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
-    quoting = with_calls.filter(Q(calls__contains=part) | Q(is_recall=True, assistant_message__contains=part))
-    gone = "" if numbers is None else rf"\?turn=(?:{'|'.join(map(str, numbers))})#"
-    link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}{gone}[^)\s]*\)"
-    quote = re.compile(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n")
+    # Of many paths what all have in common, for all turns are looked through.
+    common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
+    quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
     for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
-        for call in turn.tool_calls:
-            call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
-        text = quote.sub("", turn.assistant_message) if turn.is_recall else turn.assistant_message
-        # Not `save`: nothing that is searched has changed.
-        Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
+        text = turn.assistant_message
+        quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
+        for path in quoted:
+            link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
+            for call in turn.tool_calls:
+                call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
+            if turn.is_recall:
+                text = re.sub(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n", "", text)
+        if quoted:
+            # Not `save`: nothing that is searched has changed.
+            Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)

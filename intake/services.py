@@ -1,7 +1,7 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -77,16 +77,22 @@ def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> T
         return None if turn is None or has_children(turn) else take_up(turn, keeps_text=keeps_text)
 
 
-def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime) -> None:
-    """Keep what has been written and done so far, so that a killed server loses a moment and no more."""
-    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING)
-    streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now)
+def save_progress(
+    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1
+) -> bool:
+    """Keep what has been written and done so far, so that a killed server loses a moment and no more.
+
+    Returns whether the turn is still open for this attempt at an answer.
+    """
+    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+    return bool(streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now))
 
 
-def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
-    """Close a turn with its answer; one already closed, or deleted meanwhile, stays as it is and gives None."""
+def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
+    """Close a turn with its answer; one closed, deleted or begun anew meanwhile stays as it is and gives None."""
     with transaction.atomic(savepoint=False):
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return None
         turn.assistant_message = without_nul(answer.text)
@@ -129,11 +135,25 @@ def save_exchange(
     return turn
 
 
-def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
-    """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
-    abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
-    ids = list(abandoned.order_by("updated_at").values_list("pk", flat=True)[:1000])
-    return sum(_interrupt(turn_id) for turn_id in ids)
+def open_turns(*, silent_since: datetime) -> list[Turn]:
+    """Turns that are being answered and have shown no sign of life since: at most a thousand, the most silent first."""
+    silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
+    return list(silent.order_by("updated_at").only("pk", "attempt", "updated_at")[:1000])
+
+
+def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
+    """Close a turn whose answer nobody writes any more; what it had is kept, and is indexed like any other.
+
+    The status alone: a worker does this, and may write nothing else of a turn. Returns whether it was still open.
+    """
+    with transaction.atomic():
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
+        if turn is None:
+            return False
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+        return True
 
 
 def clean_message(message: str) -> str:
@@ -197,6 +217,7 @@ def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
     `keeps_text`: what is written next is the rest of the answer that is there.
     """
     turn.status, turn.error = Turn.Status.STREAMING, None
+    turn.attempt += 1
     if not keeps_text:
         turn.assistant_message, turn.usage = "", None
         # What the earlier try has stored stays stored, and so can still be taken back.
@@ -229,14 +250,3 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
         said_at=said_at,
         **fields,
     )
-
-
-def _interrupt(turn_id: int) -> bool:
-    """The status alone: a worker does this, and may write nothing else of a turn."""
-    with transaction.atomic():
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
-        if turn is None:
-            return False
-        turn.status = Turn.Status.INTERRUPTED
-        turn.save(update_fields=["status", "updated_at"])
-        return True

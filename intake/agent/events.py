@@ -45,4 +45,4 @@ class AnswerEnded:
     finish_reason: str | None
 
 
-AgentEvent = ToolCalled | ToolReturned | TextWritten | AnswerEnded
+AgentEvent = ToolCalled | ToolReturned | TextWritten

@@ -1,3 +1,4 @@
+import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
@@ -93,6 +94,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             "turn", "created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)
         ),
+        migrations.AddField("turn", "attempt", models.PositiveIntegerField(default=1)),
         migrations.CreateModel(
             name="Session",
             fields=[
@@ -118,6 +120,34 @@ class Migration(migrations.Migration):
                 "db_table": "intake_sessions",
                 "abstract": False,
             },
+        ),
+        migrations.CreateModel(
+            name="Invitation",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.CharField(editable=False, max_length=64, unique=True)),
+                (
+                    "note",
+                    models.CharField(
+                        blank=True, default="", help_text="Whom it is for. Shown to staff alone.", max_length=200
+                    ),
+                ),
+                (
+                    "uses",
+                    models.PositiveSmallIntegerField(
+                        default=1,
+                        help_text="How many people may register by it.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(10000),
+                        ],
+                    ),
+                ),
+                ("used", models.PositiveSmallIntegerField(default=0, editable=False)),
+                ("expires_at", models.DateTimeField()),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+            ],
+            options={"db_table": "intake_invitations"},
         ),
         migrations.CreateModel(
             name="IdempotentAnswer",
