@@ -19,7 +19,8 @@ from imports.models import Import, ImportedItem
 from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
-from intake.services import Usage, title_from
+from intake.services import title_from
+from intake.usage import Usage
 
 BATCH_TURNS = 400
 

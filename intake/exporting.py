@@ -49,6 +49,8 @@ def conversations(*, user: User) -> Iterator[dict[str, Any]]:
             "external_id": conversation.external_id,
             "started_at": conversation.started_at,
             "last_active_at": conversation.last_active_at,
+            "current_turn_number": conversation.current_number,
+            "branched_from": _origin(conversation),
             "turns": _turns(conversation, user),
         }
 
@@ -66,12 +68,20 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
         yield {
             "turn_number": turn.turn_number,
+            "parent_turn_number": turn.parent_number,
             "said_at": turn.said_at,
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
             "tool_calls": turn.tool_calls,
             "status": turn.status,
+            "usage": turn.usage,
         }
+
+
+def _origin(conversation: Conversation) -> dict[str, Any] | None:
+    if conversation.branched_from is None:
+        return None
+    return {"conversation_id": conversation.branched_from, "turn_number": conversation.branched_after}
 
 
 def _encode(value: Any) -> Iterator[str]:

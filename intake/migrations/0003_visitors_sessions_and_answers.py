@@ -178,6 +178,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField("conversation", "current_number", number()),
+        migrations.AddField("conversation", "has_versions", models.BooleanField(default=False, editable=False)),
         migrations.AddField("conversation", "branched_from", models.UUIDField(editable=False, null=True)),
         migrations.AddField("conversation", "branched_after", number()),
         migrations.AddIndex(

@@ -37,11 +37,16 @@ def a_turn(
     *,
     conversation: Conversation | None = None,
     said_at: datetime = NOW,
+    parent: int | None = None,
 ) -> Turn:
     with acting_as(user):
         conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
         return services.save_exchange(
-            conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at
+            conversation=conversation,
+            user_message=message,
+            assistant_message=answer,
+            said_at=said_at,
+            parent=parent,
         )
 
 

@@ -183,7 +183,19 @@ DOCUMENT = {
 }
 
 API = [
-    endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint(
+        "intake/chat",
+        POST=[
+            shows(body={**asked, "conversation_id": "{conversation}"}, is_streamed=True)
+            for asked in (
+                {"message": TOPIC},
+                {"message": TOPIC, "parent": 1},
+                {"message": TOPIC, "edit": 1},
+                {"regenerate": 1},
+                {"continue": 3},
+            )
+        ],
+    ),
     endpoint(
         "intake/turns/<str:turn_id>/events",
         "intake/turns/{turn_id}/events",
@@ -202,7 +214,18 @@ API = [
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/",
         "conversations/{conversation}/turns/{turn}/",
-        DELETE=changes(),
+        GET=shows(),
+        DELETE=[changes(), changes(query={"from_here": "3"})],
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/choose/",
+        "conversations/{conversation}/turns/{version}/choose/",
+        POST=changes(),
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/branch/",
+        "conversations/{conversation}/turns/{turn}/branch/",
+        POST=changes(),
     ),
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
