@@ -36,7 +36,11 @@ from memory.rerankers import warm_up_reranker  # noqa: E402
 STATIC = "/static"
 MCP = "/mcp"
 # The addresses of views whose answers stream.
-STREAMING = ("/api/v1/intake/chat", "/api/v1/account/export/")
+STREAMING = (
+    "/api/v1/intake/chat",
+    "/api/v1/account/export/",
+    "/api/v1/conversations/{conversation_id}/export/",
+)
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
 

@@ -4,7 +4,7 @@ Pure data: nothing here knows Django. Times are aware datetimes in UTC; None say
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -58,6 +58,8 @@ class ExportedTurn:
     is_recall: bool = False
     tool_calls: tuple[Any, ...] = ()
     error: dict[str, Any] | None = None
+    # Every other field of the turn, by its name, with the types of JSON.
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class ExportedConversation:
     last_active_at: datetime
     # In the order of their numbers, which may have gaps.
     turns: tuple[ExportedTurn, ...]
+    # Every other field of the conversation, by its name, with the types of JSON.
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,13 @@
 """What memory gives the apps beneath it, by the dotted paths in the settings: notes for the chat, and the export."""
 
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
 from typing import Any
 
+from core.sections import END, write_section
+from core.zip_stream import ArchiveFile
+from intake.export_files import as_json, plain
 from intake.exporting import in_pages
 from intake.models import User
 from memory import documents
@@ -47,3 +52,33 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
             "tags": record.tags,
             "created_at": record.created_at,
         }
+
+
+def document_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: each document as it is, then their times."""
+    times = []
+    for document in exported_documents(user=user):
+        name, content = _document_name(document), document.pop("content")
+        times.append({"file": name, **document})
+        yield ArchiveFile(name=name, at=document["updated_at"], pieces=[content.encode()])
+    if times:
+        yield ArchiveFile(name="documents.json", at=now, pieces=[as_json({"documents": times})])
+
+
+def _document_name(document: dict[str, Any]) -> str:
+    return f"memory/{document['date']}.md" if document["date"] else "MEMORY.md"
+
+
+def record_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: all records as the sections of one file."""
+    sections = map(_record_section, exported_records(user=user))
+    first = next(sections, None)
+    if first is not None:
+        texts = chain(["# Memories\n\n", first], sections, [END])
+        yield ArchiveFile(name="records.md", at=now, pieces=(text.encode() for text in texts))
+
+
+def _record_section(record: dict[str, Any]) -> str:
+    content = record.pop("content")
+    heading = f"{record['type']}, {record['created_at']:%Y-%m-%d %H:%M} UTC"
+    return write_section("record", plain(record), heading=heading, text=content)

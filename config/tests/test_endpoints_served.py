@@ -68,6 +68,9 @@ def streamed(homes, client, headers):
     said = {"message": house.TOPIC, "conversation_id": homes.alice.things.conversation}
     yield "the chat", client.post("/api/v1/intake/chat", json=said, headers=headers)
     yield "the export", client.get("/api/v1/account/export/", headers=headers)
+    one = f"/api/v1/conversations/{homes.alice.things.conversation}/export/"
+    for form in ("markdown", "json"):
+        yield f"a conversation as {form}", client.get(one, params={"as": form}, headers=headers)
 
 
 def everything_told(homes, log_in, visitor, tools=READING):

@@ -199,7 +199,15 @@ API = [
         f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
         POST=changes(),
     ),
-    endpoint("account/export/", GET=shows(is_streamed=True)),
+    endpoint(
+        "conversations/<str:conversation_id>/export/",
+        "conversations/{conversation}/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
+    ),
+    endpoint(
+        "account/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "markdown"}, is_streamed=True)],
+    ),
     endpoint("account/", DELETE=changes(body={"password": PASSWORD})),
     endpoint("tools/", GET=[answers(), answers(query={"format": "openai"})]),
     *(endpoint(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
