@@ -4,6 +4,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 
 from agent_tools.rest.urls import token_urls, tool_urls
+from imports.rest.urls import import_urls
 from intake.views.chat import ChatView
 from memory.rest import memory_urls
 
@@ -14,5 +15,6 @@ urlpatterns = [
     path("", include("intake.rest.urls")),
     *token_urls(),
     *memory_urls(),
+    *import_urls(),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
 ]

@@ -104,6 +104,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     # Visitors are counted by their address: one who forgets the cookies is somebody new.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
+    if settings.LLM_MODEL and not admitted.caller.is_registered:
+        rate_limits.take_all(("visitors",))
     wanted = validate(ChatMessage, parse_json(request.body))
     given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     begin = partial(
@@ -141,7 +143,9 @@ def _authenticate(request: HttpRequest) -> Admitted:
     if _protected(request).status_code != HTTPStatus.OK:
         raise AuthenticationRequired("The page is out of date. Reload it and try again.")
     caller = caller_of(request)
-    if caller.user_id is None or caller.is_visitor:
+    if not caller.is_registered:
+        if not settings.VISITORS:
+            raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
     return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
 

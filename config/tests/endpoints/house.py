@@ -13,7 +13,7 @@ from core.isolation.caller import Caller
 from intake import services
 from intake.deleting import delete_account
 from intake.idempotency import once
-from intake.models import Turn, User
+from intake.models import Invitation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 from memory import documents, indexing, records
 from memory.models import Embedding
@@ -44,6 +44,7 @@ class Things:
     email: str = "nobody@example.com"
     content_type: str = "0"
     group: str = "0"
+    invitation: str = "0"
     model: str = "0"
 
     def fill(self, template: object) -> object:
@@ -114,6 +115,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         email=user.email,
         content_type=str(ContentType.objects.get_for_model(User).pk),
         group=str(group.pk),
+        invitation=str(Invitation.objects.get_or_create(note="Keepers", defaults={"expires_at": NOW})[0].pk),
         model=str(embedding.model_id),
     )
     # What the chat's model stored for them, and can be taken back.

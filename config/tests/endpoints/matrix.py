@@ -281,7 +281,12 @@ def belongings(resident: Resident) -> str:
 
 
 def everything() -> str:
-    return _digest([f"SELECT '{table}' || t::text FROM {table} t" for table, _ in [*_tables(), ("auth_group", "")]])
+    return _digest(
+        [
+            f"SELECT '{table}' || t::text FROM {table} t"
+            for table, _ in [*_tables(), ("auth_group", ""), ("intake_invitations", "")]
+        ]
+    )
 
 
 def _tables() -> list[tuple[str, str]]:

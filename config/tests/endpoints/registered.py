@@ -258,6 +258,7 @@ def _part(model: str, thing: str, what: str, **probes: Probe) -> Endpoint:
 
 
 EMBEDDING, MODEL, PERSON, GROUP = "memory/embedding", "memory/embeddingmodel", "intake/user", "auth/group"
+INVITATION = "intake/invitation"
 NEW_PASSWORD = {"password1": "correct horse battery", "password2": "correct horse battery"}
 
 ADMIN = [
@@ -330,6 +331,15 @@ ADMIN = [
             get=names(),
             post=changes(form={"email": "{email}", "time_zone": "UTC"}),
         ),
+    ),
+    *_index(
+        INVITATION,
+        "{invitation}",
+        listed=answers(),
+        history=answers(),
+        add=staffs(f"{INVITATION}/add/", get=answers(), post=changes(form={"uses": "1", "days": "7"})),
+        delete=_part(INVITATION, "{invitation}", "delete", get=answers(), post=changes(form={"post": "yes"})),
+        change=_part(INVITATION, "{invitation}", "change", get=answers(), post=closed(form={})),
     ),
     staffs("(?P<app_label>auth|memory|intake)/$", "memory/", get=answers()),
     staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
