@@ -5,12 +5,14 @@ The export may have been changed by hand or by somebody else: every field is loo
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import fields as fields_of
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from core.pg_text import storable
+from imports.assembly import NOTHING_SAID
 from imports.items import (
     ExportedConversation,
     ExportedTurn,
@@ -29,11 +31,12 @@ PRODUCT = "recollect"
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100}
 LONGEST_RECORD = 32_000
 LONGEST_DOCUMENT = 500_000
+LONGEST_TITLE_OF_A_NOTE = 300
 MOST_TAGS = 50
 LAST_NUMBER = 2**31 - 1
 _STATUSES = {"complete": "complete", "interrupted": "interrupted", "failed": "failed", "streaming": "interrupted"}
-_CONVERSATION = {"id", "title", "source", "external_id", "started_at", "last_active_at", "turns"}
-_TURN = {"turn_number", "said_at", "user_message", "assistant_message", "tool_calls", "status", "is_recall", "error"}
+_CONVERSATION = {field.name for field in fields_of(ExportedConversation)} | {"title"}
+_TURN = {field.name for field in fields_of(ExportedTurn)}
 _TITLES = {"memory": "MEMORY", "about": "USER"}
 
 
@@ -52,11 +55,19 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
             external_id=_short(fields, "external_id"),
             started_at=_time(fields, "started_at"),
             last_active_at=_time(fields, "last_active_at"),
+            current_number=_number_among(turns, fields.get("current_number")),
             turns=turns,
+            **_branch(fields),
             others=_others(fields, _CONVERSATION),
         )
     except _Unusable as error:
         return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
+    if not turns and not skipped:
+        return Skipped(where=where, reason=NOTHING_SAID, external_id=str(exported.id))
+    if not turns:
+        reason = f"none of its turns can be read: {skipped[0].why}"
+        return Skipped(where=where, reason=reason, external_id=str(exported.id))
+    messages = _messages(exported)
     return ImportedConversation(
         product=PRODUCT,
         external_id=str(exported.id),
@@ -64,7 +75,8 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
         created_at=exported.started_at,
         last_at=exported.last_active_at,
         is_archived=bool(exported.others.get("archived_at")),
-        messages=_messages(turns),
+        messages=messages[0],
+        other_branches=messages[1],
         skipped=skipped,
         exported=exported,
     )
@@ -73,21 +85,24 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
 def document_of(fields: Mapping[str, Any], where: str) -> ImportedDocument | Skipped:
     try:
         kind, day = text_of(fields.get("kind")), _day(fields)
-        if kind not in ("memory", "about", "daily_log") or (kind == "daily_log") != (day is not None):
-            raise _Unusable("this is neither MEMORY.md nor USER.md nor the log of a day")
-        title = str(day) if day else _TITLES[kind]
+        if kind not in ("memory", "about", "daily_log", "note") or (kind == "daily_log") != (day is not None):
+            raise _Unusable("this is neither MEMORY.md nor USER.md nor the log of a day nor a note")
+        key = _uuid(fields, "id") if kind == "note" else None
+        updated_at = _time(fields, "updated_at") if "updated_at" in fields else None
+        title = _text(fields, "title", at_most=LONGEST_TITLE_OF_A_NOTE) if key else str(day or _TITLES[kind])
         return ImportedDocument(
             product=PRODUCT,
-            external_id=f"memory/{title}.md" if day else f"{title}.md",
+            id=key,
+            external_id=str(key) if key else f"memory/{title}.md" if day else f"{title}.md",
             title=title,
             text=_text(fields, "content", at_most=LONGEST_DOCUMENT),
-            at=day,
-            kind=kind,  # type: ignore[arg-type]  # one of the three above
+            at=updated_at if key else day,
+            kind=kind,  # type: ignore[arg-type]  # one of the four above
             created_at=_time(fields, "created_at") if "created_at" in fields else None,
-            updated_at=_time(fields, "updated_at") if "updated_at" in fields else None,
+            updated_at=updated_at,
         )
     except _Unusable as error:
-        return Skipped(where=where, reason=str(error))
+        return Skipped(where=where, reason=str(error), external_id=text_of(fields.get("id")) or None)
 
 
 def record_of(fields: Mapping[str, Any], where: str) -> ImportedRecord | Skipped:
@@ -114,7 +129,7 @@ def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple
     skipped = []
     for fields in found:
         try:
-            turn = _turn(fields)
+            turn = _turn(fields, before=max(turns, default=None))
             if turn.turn_number in turns:
                 raise _Unusable("a second turn of the same number")
             turns[turn.turn_number] = turn
@@ -123,37 +138,77 @@ def _turns(found: list[dict[str, Any]]) -> tuple[tuple[ExportedTurn, ...], tuple
     return tuple(turns[number] for number in sorted(turns)), tuple(skipped)
 
 
-def _turn(fields: dict[str, Any]) -> ExportedTurn:
+def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
     number, status = fields.get("turn_number"), fields.get("status")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number <= LAST_NUMBER:
         raise _Unusable("its number is none that a turn can have")
     if not isinstance(status, str) or status not in _STATUSES:
         raise _Unusable("its status is unknown")
-    error = plain(fields.get("error"))
     return ExportedTurn(
         turn_number=number,
+        parent_number=_parent(fields, number) if "parent_number" in fields else before,
         user_message=_text(fields, "user_message"),
         assistant_message=_text(fields, "assistant_message"),
         said_at=_time(fields, "said_at"),
         status=_STATUSES[status],
         is_recall=fields.get("is_recall") is True,
         tool_calls=tuple(list_of(plain(fields.get("tool_calls")))),
-        error=object_of(error) or None,
+        error=object_of(plain(fields.get("error"))) or None,
+        usage=object_of(plain(fields.get("usage"))) or None,
         others=_others(fields, _TURN),
     )
 
 
-def _messages(turns: Iterable[ExportedTurn]) -> tuple[ImportedMessage, ...]:
-    """The same as messages of every product are, for a preview and for comparing."""
-    messages: list[ImportedMessage] = []
-    for turn in turns:
+def _parent(fields: dict[str, Any], number: int) -> int | None:
+    parent = fields.get("parent_number")
+    if parent is None:
+        return None
+    if isinstance(parent, bool) or not isinstance(parent, int) or not 0 < parent < number:
+        raise _Unusable("it follows no earlier turn")
+    return parent
+
+
+def _number_among(turns: Iterable[ExportedTurn], number: Any) -> int | None:
+    return number if isinstance(number, int) and any(turn.turn_number == number for turn in turns) else None
+
+
+def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Where it goes on from, or nothing."""
+    after = fields.get("branched_after")
+    if fields.get("branched_from") is None or not isinstance(after, int) or not 0 < after <= LAST_NUMBER:
+        return {}
+    return {"branched_from": _uuid(fields, "branched_from"), "branched_after": int(after)}
+
+
+def path_of(conversation: ExportedConversation) -> set[int]:
+    """The numbers of the turns on the chosen path: from its end, or the last turn, up to the first."""
+    parents = {turn.turn_number: turn.parent_number for turn in conversation.turns}
+    number = conversation.current_number or max(parents, default=None)
+    path = set()
+    # A parent's number is smaller than its child's, so this ends.
+    while number is not None:
+        path.add(number)
+        number = parents.get(number)
+    return path
+
+
+def _messages(conversation: ExportedConversation) -> tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]:
+    """The chosen path and the other versions as messages of every product are, for a preview and for comparing."""
+    path = path_of(conversation)
+    last: dict[int | None, str | None] = {None: None}
+    current: list[ImportedMessage] = []
+    others: list[ImportedMessage] = []
+    for turn in conversation.turns:
+        above = last.get(turn.parent_number)
         sides: tuple[tuple[Role, str], ...] = (("user", turn.user_message), ("assistant", turn.assistant_message))
         for role, text in sides:
             if text or role == "user":
-                above = messages[-1].id if messages else None
                 key = f"{turn.turn_number}-{role}"
-                messages.append(ImportedMessage(id=key, parent=above, role=role, text=text, at=turn.said_at))
-    return tuple(messages)
+                message = ImportedMessage(id=key, parent=above, role=role, text=text, at=turn.said_at)
+                (current if turn.turn_number in path else others).append(message)
+                above = key
+        last[turn.turn_number] = above
+    return tuple(current), tuple(others)
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -63,7 +64,12 @@ def conversation_as_markdown(*, conversation: Conversation, user: User) -> Itera
 def file_name(conversation: Conversation) -> str:
     """A name without its ending that sorts by date, is safe on every system, and is no other conversation's."""
     title = safe_name(conversation.title) or "Untitled"
-    return f"{conversation.started_at:%Y-%m-%d} {title} {conversation.pk.hex[-ID_LENGTH:]}"
+    return f"{conversation.started_at:%Y-%m-%d} {title} {short_id(conversation.pk)}"
+
+
+def short_id(key: UUID) -> str:
+    """The end of an id, where chance made it."""
+    return key.hex[-ID_LENGTH:]
 
 
 def safe_name(title: str) -> str:

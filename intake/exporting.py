@@ -75,6 +75,9 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "external_id": conversation.external_id,
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
+        "current_number": conversation.current_number,
+        "branched_from": conversation.branched_from,
+        "branched_after": conversation.branched_after,
         "turns": _turns(conversation, user),
     }
 
@@ -96,6 +99,7 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
         yield {
             "turn_number": turn.turn_number,
+            "parent_number": turn.parent_number,
             "said_at": turn.said_at,
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
@@ -103,6 +107,7 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "status": turn.status,
             "is_recall": turn.is_recall,
             "error": turn.error,
+            "usage": turn.usage,
         }
 
 

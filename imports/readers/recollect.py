@@ -19,7 +19,7 @@ from imports.values import object_of, text_of
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
 _CONVERSATION_NAME = re.compile(r"(?:^|.*/)conversations/[^/]+\.md\Z")
-_DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|memory/[^/]+\.md)\Z")
+_DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes)/[^/]+\.md)\Z")
 _RECORDS_NAME = re.compile(r"(?:^|.*/)records\.md\Z")
 _TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
 _BEGINNING = b"---\nrecollect: "

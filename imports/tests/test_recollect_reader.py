@@ -70,7 +70,7 @@ CONVERSATIONS = st.lists(
                 "last_active_at": TIMES,
             }
         ),
-        st.lists(TURNS, max_size=3),
+        st.lists(TURNS, min_size=1, max_size=3),
     ),
     max_size=3,
 )
@@ -134,6 +134,7 @@ def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_fact
     assert [len(item.exported.turns) for item in found] == [len(turns) for _, turns in kept]
     for item, (fields, turns) in zip(found, kept, strict=True):
         assert (item.title or "", item.exported.source) == (fields["title"], fields["source"])
+        assert [turn.parent_number for turn in item.exported.turns] == [None] * len(turns)
         for turn, written in zip(item.exported.turns, turns, strict=True):
             assert {name: getattr(turn, name) for name in ("user_message", "assistant_message", "status", "error")} == {
                 name: written[name] for name in ("user_message", "assistant_message", "status", "error")
@@ -214,9 +215,9 @@ GOOD = {
     "title": "Dough",
     "started_at": "2026-03-01T12:00:00Z",
     "last_active_at": "2026-03-01T12:00:00Z",
-    "turns": [],
 }
 TURN = {"turn_number": 1, "status": "complete", "said_at": "2026-03-01T12:00:00Z", "user_message": "Hello"}
+GOOD["turns"] = [TURN]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,8 @@ def test_a_conversation_that_cannot_be_is_listed_with_its_place(tmp_path, wrong,
         ({"status": "done"}, "its status is unknown"),
         ({"status": []}, "its status is unknown"),
         ({"user_message": None}, "its user_message is no text"),
+        ({"parent_number": 3}, "it follows no earlier turn"),
+        ({"parent_number": "1"}, "it follows no earlier turn"),
     ],
 )
 def test_a_turn_that_cannot_be_is_listed_and_the_others_come_in(tmp_path, wrong, reason):
@@ -255,6 +258,26 @@ def test_a_turn_that_cannot_be_is_listed_and_the_others_come_in(tmp_path, wrong,
     [found] = changed(tmp_path, conversations=[{**GOOD, "turns": turns}])
     assert [turn.turn_number for turn in found.exported.turns] == [1, 2]
     assert [skipped.why for skipped in found.skipped] == [reason]
+
+
+def test_a_conversation_in_which_nothing_was_said_is_listed(tmp_path):
+    [empty] = changed(tmp_path, conversations=[{**GOOD, "turns": []}])
+    assert empty.reason == "nothing was said in this conversation"
+    [unreadable] = changed(tmp_path, conversations=[{**GOOD, "turns": [{**TURN, "status": "done"}]}])
+    assert unreadable.reason == "none of its turns can be read: its status is unknown"
+
+
+def test_versions_stand_beside_the_chosen_path(tmp_path):
+    turns = [
+        {**TURN, "turn_number": number, "parent_number": parent, "user_message": f"Question {number}"}
+        for number, parent in ((1, None), (2, 1), (3, 1), (4, 3))
+    ]
+    [found] = changed(tmp_path, conversations=[{**GOOD, "current_number": 2, "turns": turns}])
+    assert [message.id for message in found.messages] == ["1-user", "2-user"]
+    assert [(message.id, message.parent) for message in found.other_branches] == [
+        ("3-user", "1-user"),
+        ("4-user", "3-user"),
+    ]
 
 
 def test_an_answer_that_was_being_written_is_interrupted(tmp_path):

@@ -36,8 +36,8 @@ DocumentDay = date | AboutMe | None
 
 # A last line without an end is ended first. What would be too long leaves no row, and the caller sees that.
 _APPEND = r"""
-INSERT INTO memory_documents AS document (id, user_id, kind, date, content, version, created_at, updated_at)
-SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, %(lines)s, 1, %(now)s, %(now)s
+INSERT INTO memory_documents AS document (id, user_id, kind, date, title, content, version, created_at, updated_at)
+SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s
  WHERE char_length(%(lines)s) <= %(max_length)s
     ON CONFLICT (user_id, kind, date) WHERE kind <> 'note' DO UPDATE
    SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
