@@ -40,6 +40,7 @@ STREAMING = (
     "/api/v1/intake/chat",
     "/api/v1/account/export/",
     "/api/v1/conversations/{conversation_id}/export/",
+    "/api/v1/imports/{import_id}/events/",
 )
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64

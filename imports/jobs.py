@@ -83,9 +83,14 @@ def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     """
     batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
     mine = ImportJob.objects.filter(pk=job.pk, lease=job.lease)
-    if batch is None or not mine.update(due_at=timezone.now() + _lease(), attempts=0):
+    if batch is None or not mine.update(due_at=timezone.now() + _lease()):
         raise LeaseLost
     return batch
+
+
+def count_anew(job: ImportJob) -> None:
+    """In the transaction of a batch that has got on: what fails next fails for the first time."""
+    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(attempts=0)
 
 
 def release(job: ImportJob, *, now: datetime) -> None:

@@ -117,6 +117,8 @@ class _Store:
                 (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
             ] + [(kind_of(item), id_of(item), None, 1) for item in kept]
             _note_stored(batch, noted)
+            if done.turns or kept:
+                jobs.count_anew(self._job)
             self._count(batch, done.conversations, done.turns, done.versions, kept)
         self._stretches, self._others = [], []
 

@@ -74,6 +74,7 @@ def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
         ids = [pk for pk in found if pk is not None]
         _remove_turns(ids, batch, user)
         _note_progress(batch, user, total)
+        jobs.count_anew(job)
     return bool(ids)
 
 
@@ -110,6 +111,7 @@ def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
             take_out(item, user)
         _brought(batch, user).filter(pk__in=[item.pk for item in waiting]).delete()
         _note_progress(batch, user, total)
+        jobs.count_anew(job)
     return bool(waiting)
 
 

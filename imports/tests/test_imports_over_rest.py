@@ -391,9 +391,9 @@ def test_a_session_needs_its_csrf_token(alice):
 
 def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     files = {
-        "MEMORY.md": "# Memory\n\nLikes rye.\n",
-        "USER.md": "Lives in Baarn.\n",
-        "memory/2024-02-03.md": "- Baked a loaf\n",
+        "workspace/MEMORY.md": "# Memory\n\nLikes rye.\n",
+        "workspace/USER.md": "Lives in Baarn.\n",
+        "workspace/memory/2024-02-03.md": "- Baked a loaf\n",
     }
     before = everything()
     done = importer.bring(zipped(files))
@@ -405,7 +405,7 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     contents = sorted(MemoryDocument.objects.values_list("content", flat=True))
     importer.bring(zipped(files))
     assert sorted(MemoryDocument.objects.values_list("content", flat=True)) == contents
-    longer = importer.bring(zipped(files | {"MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
+    longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
     assert MemoryDocument.objects.get(kind="memory").content.endswith("Likes rye.\nLikes oats.\n")
     assert longer["found"]["longer"] == 1
     importer.undo(done["id"])
