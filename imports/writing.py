@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from core.bulk import insert_many
 from core.ids import uuid7
 from core.pg_text import storable_text
 from imports.items import ExportedConversation, ImportedConversation
@@ -99,7 +100,7 @@ class _Batch:
                 self._add_turns(stretch, conversation)
         history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
-        ImportedItem.objects.bulk_create(self._new_items)
+        insert_many(self._new_items)
         return self._outcome
 
     def _conversations(self) -> dict[bytes, Conversation]:
