@@ -160,6 +160,8 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
+    endpoint("import/", GET=shows()),
+    endpoint("import/<str:import_id>/", "import/{import_}/", GET=shows()),
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
