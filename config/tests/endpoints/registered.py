@@ -160,6 +160,8 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
+    endpoint("import/", GET=shows()),
+    endpoint("import/<str:import_id>/", "import/{import_}/", GET=shows()),
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
@@ -232,7 +234,15 @@ API = [
         f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
         POST=changes(),
     ),
-    endpoint("account/export/", GET=shows(is_streamed=True)),
+    endpoint(
+        "conversations/<str:conversation_id>/export/",
+        "conversations/{conversation}/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
+    ),
+    endpoint(
+        "account/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "markdown"}, is_streamed=True)],
+    ),
     endpoint("account/", DELETE=changes(body={"password": PASSWORD})),
     endpoint("tools/", GET=[answers(), answers(query={"format": "openai"})]),
     *(endpoint(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
