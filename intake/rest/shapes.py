@@ -43,6 +43,7 @@ class ConversationListOutput(Output):
 
 
 class TurnOutput(Output):
+    turn_id: Annotated[int, Field(description="By which an answer that is being written is followed and stopped.")]
     turn_number: int
     user_message: str
     assistant_message: str
@@ -53,6 +54,7 @@ class TurnOutput(Output):
     @classmethod
     def of(cls, turn: Turn) -> Self:
         return cls(
+            turn_id=turn.pk,
             turn_number=turn.turn_number,
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,

@@ -78,7 +78,10 @@ def test_a_copy_is_the_same_whatever_was_sent_twice(seed):
 
 
 def test_a_gap_and_another_attempt_are_noticed():
-    for entry in (streams.StreamEntry(EventId(3, 9), TextWritten("late")), streams.StreamEntry(EventId(4, 1), TextWritten("x"))):
+    for entry in (
+        streams.StreamEntry(EventId(3, 9), TextWritten("late")),
+        streams.StreamEntry(EventId(4, 1), TextWritten("x")),
+    ):
         with pytest.raises(Gap):
             take(a_log(), entry)
 
