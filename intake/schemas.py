@@ -44,8 +44,8 @@ CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: 
 `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON.
 A reader who leaves ends nothing: the answer is followed by the `turnId` of the first event, and stopped by it."""
 TURN_PATH = "/api/v1/intake/turns/{turn_id}"
-FOLLOW_DESCRIPTION = """The events of a turn's answer to its end, from the start or behind the event that `Last-Event-ID`
-names. Where a reader cannot go on from there, `turn` comes again, and everything anew."""
+FOLLOW_DESCRIPTION = """The events of a turn's answer to its end, from the start or behind the event that
+`Last-Event-ID` names. Where a reader cannot go on from there, `turn` comes again, and everything anew."""
 TURN_ID = {"name": "turn_id", "in": "path", "required": True, "schema": {"type": "string"}}
 LAST_EVENT_ID = {
     "name": "Last-Event-ID",
