@@ -1,9 +1,10 @@
 """The API under /api/v1/: what each app offers, and the document that describes it."""
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView
 
 from agent_tools.rest.urls import token_urls, tool_urls
+from config.api_document import ApiDocumentView
+from imports.rest.urls import import_urls
 from intake.views.answers import AnsweringView, EventsView, StopView
 from intake.views.chat import ChatView
 from memory.rest import memory_urls
@@ -19,5 +20,6 @@ urlpatterns = [
     path("", include("intake.rest.urls")),
     *token_urls(),
     *memory_urls(),
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    *import_urls(),
+    path("schema/", ApiDocumentView.as_view(), name="schema"),
 ]

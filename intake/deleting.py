@@ -8,8 +8,9 @@ What must hold, whoever else is writing at the same moment:
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
+from os.path import commonprefix
 from uuid import UUID
 
 from django.contrib.admin.models import LogEntry
@@ -77,6 +78,17 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
     with transaction.atomic():
         _delete(_locked(caller, conversation_id), caller)
+
+
+def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
+    """Remove those of the caller's conversations with all their turns; what quotes them is looked for once."""
+    with transaction.atomic():
+        wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
+        gone = list(wanted.select_for_update())
+        for conversation in gone:
+            conversation.delete()
+        if gone:
+            _withdraw_quotes(caller, *(conversation_path(pk) for pk in conversation_ids))
 
 
 def delete_account(*, user: User) -> None:
@@ -150,18 +162,24 @@ def _delete_account(user_id: int) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def _withdraw_quotes(caller: Caller, path: str) -> None:
+def _withdraw_quotes(caller: Caller, *paths: str) -> None:
     """Take what was deleted out of the caller's other turns: recall mode's quotes, and links that bear its title.
 
     What a language model made of it in its own words is part of the turn in which it did so, and stays there.
     """
     with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
-    quoting = with_calls.filter(Q(calls__contains=path) | Q(is_recall=True, assistant_message__contains=path))
-    link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
-    quote = re.compile(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n")
+    # Of many paths what all have in common, for all turns are looked through.
+    common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
+    quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
     for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
-        for call in turn.tool_calls:
-            call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
-        text = quote.sub("", turn.assistant_message) if turn.is_recall else turn.assistant_message
-        # Not `save`: nothing that is searched has changed.
-        Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
+        text = turn.assistant_message
+        quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
+        for path in quoted:
+            link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
+            for call in turn.tool_calls:
+                call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
+            if turn.is_recall:
+                text = re.sub(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n", "", text)
+        if quoted:
+            # Not `save`: nothing that is searched has changed.
+            Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)

@@ -117,6 +117,7 @@ def served(django_db_setup, tmp_path_factory):
             "LLM_BASE_URL": f"{address}/v1",
             "RATE_LIMIT_CHAT": "",
             "RATE_LIMIT_CHAT_ADDRESS": "",
+            "CONCURRENT_ANSWERS": "0",
         }
         web = Web(environment, folder / "web.log")
         try:

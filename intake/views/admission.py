@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
@@ -75,11 +76,13 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
     return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))
 
 
-def refusal(error: Exception) -> HttpResponse:
-    """The problem document of an expected failure; raises any other."""
+def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The problem document of an expected failure; raises any other. Counts what is refused for want of a caller."""
     known = as_recollect_error(error)
     if known is None:
         raise error
+    if isinstance(known, AuthenticationRequired):
+        known = rate_limits.counted_refusal(known, address=rate_limits.client_address(request))
     return problem_response(known)
 
 

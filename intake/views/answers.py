@@ -27,7 +27,7 @@ class EventsView(StreamingView):
         try:
             turn, admitted = await sync_to_async(_find)(request, turn_id, scope="search")
         except Exception as error:
-            return refusal(error)
+            return await sync_to_async(refusal)(request, error)
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
         from intake.answers.log import EventId
         from intake.chat import follow_answer
@@ -52,7 +52,7 @@ class StopView(StreamingView):
             if stopped is None:
                 raise NotFound
         except Exception as error:
-            return refusal(error)
+            return await sync_to_async(refusal)(request, error)
         return _private({"turnId": stopped.pk, "status": stopped.status})
 
 
@@ -61,7 +61,7 @@ class AnsweringView(StreamingView):
         try:
             answers = await sync_to_async(_answering)(request)
         except Exception as error:
-            return refusal(error)
+            return await sync_to_async(refusal)(request, error)
         return _private({"answers": answers})
 
 

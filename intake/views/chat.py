@@ -18,11 +18,13 @@ from pydantic import Field
 from core import rate_limits
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from core.validation import Input, parse_json, validate
+from core.validation import LONGEST_REFERENCE, Input, parse_json, text_limit, validate
 from intake import idempotency
 from intake.models import User
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
+from intake.running_answers import refuse_one_too_many
+from intake.services import MAX_MESSAGE_LENGTH
 from intake.views.admission import Admitted, StreamingView, admit, refusal
 from intake.views.answers import event_stream, prefers_blocks
 
@@ -30,8 +32,16 @@ from intake.views.answers import event_stream, prefers_blocks
 class ChatMessage(Input):
     """The request's body."""
 
-    message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
-    conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
+    message: Annotated[
+        str,
+        Field(
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
+        ),
+    ]
+    conversation_id: Annotated[
+        str | None, Field(description="The conversation to go on with, if any.", max_length=LONGEST_REFERENCE)
+    ] = None
 
 
 class ChatView(StreamingView):
@@ -40,7 +50,7 @@ class ChatView(StreamingView):
         try:
             begun, admitted = await asyncio.shield(asyncio.create_task(_open(request)))
         except Exception as error:
-            return refusal(error)
+            return await sync_to_async(refusal)(request, error)
         from intake.chat import follow_answer, replay
 
         with_blocks = prefers_blocks(request)
@@ -89,6 +99,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     else:
         with acting_as(admitted.caller):
             begun = begin(caller=admitted.caller)
+            if not begun.is_replay:
+                refuse_one_too_many(caller=admitted.caller, now=timezone.now())
     if admitted.caller.is_visitor:
         # As long as what they said is kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))

@@ -10,6 +10,7 @@ from agent_tools.models import AccessToken
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from imports.tests.factories import an_import
 from intake import services
 from intake.deleting import delete_account
 from intake.idempotency import once
@@ -40,6 +41,10 @@ class Things:
     memory_state: str = "1-nobody"
     log_state: str = "1-nobody"
     key: str = "of-nobody"
+    # Ready to be started; being uploaded; and over.
+    import_: str = "0190c0de-0000-7000-8000-000000000003"
+    upload: str = "0190c0de-0000-7000-8000-000000000004"
+    imported: str = "0190c0de-0000-7000-8000-000000000005"
     embedding: str = "987654321"
     person: str = "987654321"
     email: str = "nobody@example.com"
@@ -97,6 +102,10 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             run=lambda: {"text": f"Saved {word}"},
             now=NOW,
         )
+    imports = {
+        state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
+        for state in ("ready", "uploading", "done")
+    }
     made = create_token(user=user, name=f"Token for {word}")
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()
@@ -108,6 +117,9 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         day=str(day),
         record=str(record.id),
         token=str(made.info.id),
+        import_=imports["ready"],
+        upload=imports["uploading"],
+        imported=imports["done"],
         project=project,
         memory_state=memory.state,
         log_state=log.state,

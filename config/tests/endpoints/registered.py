@@ -29,6 +29,7 @@ class Probe:
     body: Any = None
     form: dict[str, Any] | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
     # Only the served application can open it: its answer is streamed, from threads.
     is_streamed: bool = False
 
@@ -170,6 +171,8 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("api/docs/", GET=answers()),
+    endpoint(".well-known/security.txt", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -235,6 +238,18 @@ API = [
         POST=changes(body=TEXT),
     ),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
+    endpoint("imports/", GET=shows(), POST=changes(body={"filename": "export.zip", "bytes": 1})),
+    endpoint("imports/<str:import_id>/", "imports/{import_}/", GET=shows(), DELETE=changes()),
+    endpoint(
+        "imports/<str:import_id>/content/",
+        "imports/{upload}/content/",
+        PUT=changes(body=b"x", content_type="application/octet-stream", headers={"Content-Range": "bytes 0-0/2"}),
+    ),
+    endpoint("imports/<str:import_id>/preview/", "imports/{import_}/preview/", GET=shows()),
+    endpoint("imports/<str:import_id>/start/", "imports/{import_}/start/", POST=changes(body={})),
+    endpoint("imports/<str:import_id>/cancel/", "imports/{import_}/cancel/", POST=changes()),
+    endpoint("imports/<str:import_id>/undo/", "imports/{imported}/undo/", POST=changes(body={"force": True})),
+    endpoint("imports/<str:import_id>/events/", "imports/{import_}/events/", GET=shows(is_streamed=True)),
     endpoint("schema/", GET=answers()),
 ]
 
@@ -359,6 +374,8 @@ CALL = "tools/call"
 
 # A task takes nothing: whatever could put a message before a worker can name nobody.
 TASKS = {
+    "imports.sweep",
+    "imports.work",
     "memory.close_abandoned_turns",
     "memory.embed_pending",
     "memory.remove_silent_visitors",
