@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -37,8 +38,15 @@ from memory.rerankers import warm_up_reranker  # noqa: E402
 
 STATIC = "/static"
 MCP = "/mcp"
-# The addresses of views whose answers stream.
-STREAMING = ("/api/v1/intake/chat", "/api/v1/account/export/")
+# The addresses, as Django writes them, of views whose answers stream, and of those that deal with such answers.
+STREAMING = (
+    "/api/v1/intake/chat",
+    "/api/v1/intake/turns/<str:turn_id>/events",
+    "/api/v1/intake/turns/<str:turn_id>/stop",
+    "/api/v1/intake/answering",
+    "/api/v1/account/export/",
+    "/api/v1/imports/<str:import_id>/events/",
+)
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
 
@@ -82,7 +90,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 routes = [
     Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
     Route(MCP, mcp),
-    *(Route(path, streaming) for path in STREAMING),
+    *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
     Mount("/", synchronous),
 ]
 application = BoundedBodies(Starlette(lifespan=lifespan, routes=routes))

@@ -15,18 +15,24 @@ from core.errors import (
     AuthenticationRequired,
     Broken,
     Conflict,
+    ContinuedSince,
     IdempotencyKeyReused,
     InsufficientScope,
     InvalidInput,
+    NoRoom,
     NotFound,
     PreconditionRequired,
+    QuotaExceeded,
     RateLimited,
     RecollectError,
     SearchFailed,
     StillRunning,
     TooLarge,
+    TooManyImports,
     TooSlow,
     Unavailable,
+    WrongOffset,
+    WrongState,
 )
 from core.rate_limits import client_address, counted_refusal
 
@@ -50,6 +56,12 @@ STATUSES: dict[str, HTTPStatus] = {
     Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
+    WrongState.code: HTTPStatus.CONFLICT,
+    WrongOffset.code: HTTPStatus.CONFLICT,
+    ContinuedSince.code: HTTPStatus.CONFLICT,
+    TooManyImports.code: HTTPStatus.CONFLICT,
+    QuotaExceeded.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NoRoom.code: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 
 
@@ -66,7 +78,7 @@ def problem(error: RecollectError, *, status: int | None = None) -> dict[str, An
     }
     if error.errors:
         body["errors"] = error.errors
-    return body
+    return body | error.more
 
 
 def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:

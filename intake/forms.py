@@ -9,7 +9,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
-from core.errors import RateLimited
+from core.errors import InvalidInput, RateLimited
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
 from intake import visitors
 from intake.models import User
@@ -60,6 +60,8 @@ class RegisterForm(forms.Form):
     )
     # The browser knows it; days are counted in it when history is searched by date.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    # The secret of the link that led here, if one did.
+    invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
@@ -80,17 +82,21 @@ class RegisterForm(forms.Form):
             self._validate_password(password)
 
     def save(self, *, visitor: User | None) -> tuple[User, int] | None:
-        """See `visitors.register`; None, with the error on the form, when somebody took the email a moment ago."""
+        """See `visitors.register`; None, with the error on the form, when somebody took the email, or the last use of
+        the invitation, a moment ago."""
         try:
             return visitors.register(
                 visitor=visitor,
                 email=self.cleaned_data["email"],
                 password=self.cleaned_data["password"],
                 time_zone=self.cleaned_data["time_zone"],
+                invitation=self.cleaned_data["invitation"],
             )
         except IntegrityError:
             self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))
-            return None
+        except InvalidInput as error:
+            self.add_error(None, ValidationError(error.detail, code="not_invited"))
+        return None
 
     def _validate_password(self, password: str) -> None:
         try:

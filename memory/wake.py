@@ -22,9 +22,10 @@ PAUSE_SECONDS = 0.05
 
 
 class Waker:
-    """One thread for each process, started with the first call."""
+    """One thread for each process, started with the first call. `task`: the name of the one that it sends."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: str = TASK) -> None:
+        self._task = task
         self._wanted = threading.Event()
         self._lock = threading.Lock()
         self._started_in: int | None = None
@@ -48,7 +49,7 @@ class Waker:
             self._wanted.clear()
             request_id.set(self._request_id)
             try:
-                current_app.send_task(TASK, retry=False, ignore_result=True)
+                current_app.send_task(self._task, retry=False, ignore_result=True)
             except Exception as error:  # whatever ails the broker, the sweep will find the rows
                 logger.warning("No worker could be woken: %s", type(error).__name__)
             time.sleep(PAUSE_SECONDS)

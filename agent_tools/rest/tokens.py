@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from agent_tools.authentication import AccessTokenAuthentication, TokenCaller
-from agent_tools.scopes import ALL_SCOPES, TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from agent_tools.tokens import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
@@ -43,9 +43,9 @@ class TokenWanted(Input):
         Field(
             min_length=1,
             max_length=MOST_SCOPES,
-            description="What it may do: `search` reads memory, `write` adds to it.",
+            description="What it may do: `search` reads memory, `write` adds to it, `import` imports.",
         ),
-    ] = sorted(ALL_SCOPES)
+    ] = sorted(DEFAULT_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
 
 

@@ -78,6 +78,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "intake.registration.context",
             ],
         },
     },
@@ -139,6 +140,10 @@ PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
+# Who may register: everybody ("open"), those with an invitation of staff's ("invite"), nobody ("closed").
+REGISTRATION = env.str("REGISTRATION", default="open")
+# Whether somebody may chat before they register.
+VISITORS = env.bool("VISITORS", default=True)
 # A visitor who has said nothing for so long is removed, with what they said.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
@@ -180,7 +185,7 @@ SPECTACULAR_SETTINGS = {
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "write"],
+        "TokenScopeEnum": ["search", "write", "import"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -208,6 +213,8 @@ RATE_LIMITS = {
         "chat_address": "600/minute",
         "export": "30/hour",
         "export_address": "300/hour",
+        # The answers of a language model to all visitors together: they pay with nothing, and the model costs money.
+        "visitors": "2000/day",
         # For one account from one address; then for all accounts.
         "login": "10/minute",
         "login_address": "100/minute",
@@ -228,6 +235,23 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 # The time in which a whole body must arrive, on a slow line too.
 BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 
+# Imports: uploads, their room, and the worker that reads them
+
+# Private: web processes write uploads here, and the importing worker reads them.
+IMPORTS_DIR = Path(env.str("IMPORTS_DIR", default=str(VAR_DIR / "imports")))
+# All open uploads of a person together, and how many there may be; an upload that nobody goes on with is deleted.
+IMPORTS_BYTES_PER_PERSON = env.int("IMPORTS_BYTES_PER_PERSON", default=10 * 1024**3)
+IMPORTS_OPEN_PER_PERSON = env.int("IMPORTS_OPEN_PER_PERSON", default=3)
+IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
+# What uploads leave free on the disk.
+IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
+# Reading or storing one export may take this long.
+IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
+# Another worker takes over from one that has not been heard of for so long.
+IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
+# Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
+IMPORTING_WORKER = env.bool("IMPORTING_WORKER", default=False)
+
 # Database, its roles, and Redis
 
 # Three roles, three addresses (docs/isolation.md). Web processes log in with DATABASE_URL (the web role), workers and
@@ -244,6 +268,7 @@ NOT_PERSONAL = {
     "admin.LogEntry": "staff actions, by id; shared among staff",
     "intake.Session": "looked up by its key before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
+    "imports.ImportJob": "ids alone, by which a worker finds out for whom it is to work",
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
 # connection before a request uses it.
@@ -283,7 +308,8 @@ CHAT_NOTES = "memory.hooks.notes"
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
-# A streaming turn without a heartbeat for this long has lost its server.
+# A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
+# tell that its lease has run out, it is closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
 
 # Search: embedding models, terms, ranking
@@ -389,6 +415,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A worker of their own serves them, so that no turn waits behind an import.
+CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -397,7 +425,8 @@ CELERY_BEAT_SCHEDULE = {
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
-    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
+    "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")

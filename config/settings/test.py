@@ -16,3 +16,4 @@ RATE_LIMITS = {}
 CONCURRENT_CALLS = CONCURRENT_ANSWERS = 0
 # The processes of one run collect them at the same time.
 STATIC_ROOT = VAR_DIR / f"static-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+IMPORTS_DIR = VAR_DIR / f"imports-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"

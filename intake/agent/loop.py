@@ -1,7 +1,7 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step,
 
 async def answer(
     *, message: str, history: list[ModelMessage], deps: ChatDeps, model: Model | None = None
-) -> AsyncIterator[AgentEvent]:
+) -> AsyncGenerator[AgentEvent, None]:
     """Stream the events of one answer, by the model of the settings unless another is given.
 
     Raises `RecollectError` when the model fails, in words for the person.
