@@ -1,6 +1,6 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import answers, capacity, embedding, importing, indexing, memory, saving, search, tools
+from evals.benchmarks import answers, capacity, embedding, importing, indexing, memory, overload, saving, search, tools
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         memory.BENCHMARK,
         capacity.BENCHMARK,
         answers.BENCHMARK,
+        overload.BENCHMARK,
         importing.BENCHMARK,
     )
 }
