@@ -37,11 +37,12 @@ def a_turn(
     *,
     conversation: Conversation | None = None,
     parent: int | None = None,
+    said_at: datetime = NOW,
 ) -> Turn:
     with acting_as(user):
         conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
         return services.save_exchange(
-            conversation=conversation, user_message=message, assistant_message=answer, said_at=NOW, parent=parent
+            conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at, parent=parent
         )
 
 
