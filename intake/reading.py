@@ -32,6 +32,10 @@ SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)
   JOIN intake_conversation_turns AS turn USING (conversation_id, turn_number)
  WHERE turn.user_id = %(user_id)s
 """
+_WITH_VERSIONS = """
+SELECT id, current_number FROM intake_conversations
+ WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) AND has_versions AND current_number IS NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +159,16 @@ def turns_to_show(
 
 def off_path(*, user: User, keys: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
     """Those of the turns that are not on the chosen path of their conversation, by (conversation, turn number)."""
-    mine = Conversation.objects.for_user(user).filter(pk__in={conversation_id for conversation_id, _ in keys})
-    found: set[tuple[UUID, int]] = set()
-    for conversation in mine.filter(has_versions=True):
-        path = set(_path(conversation, end_of(conversation)))
-        found.update(key for key in keys if key[0] == conversation.pk and key[1] not in path)
-    return found
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _WITH_VERSIONS, {"user_id": user.pk, "ids": list({conversation_id for conversation_id, _ in keys})}
+        )
+        ends = dict(cursor.fetchall())
+    paths = {
+        conversation_id: set(upward(user_id=user.pk, conversation_id=conversation_id, number=end))
+        for conversation_id, end in ends.items()
+    }
+    return {key for key in keys if key[0] in paths and key[1] not in paths[key[0]]}
 
 
 def turns_near(*, conversation: Conversation, around: int | None, on_each_side: int) -> TurnWindow:

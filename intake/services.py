@@ -12,7 +12,7 @@ from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.caller import Caller
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
-from intake.usage import Usage
+from intake.usage import together
 
 MAX_MESSAGE_LENGTH = 32_000
 # As the number of a parent: there is none, and the turn is a first one.
@@ -28,7 +28,8 @@ class Answer:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     is_recall: bool = False
     error: dict[str, Any] | None = None
-    usage: Usage = field(default_factory=Usage)
+    # As `intake.usage` says it.
+    usage: dict[str, Any] | None = None
 
 
 def begin_turn(
@@ -100,7 +101,7 @@ def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | Non
         turn.tool_calls = answer.tool_calls
         turn.is_recall = answer.is_recall
         turn.error = answer.error
-        turn.usage = answer.usage.after(Usage.of(turn.usage)).as_data() or None
+        turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
         changed = ("assistant_message", "status", "tool_calls", "is_recall", "error", "usage", "updated_at")
         turn.save(update_fields=changed)
         return turn

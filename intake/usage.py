@@ -50,5 +50,10 @@ class Usage:
         return " · ".join(each for each in (self.model, tokens, seconds, self.finish_reason) if each)
 
 
+def together(earlier: dict[str, Any] | None, later: dict[str, Any] | None) -> dict[str, Any]:
+    """For `Turn.usage`, of an answer that was continued."""
+    return Usage.of(later).after(Usage.of(earlier)).as_data()
+
+
 def _sum(earlier: Any, later: Any) -> Any:
     return later if earlier is None else earlier if later is None else earlier + later

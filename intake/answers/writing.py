@@ -82,7 +82,7 @@ class Draft:
             tool_calls=self.tool_calls,
             is_recall=is_recall_mode(),
             error=as_data(error) if error else None,
-            usage=usage_of(self.end, seconds=time.monotonic() - self.begun_at),
+            usage=usage_of(self.end, seconds=time.monotonic() - self.begun_at).as_data(),
         )
 
 

@@ -133,7 +133,7 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
         Turn.objects.filter(pk=turn.pk).update(status=Turn.Status.STREAMING)
         usage = Usage(model="fable", input_tokens=10, output_tokens=5, seconds=seconds, finish_reason=reason)
         turn = services.finish_turn(
-            turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE, usage=usage)
+            turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE, usage=usage.as_data())
         )
         assert turn.is_cut == (reason == "length")
     assert turn.usage == {

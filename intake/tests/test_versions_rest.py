@@ -1,9 +1,8 @@
 """Versions over REST: reading one turn, choosing, branching, deleting a subtree."""
 
 import pytest
-from django.test import Client
+from rest_framework.test import APIClient
 
-from agent_tools.tokens import create_token
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn
 
@@ -17,7 +16,9 @@ def alice():
 
 @pytest.fixture
 def api(alice):
-    return Client(headers={"Authorization": f"Bearer {create_token(user=alice, name='Test').secret}"})
+    client = APIClient()
+    client.force_authenticate(alice)
+    return client
 
 
 @pytest.fixture
