@@ -34,6 +34,7 @@ from core.errors import (
     WrongOffset,
     WrongState,
 )
+from core.rate_limits import client_address, counted_refusal
 
 CONTENT_TYPE = "application/problem+json"
 # As every tool for agents understands it; `Token` is taken as well.
@@ -104,7 +105,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     set_rollback()
     status = exc.status_code if isinstance(exc, exceptions.APIException) else None
     if isinstance(error, AuthenticationRequired):
-        status = HTTPStatus.UNAUTHORIZED
+        error, status = counted_refusal(error, address=client_address(context["request"])), None
     body = problem(error, status=status)
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:

@@ -3,11 +3,13 @@
 What must hold, whoever else is writing at the same moment:
 1. a conversation's row is locked before its turns are touched, as everywhere, so that no turn is added to what goes;
 2. a turn's number is never given again: links lead to the turn they were made for, or to nothing;
-3. an answer that is still being written finds its turn gone, and is dropped (`services.finish_turn`).
+3. an answer that is still being written is told to stop, finds its turn gone, and is dropped (`services.finish_turn`);
+4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from datetime import timedelta
 from os.path import commonprefix
 from uuid import UUID
 
@@ -16,16 +18,23 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
+from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake.answers import streams
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree, turns_of
 from intake.services import title_from, without_nul
 
+# Returns those of whose answers Redis may still have something.
+_DELETE_TURNS = """
+WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
+"""
 # How often an account's deletion begins anew when the person was still writing somewhere else.
 TRIES = 3
 
@@ -53,6 +62,7 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
         turn = turns.filter(turn_number=turn_number).first()
         if turn is None:
             raise NotFound
+        forget_answers([turn.pk])
         _move_up(conversation, turn)
         turn.delete()
         _withdraw_quotes(caller, conversation_path(conversation_id, turn_number=turn_number))
@@ -94,6 +104,13 @@ def delete_account(*, user: User) -> None:
                 raise
 
 
+def forget_answers(turn_ids: Iterable[int]) -> None:
+    """Once the deletion is committed."""
+    ids = list(turn_ids)
+    if ids:
+        transaction.on_commit(lambda: streams.forget(ids), robust=True)
+
+
 def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
     try:
         return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
@@ -123,6 +140,9 @@ def _keep_up(conversation: Conversation, *, gone: Turn, title: str) -> None:
 
 def _delete(conversation: Conversation, caller: Caller) -> None:
     path = conversation_path(conversation.pk)
+    recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
+    answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
+    forget_answers(answered.values_list("pk", flat=True))
     conversation.delete()
     _withdraw_quotes(caller, path)
 
@@ -131,7 +151,8 @@ def _delete_account(user_id: int) -> None:
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
         # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
-        cursor.execute("DELETE FROM intake_conversation_turns WHERE user_id = %s", [user_id])
+        cursor.execute(_DELETE_TURNS, [user_id, streams.KEPT_SECONDS])
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
     # What staff did to the account is logged under the person's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()

@@ -1,7 +1,7 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -101,16 +101,22 @@ def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
         return None if turn is None or has_children(turn) else take_up(turn)
 
 
-def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime) -> None:
-    """Keep what has been written and done so far, so that a killed server loses a moment and no more."""
-    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING)
-    streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now)
+def save_progress(
+    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1
+) -> bool:
+    """Keep what has been written and done so far, so that a killed server loses a moment and no more.
+
+    Returns whether the turn is still open for this attempt at an answer.
+    """
+    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+    return bool(streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now))
 
 
-def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
-    """Close a turn with its answer; one already closed, or deleted meanwhile, stays as it is and gives None."""
+def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
+    """Close a turn with its answer; one closed, deleted or begun anew meanwhile stays as it is and gives None."""
     with transaction.atomic(savepoint=False):
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return None
         turn.assistant_message = without_nul(answer.text)
@@ -153,11 +159,25 @@ def save_exchange(
     return turn
 
 
-def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
-    """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
-    abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
-    ids = list(abandoned.order_by("updated_at").values_list("pk", flat=True)[:1000])
-    return sum(_interrupt(turn_id) for turn_id in ids)
+def open_turns(*, silent_since: datetime) -> list[Turn]:
+    """Turns that are being answered and have shown no sign of life since: at most a thousand, the most silent first."""
+    silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
+    return list(silent.order_by("updated_at").only("pk", "attempt", "updated_at")[:1000])
+
+
+def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
+    """Close a turn whose answer nobody writes any more; what it had is kept, and is indexed like any other.
+
+    The status alone: a worker does this, and may write nothing else of a turn. Returns whether it was still open.
+    """
+    with transaction.atomic():
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
+        if turn is None:
+            return False
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+        return True
 
 
 def clean_message(message: str) -> str:
@@ -213,6 +233,7 @@ def has_children(turn: Turn) -> bool:
 def take_up(turn: Turn) -> Turn:
     """Open a turn that has ended, of a conversation whose row the caller has locked, to be answered anew."""
     turn.status, turn.assistant_message, turn.error, turn.usage = Turn.Status.STREAMING, "", None, None
+    turn.attempt += 1
     # What the earlier try has stored stays stored, and so can still be taken back.
     turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
@@ -246,14 +267,3 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
 
 def _sum(a: float | None, b: float | None) -> Any:
     return a if b is None else b if a is None else a + b
-
-
-def _interrupt(turn_id: int) -> bool:
-    """The status alone: a worker does this, and may write nothing else of a turn."""
-    with transaction.atomic():
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
-        if turn is None:
-            return False
-        turn.status = Turn.Status.INTERRUPTED
-        turn.save(update_fields=["status", "updated_at"])
-        return True

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
-from intake.services import close_abandoned_turns as close_turns
+from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, recounting, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 

@@ -1,6 +1,7 @@
 """Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
 
 import importlib.util
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "intake.middleware.PrivacyMiddleware",
+    "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -88,6 +90,8 @@ USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "/static/"
+# Swagger UI, without the rest of the package that carries it.
+STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -99,6 +103,8 @@ STORAGES = {
 SESSION_ENGINE = "intake.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# Whom to tell of a weakness: "mailto:…" or "https://…", several with commas between them.
+SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
@@ -122,6 +128,7 @@ AUTH_USER_MODEL = "intake.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "intake.passwords.MaximumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
@@ -181,7 +188,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
@@ -192,7 +198,6 @@ SPECTACULAR_SETTINGS = {
         "intake.schemas.add_chat",
         "intake.schemas.add_confirmation",
     ],
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
 # Limits: how often a client may ask, and how much it may send
@@ -204,6 +209,12 @@ RATE_LIMITS = {
     for name, rate in {
         "api": "6000/minute",
         "api_address": "60000/minute",
+        # Requests to the API without a token or session that is known.
+        "refused_address": "1200/minute",
+        # Every page outside the API, by session; for somebody without one by address.
+        "page": "1200/minute",
+        "page_address": "12000/minute",
+        "health_address": "1200/minute",
         "chat": "60/minute",
         "chat_address": "600/minute",
         "export": "30/hour",
@@ -216,6 +227,10 @@ RATE_LIMITS = {
         "register_address": "60/hour",
     }.items()
 }
+# How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
+# answers are written at once, in all processes together. 0 is no limit; the next one gets 429.
+CONCURRENT_CALLS = env.int("CONCURRENT_CALLS", default=8)
+CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # The number of trusted proxies in front of this server, each of which appends to X-Forwarded-For. With none, the header
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
@@ -299,7 +314,8 @@ CHAT_NOTES = "memory.hooks.notes"
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
-# A streaming turn without a heartbeat for this long has lost its server.
+# A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
+# tell that its lease has run out, it is closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
 
 # Search: embedding models, terms, ranking
@@ -416,7 +432,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
-    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
@@ -424,14 +440,16 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# "line" for people, "json" for programs.
+LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.
 QUIET = LOG_LEVEL if LOG_LEVEL in ("ERROR", "CRITICAL") else "WARNING"
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {name: {"level": QUIET} for name in ("httpx2", "mcp", "psycopg")},
 }

@@ -43,7 +43,7 @@ class Address:
     @property
     def local_host(self) -> str:
         """A host to reach it by from this machine."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared with, not bound to
 
     def __str__(self) -> str:
         host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host

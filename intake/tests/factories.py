@@ -30,11 +30,18 @@ def a_visitors_turn(visitor: User, message: str, answer: str = "Noted.") -> Turn
     return turn
 
 
-def a_turn(user: User, message: str, answer: str = "Noted.", *, conversation: Conversation | None = None) -> Turn:
+def a_turn(
+    user: User,
+    message: str,
+    answer: str = "Noted.",
+    *,
+    conversation: Conversation | None = None,
+    said_at: datetime = NOW,
+) -> Turn:
     with acting_as(user):
         conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
         return services.save_exchange(
-            conversation=conversation, user_message=message, assistant_message=answer, said_at=NOW
+            conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at
         )
 
 

@@ -14,6 +14,7 @@ from rest_framework.test import APIClient
 from core.errors import NotFound
 from core.isolation.caller import Caller
 from intake import deleting, services
+from intake.answers.sweeping import close_abandoned_turns
 from intake.links import conversation_path
 from intake.models import Conversation, Session, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, a_visitor, a_visitors_turn
@@ -122,7 +123,7 @@ def test_a_turn_deleted_while_it_is_answered_does_not_come_back(alice):
     assert (
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Once", status=Turn.Status.COMPLETE)) is None
     )
-    assert services.close_abandoned_turns(now=NOW + timedelta(days=1), idle=timedelta()) == 0
+    assert close_abandoned_turns(now=NOW + timedelta(days=1), idle=timedelta()) == 0
     assert numbers(conversation) == [1]
 
 

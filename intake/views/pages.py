@@ -20,6 +20,7 @@ from intake.reading import (
     as_turn_number,
     get_conversation,
     list_conversations,
+    open_answers,
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
@@ -76,7 +77,12 @@ def conversations(request: HttpRequest) -> HttpResponse:
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     """What every page beside the list of chats shows of it; another app's pages as well."""
-    return {"page": list_conversations(caller=caller_of(request)), "visitor_days": settings.VISITOR_DAYS}
+    caller = caller_of(request)
+    return {
+        "page": list_conversations(caller=caller),
+        "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
+        "visitor_days": settings.VISITOR_DAYS,
+    }
 
 
 def _shell(request: HttpRequest) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 """
 
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,37 +17,50 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from core.bulk import insert_many
 from memory import terms, vectors, wake
+from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.corpora import Place
-from memory.sources import READERS, Entry, Reader, Source, SourceKey, content_hash, cut
+from memory.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
 
 logger = logging.getLogger(__name__)
 
+# Of the longest texts, which have thousands.
+ROWS_AT_A_TIME = 500
 # By content hash: what an existing vector gives to the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
-# The content hash of a text that is not cut into passages yet: no text has it.
-NOT_CUT = bytes(16)
+# In the place of the rules by which a text was cut into passages: it has not been yet.
+NOT_CUT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A passage that must have a row."""
 
-    source: Source
+    text: Text
     number: int
+    span: PassageSpan
     content_hash: bytes
 
     @property
     def place(self) -> tuple[int, int]:
-        return self.source.key.chunk_index, self.number
+        return self.text.key.chunk_index, self.number
+
+    def is_that_of(self, row: Embedding) -> bool:
+        """Whether the row stands for this passage; one that only moved within its text gets a new row."""
+        is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
+        return is_same and row.cutting_rules == CUTTING_RULES
 
     def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
         return {
-            **self.source.text.columns(),
+            **self.text.columns(),
             "part": self.number,
+            "side": self.span.side,
+            "start": self.span.start,
+            "length": self.span.end - self.span.start,
+            "is_further": self.span.is_further,
+            "cutting_rules": CUTTING_RULES,
             "model": model,
-            "length": len(self.source.parts[self.number]),
             "content_hash": self.content_hash,
             "next_attempt_at": now,
         }
@@ -71,7 +84,7 @@ def index(entry: Entry, *, now: datetime) -> None:
 def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
     """Index many texts at places that nothing has been indexed at yet, in a few statements.
 
-    They are found by their words at once. Each gets one pending row, of no text that there is: the worker that takes it
+    They are found by their words at once. Each gets one pending row, which no rules have cut: the worker that takes it
     makes the rows of the text's passages (`refresh`), for cutting them takes as long as all the rest that is done here.
     """
     texts = [text for entry in entries for text in entry.texts]
@@ -82,7 +95,8 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
         logger.exception("Texts were saved without being queued for indexing")
         return
     rows = [
-        Embedding(**text.columns(), model=model, length=0, content_hash=NOT_CUT, next_attempt_at=now) for text in texts
+        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=NOT_CUT, next_attempt_at=now)
+        for text in texts
     ]
     insert_many(rows, ignore_conflicts=True)
     if rows:
@@ -110,7 +124,10 @@ def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
 
 
 def enqueue_missing(*, now: datetime) -> int:
-    """Index each text that lacks terms, or rows of the current model; returns how many turns, documents and records."""
+    """Index each text that lacks terms, or rows of the current model and the current rules of cutting.
+
+    Returns how many turns, documents and records they were.
+    """
     embedder = get_embedder()
     return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
 
@@ -126,7 +143,8 @@ def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) 
 
 def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
-    embedded = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name).filter(**place)
+    of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
+    embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
     with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration=settings.TEXT_SEARCH_CONFIG, **place)
     return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
 
@@ -139,27 +157,25 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     """Make the rows at a place match its texts; returns whether any were missing.
 
     A chunk that has rows and whose text is unchanged is not cut into passages again, so that an append to a long log
-    costs what it costs at the end of a short one.
+    costs what it costs at the end of a short one; unless other rules than today's have cut it.
     """
     if changed and entry.place.chunk_index is None:
         # Another model's rows would refer to chunks that are elsewhere now.
         vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
     model = EmbeddingModel.objects.for_embedder(embedder)
     rows = Embedding.objects.at(entry.place).filter(model=model)
-    known = {
-        (chunk_index, part): (pk, bytes(known_as))
-        for pk, chunk_index, part, known_as in rows.values_list("pk", "chunk_index", "part", "content_hash")
-    }
+    known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
     texts = {text.key.chunk_index: text for text in entry.texts}
-    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed
+    outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != CUTTING_RULES}
+    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
     wanted = {
         passage.place: passage
         for chunk_index, text in texts.items()
         if chunk_index not in left_alone
-        for passage in _passages(cut(text, embedder))
+        for passage in _passages(text, embedder)
     }
-    fitting = {place for place, one in wanted.items() if place in known and known[place][1] == one.content_hash}
-    stale = [pk for place, (pk, _) in known.items() if place[0] not in left_alone and place not in fitting]
+    fitting = {place for place, one in wanted.items() if place in known and one.is_that_of(known[place])}
+    stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
     missing = [passage for place, passage in wanted.items() if place not in fitting]
     _replace(rows, stale, missing, model=model, now=now)
     return bool(missing)
@@ -175,6 +191,7 @@ def _replace(
     Embedding.objects.bulk_create(
         [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
         ignore_conflicts=True,
+        batch_size=ROWS_AT_A_TIME,
     )
     if any(passage.content_hash not in made for passage in missing):
         transaction.on_commit(wake.wake_worker, robust=True)
@@ -188,5 +205,6 @@ def _vectors(stale: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
     }
 
 
-def _passages(source: Source) -> list[Passage]:
-    return [Passage(source, number, content_hash(text)) for number, text in enumerate(source.parts)]
+def _passages(text: Text, embedder: Embedder) -> Iterator[Passage]:
+    for number, (span, passage) in enumerate(cut(text, embedder)):
+        yield Passage(text, number, span, content_hash(passage))

@@ -372,6 +372,7 @@ class Migration(migrations.Migration):
                         db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
                     ),
                 ),
+                ("is_further", models.BooleanField(default=False)),
                 ("p0", models.BigIntegerField(null=True)),
                 ("p1", models.BigIntegerField(null=True)),
                 ("p2", models.BigIntegerField(null=True)),
@@ -440,6 +441,33 @@ class Migration(migrations.Migration):
                     models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts."),
                 ),
                 (
+                    "side",
+                    models.PositiveSmallIntegerField(
+                        choices=[(0, "Both sides"), (1, "The user's"), (2, "The assistant's")],
+                        default=0,
+                        help_text="What of the text the part is of.",
+                    ),
+                ),
+                (
+                    "start",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Where the part begins, in characters of its side."
+                    ),
+                ),
+                (
+                    "is_further",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Further on in a long text: embedded later, and counted as a little less near.",
+                    ),
+                ),
+                (
+                    "cutting_rules",
+                    models.PositiveSmallIntegerField(
+                        default=1, help_text="By which rules the text was cut into parts."
+                    ),
+                ),
+                (
                     "model",
                     models.ForeignKey(
                         db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
@@ -483,7 +511,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("quarantined_at__isnull", True), ("vector__isnull", True)),
-                        fields=["user", "-said_at", "id"],
+                        fields=["user", "is_further", "-said_at", "id"],
                         name="idx_embeddings_in_turns",
                     ),
                     models.Index(

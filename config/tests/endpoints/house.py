@@ -33,6 +33,7 @@ class Things:
 
     conversation: str
     turn: str = "1"
+    turn_id: str = "987654321"
     day: str = "2026-02-01"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
@@ -112,6 +113,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(
         conversation=str(turn.conversation_id),
+        turn_id=str(turn.pk),
         day=str(day),
         record=str(record.id),
         token=str(made.info.id),
@@ -152,7 +154,7 @@ def drop_in(word: str) -> Resident:
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
         services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
-    things = Things(conversation=str(turn.conversation_id))
+    things = Things(conversation=str(turn.conversation_id), turn_id=str(turn.pk))
     return Resident(words=(word,), email_word="no address", things=things, user=visitor)
 
 

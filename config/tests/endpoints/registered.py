@@ -173,6 +173,8 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("api/docs/", GET=answers()),
+    endpoint(".well-known/security.txt", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -184,6 +186,13 @@ DOCUMENT = {
 
 API = [
     endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint(
+        "intake/turns/<str:turn_id>/events",
+        "intake/turns/{turn_id}/events",
+        GET=[shows(is_streamed=True), shows(is_streamed=True, headers={"Last-Event-ID": "1-0", "Prefer": "blocks"})],
+    ),
+    endpoint("intake/turns/<str:turn_id>/stop", "intake/turns/{turn_id}/stop", POST=answers(is_streamed=True)),
+    endpoint("intake/answering", GET=answers(is_streamed=True)),
     endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
     endpoint(
         "conversations/<str:conversation_id>/",
