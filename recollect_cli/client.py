@@ -70,7 +70,7 @@ class Server:
 
     def _open(self, method: str, path: str, body: dict[str, Any] | bytes | None, headers: dict[str, str]) -> IO[bytes]:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        request = Request(  # noqa: S310  # the address was looked at above
+        request = Request(  # noqa: S310 - the address was looked at above
             f"{self.address.rstrip('/')}{path}",
             data=data,
             method=method,

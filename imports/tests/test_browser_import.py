@@ -88,6 +88,7 @@ def test_a_zip_is_dropped_looked_at_chosen_from_brought_in_found_and_undone(open
     view = page.locator("[data-view=preview]")
     expect(view.locator(".facts")).to_contain_text("conversations60")
     expect(view.locator(".facts")).to_contain_text("turns120")
+    expect(view.locator("[data-part=news]")).to_have_text("60 new")
     expect(view.locator("[data-part=skipped] summary")).to_have_text("1 thing cannot come in")
     choose_ten(page)
     assert_accessible(page)

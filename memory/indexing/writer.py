@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 ROWS_AT_A_TIME = 500
 # By content hash: what an existing vector gives to the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
-# The content hash of a text that is not cut into passages yet: no text has it.
-NOT_CUT = bytes(16)
+# In the place of the rules by which a text was cut into passages: it has not been yet.
+NOT_CUT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def index(entry: Entry, *, now: datetime) -> None:
 def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
     """Index many texts at places that nothing has been indexed at yet, in a few statements.
 
-    They are found by their words at once. Each gets one pending row, of no text that there is: the worker that takes it
+    They are found by their words at once. Each gets one pending row, which no rules have cut: the worker that takes it
     makes the rows of the text's passages (`refresh`), for cutting them takes as long as all the rest that is done here.
     """
     texts = [text for entry in entries for text in entry.texts]
@@ -94,14 +94,10 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
     except EmbedderError:
         logger.exception("Texts were saved without being queued for indexing")
         return
-    uncut = {
-        "model": model,
-        "length": 0,
-        "content_hash": NOT_CUT,
-        "cutting_rules": CUTTING_RULES,
-        "next_attempt_at": now,
-    }
-    rows = [Embedding(**text.columns(), **uncut) for text in texts]
+    rows = [
+        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=NOT_CUT, next_attempt_at=now)
+        for text in texts
+    ]
     insert_many(rows, ignore_conflicts=True)
     if rows:
         transaction.on_commit(wake.wake_worker, robust=True)

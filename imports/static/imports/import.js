@@ -3,7 +3,7 @@ import { part } from "../intake/dom.js";
 import { ImportsApi } from "./api.js";
 import { Chooser } from "./choosing.js";
 import { follow } from "./events.js";
-import { OUTCOMES, Report, showFacts, showLeftOut } from "./reporting.js";
+import { newsOf, OUTCOMES, Report, showFacts, showLeftOut } from "./reporting.js";
 import { upload } from "./uploading.js";
 import { count, megabytes } from "./words.js";
 
@@ -199,6 +199,7 @@ function enter(shown, isPaused) {
   if (isPaused) part(views.begin, "invitation").textContent = `Choose ${shown.filename} again: ${megabytes(shown.bytes_received)} of ${megabytes(shown.bytes)} are here`;
   if (shown.state === "ready") {
     showFacts(views.preview, shown, shown.found);
+    part(views.preview, "news").textContent = newsOf(shown.found);
     showLeftOut(views.preview, shown);
     attempt(() => chooser.show(shown));
   }
@@ -213,7 +214,7 @@ function viewOf(state, isPaused) {
 
 function showProgress(shown) {
   const view = views.working;
-  part(view, "step").textContent = shown.product_label ? `${HEADINGS[shown.state]}: ${shown.product_label}` : HEADINGS[shown.state];
+  part(view, "step").textContent = shown.product_label ?? "Looking at the file";
   part(view, "progress").value = shown.progress;
   part(view, "numbers").textContent = numbersOf(shown);
   part(view, "leave").textContent = shown.state === "uploading" ? STAY : LEAVE;

@@ -6,7 +6,7 @@ import { count, seconds, span } from "./words.js";
 const PAGE = 50;
 
 export const OUTCOMES = {
-  done: "It is here.",
+  done: "Everything has its own date, and search finds it beside what you say here.",
   failed: "The import failed.",
   cancelled: "The import was cancelled.",
   undone: "The import is undone. It is as it was before.",
@@ -29,6 +29,17 @@ function fact(value, label) {
   [name.textContent, content.textContent] = [label, value];
   group.append(name, content);
   return group;
+}
+
+/** How much of an export is here already. */
+export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
+  const news = [
+    [fresh, "new"],
+    [longer, "longer than what is here"],
+    [here, "here already"],
+    [deleted, "deleted here, which stays so"],
+  ];
+  return news.filter(([amount]) => amount).map(([amount, words]) => `${amount.toLocaleString()} ${words}`).join(" · ");
 }
 
 export function showLeftOut(element, shown) {
