@@ -135,6 +135,10 @@ PAGES = [
     endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/about/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{about_state}"})),
+    endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/notes/<str:note_id>/delete/", "memory/notes/{note}/delete/", GET=shows(), POST=changes(form={})),
     endpoint("memory/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
     endpoint(
         "memory/logs/<str:date>/edit/",
@@ -250,6 +254,7 @@ API = [
     endpoint("tokens/", GET=shows(), POST=changes(body={"name": "New"})),
     endpoint("tokens/<str:token_id>/", "tokens/{token}/", DELETE=changes()),
     endpoint("memory/documents/memory/", **DOCUMENT),
+    endpoint("memory/documents/about/", **DOCUMENT),
     endpoint("memory/documents/memory/append/", POST=changes(body={"text": "More"})),
     endpoint("memory/documents/daily-logs/", GET=[answers(), answers(query={"before": "{day}"})]),
     endpoint(f"memory/documents/{LOG[0]}", f"memory/documents/{LOG[1]}", **DOCUMENT),
