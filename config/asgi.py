@@ -36,7 +36,7 @@ from memory.rerankers import warm_up_reranker  # noqa: E402
 STATIC = "/static"
 MCP = "/mcp"
 # The addresses of views whose answers stream.
-STREAMING = ("/api/v1/intake/chat", "/api/v1/account/export/")
+STREAMING = ("/api/v1/intake/chat", "/api/v1/intake/events", "/api/v1/account/export/")
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
 
@@ -67,6 +67,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
     chat = await loading
     await chat.cut_off_answers()
+    await import_module("intake.after_answer").stop()
     await import_module("intake.agent.models").close_connections()
 
 

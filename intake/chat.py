@@ -22,6 +22,7 @@ from core.errors import AuthenticationRequired, RecollectError, Unavailable
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import drawing, services, sse
+from intake.after_answer import after_answer
 from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
@@ -221,7 +222,9 @@ async def _save(turn: Turn, caller: Caller, answer: Answer) -> Turn | None:
     """The last save, repeated while the database is away; raises `Unavailable` when it stays away."""
     for wait in LAST_SAVE_WAITS:
         try:
-            return await as_caller(caller, services.finish_turn, turn_id=turn.pk, answer=answer)
+            saved = await as_caller(caller, services.finish_turn, turn_id=turn.pk, answer=answer)
+            after_answer(turn, caller, answer)
+            return saved
         except (OperationalError, InterfaceError):
             await asyncio.sleep(wait)
     logger.error("The answer of turn %s could not be saved", turn)

@@ -18,9 +18,10 @@ from django.db.models.functions import Cast
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake import changes
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import TITLE_LENGTH
+from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.services import title_from, without_nul
 
 # How often an account's deletion begins anew when the person was still writing somewhere else.
@@ -34,8 +35,9 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
         raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
     with transaction.atomic():
         conversation = _locked(caller, conversation_id)
-        conversation.title = title
-        conversation.save(update_fields=["title"])
+        conversation.title, conversation.titled_by = title, TitledBy.PERSON
+        conversation.save(update_fields=["title", "titled_by"])
+        changes.tell(caller, conversation_id)
     return conversation
 
 
@@ -52,9 +54,10 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
         rest = turns.in_order().first()
         if rest is None:
             _delete(conversation, caller)
-        elif conversation.title == title_from(turn.user_message):
-            conversation.title = title_from(rest.user_message)
-            conversation.save(update_fields=["title"])
+        elif _is_titled_by(turn, conversation):
+            conversation.title, conversation.titled_by = title_from(rest.user_message), TitledBy.LINE
+            conversation.save(update_fields=["title", "titled_by"])
+        changes.tell(caller, conversation_id)
     return rest is not None
 
 
@@ -62,6 +65,7 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
     with transaction.atomic():
         _delete(_locked(caller, conversation_id), caller)
+        changes.tell(caller, conversation_id)
 
 
 def delete_account(*, user: User) -> None:
@@ -82,6 +86,13 @@ def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
         return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
     except Conversation.DoesNotExist:
         raise NotFound from None
+
+
+def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
+    """Whether the title was made of this turn, and so goes with it. A model makes one of the first turn."""
+    if conversation.titled_by == TitledBy.MODEL:
+        return turn.turn_number == 1
+    return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
 
 
 def _delete(conversation: Conversation, caller: Caller) -> None:

@@ -5,9 +5,10 @@ An iterator inside it becomes an array that is written as it is read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -30,6 +31,15 @@ def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
         "profile": {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at},
         **{name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()},
     }
+    yield from _in_pieces(document)
+
+
+def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
+    """Some of the person's conversations, in the shape that they have in the whole account's document."""
+    yield from _in_pieces({"exported_at": now, "conversations": conversations(user=user, chosen=chosen)})
+
+
+def _in_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
     gathered = bytearray()
     for text in _encode(document):
         # A lone surrogate has no UTF-8; no text in the database has one.
@@ -40,8 +50,10 @@ def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     yield bytes(gathered)
 
 
-def conversations(*, user: User) -> Iterator[dict[str, Any]]:
-    for conversation in in_pages(Conversation.objects.for_user(user)):
+def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
+    """All of them, or those that are chosen."""
+    rows = Conversation.objects.for_user(user)
+    for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield {
             "id": conversation.pk,
             "title": conversation.title,
@@ -49,6 +61,8 @@ def conversations(*, user: User) -> Iterator[dict[str, Any]]:
             "external_id": conversation.external_id,
             "started_at": conversation.started_at,
             "last_active_at": conversation.last_active_at,
+            "pinned_at": conversation.pinned_at,
+            "archived_at": conversation.archived_at,
             "turns": _turns(conversation, user),
         }
 

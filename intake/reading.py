@@ -9,11 +9,9 @@ from django.db import connection
 
 from core.errors import NotFound
 from core.isolation.caller import Caller
-from core.pagination import Position
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TurnQuerySet
 
-CONVERSATIONS_PER_PAGE = 30
 # Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
 TURNS_PER_PAGE = 20
 TURNS_PER_ANSWER = 50
@@ -31,14 +29,6 @@ SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationList:
-    """One page of conversations, newest first; `more` is where the next page begins, if there is one."""
-
-    conversations: list[Conversation]
-    more: Position | None
-
-
-@dataclass(frozen=True, slots=True)
 class TurnWindow:
     """Consecutive turns of a conversation.
 
@@ -48,16 +38,6 @@ class TurnWindow:
     turns: list[Turn]
     earlier: int | None
     later: int | None
-
-
-def list_conversations(*, caller: Caller, after: Position | None = None) -> ConversationList:
-    found = Conversation.objects.for_caller(caller).newest_first()
-    if after is not None:
-        found = found.filter(after.later_in_list(by="last_active_at"))
-    rows = list(found[: CONVERSATIONS_PER_PAGE + 1])
-    page = rows[:CONVERSATIONS_PER_PAGE]
-    more = Position(page[-1].last_active_at, page[-1].id) if len(rows) > len(page) else None
-    return ConversationList(page, more)
 
 
 def as_conversation_id(text: str) -> UUID:

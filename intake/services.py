@@ -168,7 +168,8 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, **fields: Any) -
     """The next turn of a conversation whose row the caller has locked (or just made)."""
     conversation.turn_count += 1
     conversation.last_active_at = max(conversation.last_active_at, said_at)
-    conversation.save(update_fields=["turn_count", "last_active_at"])
+    conversation.archived_at = None
+    conversation.save(update_fields=["turn_count", "last_active_at", "archived_at"])
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,

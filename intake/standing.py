@@ -33,11 +33,17 @@ async def until_out(is_still_in: StillIn) -> None:
     """Returns within a few seconds of the moment from which they are not."""
     while True:
         await asyncio.sleep(CHECKED_EVERY_SECONDS)
-        try:
-            if not await sync_to_async(_ask, thread_sensitive=False)(is_still_in):
-                return
-        except (OperationalError, InterfaceError):
-            logger.warning("A caller could not be checked again: the database is away")
+        if not await is_still_good(is_still_in):
+            return
+
+
+async def is_still_good(is_still_in: StillIn) -> bool:
+    """The answer, or, while the database is away, that nothing is known against them."""
+    try:
+        return await sync_to_async(_ask, thread_sensitive=False)(is_still_in)
+    except (OperationalError, InterfaceError):
+        logger.warning("A caller could not be checked again: the database is away")
+        return True
 
 
 def _ask(is_still_in: StillIn) -> bool:

@@ -268,6 +268,9 @@ CHAT_NOTES = "memory.hooks.notes"
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
+# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
+
 # A streaming turn without a heartbeat for this long has lost its server.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
 

@@ -10,6 +10,8 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
 # Whether the second look is in time depends on the machine; its own tests have it.
 RERANKER = None
+# A script has one step for each question; the tests of titles have one more.
+CHAT_TITLES = False
 # Tests come from one address and quickly; those of the limits set their own.
 RATE_LIMITS = {}
 # The processes of one run collect them at the same time.

@@ -8,22 +8,22 @@ from rest_framework.response import Response
 from core.errors import InvalidInput
 from core.pagination import position_in_address
 from core.validation import validate
-from intake import deleting, undoing
+from intake import arranging, deleting, undoing
 from intake.identity import caller_of, person_of
+from intake.listing import list_conversations
 from intake.reading import (
     TURNS_PER_ANSWER,
     as_conversation_id,
     as_turn_number,
     get_conversation,
-    list_conversations,
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
 from intake.rest.shapes import (
+    ChangeOfConversation,
     ConversationListOutput,
     ConversationOutput,
     ConversationWithTurnsOutput,
-    Rename,
     UndoneOutput,
 )
 from intake.schemas import problems
@@ -35,13 +35,22 @@ NUMBER = {"type": "integer", "minimum": 1}
 class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
-        parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
+        parameters=[
+            OpenApiParameter("after", str, description="`more` of the page before."),
+            OpenApiParameter("q", str, description="Those whose title contains each of these words."),
+            OpenApiParameter("archived", bool, description="Those that are archived instead of those that are not."),
+        ],
         responses={200: ConversationListOutput, **problems(*NOT_THERE)},
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""
         after = position_in_address(request.query_params.get("after"))
-        page = list_conversations(caller=caller_of(request), after=after)
+        page = list_conversations(
+            caller=caller_of(request),
+            after=after,
+            words=request.query_params.get("q", ""),
+            is_archived=request.query_params.get("archived", "false").lower() in ("true", "1"),
+        )
         return Response(ConversationListOutput.of(page).as_data())
 
 
@@ -66,17 +75,28 @@ class ConversationView(ActsAsCaller):
         return Response(ConversationWithTurnsOutput.with_turns(found, window).as_data())
 
     @extend_schema(
-        operation_id="rename_conversation",
-        request=Rename,
+        operation_id="change_conversation",
+        request=ChangeOfConversation,
         responses={200: ConversationOutput, **problems(400, 413, 415, *NOT_THERE)},
     )
     def patch(self, request: Request, conversation_id: str) -> Response:
-        """Give a conversation another title."""
-        wanted = validate(Rename, request.data)
-        conversation = deleting.rename_conversation(
-            caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), title=wanted.title
+        """Give a conversation another title, pin it, archive it, or take that back; what is left out stays."""
+        wanted = validate(ChangeOfConversation, request.data)
+        caller, key = caller_of(request), as_conversation_id(conversation_id)
+        given = wanted.model_fields_set
+        if not given:
+            raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`.")
+        if "title" in given:
+            deleting.rename_conversation(caller=caller, conversation_id=key, title=wanted.title)
+        arranging.arrange(
+            caller=caller,
+            conversation_ids=[key],
+            is_pinned=wanted.pinned if "pinned" in given else None,
+            is_archived=wanted.archived if "archived" in given else None,
+            now=timezone.now(),
         )
-        return Response(ConversationOutput.of(conversation).as_data())
+        changed = get_conversation(caller=caller, conversation_id=conversation_id)
+        return Response(ConversationOutput.of(changed).as_data())
 
     @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str) -> Response:

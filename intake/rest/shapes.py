@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.validation import Input
+from intake.listing import ConversationList
 from intake.models import Conversation, Turn
-from intake.reading import ConversationList, TurnWindow
+from intake.reading import TurnWindow
 
 
 class Output(BaseModel):
@@ -26,6 +27,8 @@ class ConversationOutput(Output):
     started_at: datetime
     last_active_at: datetime
     last_turn_number: Annotated[int, Field(description="Numbers of deleted turns are not given again.")]
+    pinned_at: datetime | None = None
+    archived_at: datetime | None = None
 
     @classmethod
     def of(cls, conversation: Conversation) -> Self:
@@ -81,8 +84,12 @@ class UndoneOutput(Output):
     undone_at: Annotated[datetime, Field(description="When it was taken back: now, or before.")]
 
 
-class Rename(Input):
-    title: Annotated[str, Field(description="1 to 80 characters.")]
+class ChangeOfConversation(Input):
+    """What is left out stays as it is; the defaults mean nothing."""
+
+    title: Annotated[str, Field(description="1 to 80 characters.")] = ""
+    pinned: Annotated[bool, Field(description="Listed above the others.")] = False
+    archived: Annotated[bool, Field(description="Listed apart; it is found by searches as before.")] = False
 
 
 def _of(conversation: Conversation) -> dict[str, Any]:
@@ -93,4 +100,6 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
         "last_turn_number": conversation.turn_count,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
     }

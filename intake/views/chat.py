@@ -29,7 +29,7 @@ from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
 from core.validation import Input, parse_json, validate
-from intake import idempotency
+from intake import changes, idempotency
 from intake.identity import caller_of
 from intake.models import User
 from intake.reading import as_conversation_id
@@ -118,6 +118,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     else:
         with acting_as(admitted.caller):
             begun = begin(caller=admitted.caller)
+    changes.tell(admitted.caller, begun.turn.conversation_id)
     if admitted.caller.is_visitor:
         # As long as what they said is kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))

@@ -8,6 +8,7 @@ app_name = "memory"
 
 urlpatterns = [
     path("search/", searching.search, name="search"),
+    path("search/live/", searching.search_live, name="search_live"),
     path("memory/", documents.edit_memory, name="memory"),
     path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that what is no date, and a malformed id, get the same answer as what is not there.

@@ -2,8 +2,11 @@
 import { ask, Failure } from "./ask.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
+import { listenForOtherTabs } from "./elsewhere.js";
 import { Following } from "./following.js";
+import { listenForOutline } from "./outline.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfinished } from "./reading.js";
+import { foldLong } from "./pasting.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
@@ -81,6 +84,9 @@ function begin(turn, { conversationId, turnNumber }) {
   document.title = `${title} · Recollect`;
   document.querySelector("[data-title]").textContent = title;
   offerMenu(path);
+  const outline = document.querySelector("[data-outline-link]");
+  outline.href = `${path}outline/`;
+  outline.hidden = false;
   returnTo(path);
 }
 
@@ -169,6 +175,9 @@ listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
 followLinksWithin(thread);
+listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });
+listenForOutline(main, thread);
+foldLong(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();
