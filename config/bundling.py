@@ -25,7 +25,9 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
     """
     written: dict[str, str] = {}
     _write(entry, read, written, on_the_way=())
-    return "\n".join(written.values())
+    names = [found[2] for found in _EXPORT.finditer(read(entry))]
+    exports = [f"export const {{ {', '.join(names)} }} = {_variable(entry)};"] if names else []
+    return "\n".join([*written.values(), *exports])
 
 
 def _write(name: str, read: Callable[[str], str], written: dict[str, str], *, on_the_way: tuple[str, ...]) -> None:

@@ -40,10 +40,15 @@ async def until_out(is_still_in: StillIn) -> None:
 async def is_still_good(is_still_in: StillIn) -> bool:
     """The answer, or, while the database is away, that nothing is known against them."""
     try:
-        return await sync_to_async(_ask, thread_sensitive=False)(is_still_in)
+        return await is_in_now(is_still_in)
     except (OperationalError, InterfaceError):
         logger.warning("A caller could not be checked again: the database is away")
         return True
+
+
+async def is_in_now(is_still_in: StillIn) -> bool:
+    """Raises `OperationalError` or `InterfaceError` while the database is away."""
+    return await sync_to_async(_ask, thread_sensitive=False)(is_still_in)
 
 
 def _ask(is_still_in: StillIn) -> bool:

@@ -12,6 +12,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -26,8 +27,8 @@ from memory.models.postings import IndexedTextQuerySet
 from memory.sources import Entry, Text, content_hash
 from memory.trigrams import trigram_filter
 
-# PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.
-MAX_CHARACTERS = 250_000
+# PostgreSQL finds words in a megabyte at most, their positions included; a longer text is given to it in pieces.
+PIECE_CHARACTERS = 100_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
 HANGUL = "\u1100-\u11ff\uac00-\ud7af"
@@ -45,18 +46,19 @@ _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe
 # Flushed by one statement.
 BATCH_TEXTS = 200
 
-# A row if the text was not there. A term of both sides is kept once for each: bringing them together takes longer than
-# all the rest that is done with them here.
+# A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
+# together takes longer than all the rest that is done with them here.
 _ADD = """
 WITH term AS (
     SELECT coalesce(array_agg(lexeme), '{}') AS lexemes,
            coalesce(array_agg(said), '{}') AS said, coalesce(sum(said), 0) AS said_length,
            coalesce(array_agg(answered), '{}') AS answered, coalesce(sum(answered), 0) AS answered_length
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
-              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
+              FROM unnest(%(said)s::text[]) AS piece, unnest(to_tsvector(%(configuration)s::text::regconfig, piece))
             UNION ALL
             SELECT lexeme, 0, cardinality(positions)
-              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(answered)s))) AS side
+              FROM unnest(%(answered)s::text[]) AS piece,
+                   unnest(to_tsvector(%(configuration)s::text::regconfig, piece))) AS side
      WHERE length(lexeme) <= %(max_lexeme)s
 ), indexed AS (
     INSERT INTO indexed_texts
@@ -263,6 +265,12 @@ def add(entry: Entry) -> set[int]:
     return {text.key.chunk_index} if _add_one(text, entry.place) else set()
 
 
+def add_many(texts: Sequence[Text]) -> None:
+    """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
+    with connection.cursor() as cursor:
+        cursor.executemany(_ADD, [row_of(text) for text in texts])
+
+
 def delete(place: Place) -> None:
     """Remove the terms of what is gone."""
     _delete(IndexedText.objects.at(place), place)
@@ -305,8 +313,8 @@ def score(scope: Scope, *, query: str, limit: int) -> TermHits:
 
 
 def searchable(text: str) -> str:
-    """As much of a text as the parser takes, without the one character that PostgreSQL has no place for."""
-    return text[:MAX_CHARACTERS].replace("\0", " ")
+    """A text without the one character that PostgreSQL has no place for."""
+    return text.replace("\0", " ")
 
 
 def indexed_form(text: str) -> str:
@@ -316,7 +324,18 @@ def indexed_form(text: str) -> str:
         text = unicodedata.normalize("NFKC", text)
         text = _WORD.sub(_with_plain_form, text)
         text = _PAIRED_RUN.sub(_in_pairs, text)
-    return _GROUPED.sub(_with_ungrouped_form, text)[:MAX_CHARACTERS]
+    return _GROUPED.sub(_with_ungrouped_form, text)
+
+
+def pieces(form: str) -> list[str]:
+    """An indexed form in pieces that the parser takes, cut between words where there is a space."""
+    cut: list[str] = []
+    start = 0
+    while len(form) - start > PIECE_CHARACTERS:
+        end = form.rfind(" ", start + 1, start + PIECE_CHARACTERS) + 1 or start + PIECE_CHARACTERS
+        cut.append(form[start:end])
+        start = end
+    return [*cut, form[start:]]
 
 
 def without_accents(text: str) -> str:
@@ -361,8 +380,8 @@ def row_of(text: Text) -> dict[str, Any]:
         "configuration": settings.TEXT_SEARCH_CONFIG,
         "text_hash": _known_as(text),
         "signature": trigram_filter(text.said, text.answered),
-        "said": indexed_form(text.said),
-        "answered": indexed_form(text.answered),
+        "said": pieces(indexed_form(text.said)),
+        "answered": pieces(indexed_form(text.answered)),
         "max_lexeme": MAX_LEXEME,
     }
 

@@ -1,6 +1,6 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import capacity, embedding, indexing, memory, pages, saving, search, tools
+from evals.benchmarks import capacity, embedding, importing, indexing, memory, pages, saving, search, tools
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -14,5 +14,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         memory.BENCHMARK,
         capacity.BENCHMARK,
         pages.BENCHMARK,
+        importing.BENCHMARK,
     )
 }

@@ -7,10 +7,11 @@ from rest_framework.response import Response
 
 from core.errors import InvalidInput
 from core.pagination import position_in_address
-from core.validation import validate
+from core.validation import LONGEST_REFERENCE, text_limit, validate
 from intake import arranging, deleting, undoing
 from intake.identity import caller_of, person_of
 from intake.listing import list_conversations
+from intake.models.conversations import TITLE_LENGTH
 from intake.reading import (
     TURNS_PER_ANSWER,
     as_conversation_id,
@@ -30,17 +31,22 @@ from intake.schemas import problems
 
 NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}
+CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 
 
 class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
         parameters=[
-            OpenApiParameter("after", str, description="`more` of the page before."),
-            OpenApiParameter("q", str, description="Those whose title contains each of these words."),
+            OpenApiParameter("after", CURSOR, description="`more` of the page before."),
+            OpenApiParameter(
+                "q",
+                {"type": "string", **text_limit(TITLE_LENGTH)},
+                description="Those whose title contains each of these words.",
+            ),
             OpenApiParameter("archived", bool, description="Those that are archived instead of those that are not."),
         ],
-        responses={200: ConversationListOutput, **problems(*NOT_THERE)},
+        responses={200: ConversationListOutput, **problems(400, *NOT_THERE)},
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""

@@ -7,9 +7,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.validation import Input
+from core.validation import Input, text_limit
 from intake.listing import ConversationList
 from intake.models import Conversation, Turn
+from intake.models.conversations import TITLE_LENGTH
 from intake.reading import TurnWindow
 
 
@@ -87,7 +88,9 @@ class UndoneOutput(Output):
 class ChangeOfConversation(Input):
     """What is left out stays as it is; the defaults mean nothing."""
 
-    title: Annotated[str, Field(description="1 to 80 characters.")] = ""
+    title: Annotated[
+        str, Field(description=f"1 to {TITLE_LENGTH} characters.", json_schema_extra=text_limit(TITLE_LENGTH))
+    ] = ""
     pinned: Annotated[bool, Field(description="Listed above the others.")] = False
     archived: Annotated[bool, Field(description="Listed apart; it is found by searches as before.")] = False
 

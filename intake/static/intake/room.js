@@ -1,4 +1,5 @@
 /** What every page beside the list of chats has in common: the list, its drawer, the ways to search, the way out. */
+import { answering } from "./answering.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
 import { listenForShortcuts } from "./shortcuts.js";
@@ -23,7 +24,10 @@ const searchLink = sidebarElement.querySelector("[data-search-link]");
 new Filter(sidebar, { searchPath: searchLink ? `${searchLink.pathname}live/` : null });
 
 // A draft belongs to whoever wrote it, not to the next person at this screen.
-document.querySelector("[data-logout]")?.addEventListener("submit", () => sessionStorage.clear());
+document.querySelector("[data-logout]")?.addEventListener("submit", () => {
+  sessionStorage.clear();
+  answering.forget();
+});
 
 listenForChanges(sidebarElement.dataset.events, {
   onChange: async (ids) => {

@@ -6,17 +6,13 @@ a process that stops first leaves the first line, which is a title too.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import connections
 
-from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import changes
 from intake.agent.models import is_recall_mode
+from intake.answers.database import as_caller
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TitledBy
 from intake.services import Answer
@@ -25,9 +21,6 @@ logger = logging.getLogger(__name__)
 
 # A model that takes longer has something else to do.
 TITLE_SECONDS = 60
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _tasks: set[asyncio.Task[None]] = set()
 
@@ -56,11 +49,11 @@ async def _give_title(turn: Turn, caller: Caller, answer: str) -> None:
 
     try:
         async with asyncio.timeout(TITLE_SECONDS):
-            if not await _as_caller(caller, _wants_title, turn, caller):
+            if not await as_caller(caller, _wants_title, turn, caller):
                 return
             title = await suggest_title(caller, message=turn.user_message, answer=answer)
             if title:
-                await _as_caller(caller, _set_title, turn, caller, title)
+                await as_caller(caller, _set_title, turn, caller, title)
     except Exception as error:  # whatever ails the model, the first line stays
         # Its words may be the person's.
         logger.warning("No title could be made for %s (%s)", turn.conversation_id, type(error).__name__)
@@ -84,14 +77,3 @@ def _set_title(turn: Turn, caller: Caller, title: str) -> None:
 
 def _untitled(turn: Turn, caller: Caller) -> ConversationQuerySet:
     return Conversation.objects.for_caller(caller).filter(pk=turn.conversation_id, titled_by=TitledBy.LINE)
-
-
-async def _as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    def work() -> T:
-        try:
-            with acting_as(caller):
-                return function(*args, **kwargs)
-        finally:
-            connections.close_all()
-
-    return await sync_to_async(work, thread_sensitive=False)()
