@@ -17,7 +17,7 @@ from django.utils import timezone
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
 from intake.services import close_abandoned_turns as close_turns
-from memory import indexing, recounting, vectors
+from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
 logger = logging.getLogger(__name__)
@@ -86,10 +86,11 @@ def sweep_pending() -> None:
 
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
-    """Remove what is left of texts that were deleted in the database itself, and pack vectors that lie unpacked."""
-    recounting.sweep()
+    """Remove what is left in the index of texts that were deleted, and pack vectors that lie unpacked."""
+    until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    term_segments.purge(until=until)
     vectors.sweep()
-    vectors.pack_all(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    vectors.pack_all(until=until)
 
 
 @shared_task(name="memory.remove_silent_visitors")

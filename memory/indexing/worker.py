@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from memory import sources, terms, vectors
+from memory import sources, term_segments, vectors
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.writer import refresh
@@ -112,7 +112,7 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
                 made = beside.submit(_embed, upcoming, embedder)
             batch = upcoming
     # Terms are found before they are flushed; a vector is not before it is made.
-    terms.flush(until=until)
+    term_segments.flush(until=until)
     return total
 
 
