@@ -27,7 +27,8 @@ GROWTH = 3
 # PostgreSQL compresses a row of more than 2,000 bytes, and about five rows of so many postings fill a page then.
 BLOCK_POSTINGS = 512
 
-_OWNERS_OF_PENDING = "SELECT DISTINCT user_id, corpus FROM pending_terms ORDER BY user_id, corpus"
+# In an order of their own for each worker, so that two seldom work on one person.
+_OWNERS_OF_PENDING = "SELECT user_id, corpus FROM pending_terms GROUP BY user_id, corpus ORDER BY random()"
 _OWNERS_OF_DELETED = "SELECT DISTINCT user_id, corpus FROM deleted_texts ORDER BY user_id, corpus"
 
 # First of all, since its foreign key waits for a deletion of the person that has begun.
