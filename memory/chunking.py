@@ -1,18 +1,31 @@
-"""Decides which stretches of a turn get a vector of their own; indexing embeds them, search takes the nearest one.
+"""Cuts every text into the passages that get a vector of their own; indexing embeds them, search takes the nearest one.
 
-A model reads some 250 tokens and an answer is often longer. So a long turn becomes several parts: what the person said,
-alone, for most searches are for that; then the beginning of the answer, behind the beginning of the question, for an
-answer seldom says by itself what it is about. A short turn is one part. Words find what has no vector.
+A model reads some 250 tokens and a text is often longer. So a long turn becomes several passages: what the person said,
+alone, for most searches are for that; then the answer, each passage of it behind the beginning of the question, for an
+answer seldom says by itself what it is about. A short turn is one passage.
+
+Together the passages hold every token, however long the text is. Each ends at the best place near its end (before a
+heading, after a blank line, at the end of a line, of a sentence, of a word) and has its last words in common with the
+next. A text is read page by page, so that time and memory follow its length, and no more than a page of tokens is held.
+
+Most questions are answered by the beginning of a long text. So those passages come first and rank in full; the
+passages further on wait behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
 from functools import lru_cache
+from typing import NamedTuple
 
-from memory.embedders.base import Span
-
-TokenOffsets = Callable[[str, int | None], list[Span]]
+Stretch = tuple[int, int]
+"""Start (inclusive) and end (exclusive), in characters."""
+TokenOffsets = Callable[[str, int | None], list[Stretch]]
 """As `Embedder.token_offsets`."""
+
+# Counts up with every change to what is cut where; `index_missing` cuts again what other rules have cut.
+CUTTING_RULES = 1
 
 # Scripts without spaces: kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
 UNSPACED = (
@@ -21,49 +34,46 @@ UNSPACED = (
 
 USER_LABEL = "User: "
 ASSISTANT_LABEL = "Assistant: "
-# The share of a part that the repeated question may take: enough for its topic, and most is left for the answer.
+# The share of a passage that the repeated question may take: enough for its topic, and most is left for the answer.
 QUESTION_SHARE = 4
-# Consecutive stretches share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
+# Consecutive passages share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
 OVERLAP_TOKENS = 16
-# What somebody pastes is theirs to find again, up to 2,000 tokens of it. Of an answer one stretch does as well as all
-# of them, with a third of the vectors: see docs/decisions/0003.
-MESSAGE_STRETCHES = 8
-ANSWER_STRETCHES = 1
-# The most parts a turn can have.
-MAX_PARTS = MESSAGE_STRETCHES + ANSWER_STRETCHES
-# As many stretches of the built-in model's window hold the longest text that has one author and is not chunked: a
-# memory record of 32,000 characters. In Chinese each is a token, and a stretch brings 154 new ones at least.
-TEXT_STRETCHES = 208
+# So many passages of a message (2,000 tokens) and of an answer are not "further on".
+MESSAGE_PASSAGES = 8
+ANSWER_PASSAGES = 1
+# Characters that are cut into tokens at a time.
+PAGE = 8_192
+# A longer token is no word but data, which a model reads as one unknown word; it counts as so many of this length.
+LONGEST_TOKEN, TOKEN_OF_DATA = 100, 4
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
-_NO_BREAK, _WORD, _SENTENCE, _LINE = range(4)
+_NO_BREAK, _WORD, _SENTENCE, _LINE, _ITEM, _PARAGRAPH, _HEADING = range(7)
+# The end of a line with what follows it: blank lines, and the mark of a heading, of an item or of a block of code.
+_LINE_END = re.compile(
+    r"\n(?:[ \t]*(?P<blank>\n)\s*)?[ \t]*"
+    r"(?P<mark>(?P<heading>#{1,6}[ ])|(?P<code>(?:```|~~~)\w)|(?:[-*+•]|\d{1,3}[.)])[ ])?"
+)
+_LONGEST_MARK = 8
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """A text and where its tokens lie."""
+class Side(IntEnum):
+    """What of its text a passage is of. WHOLE: both sides of a short turn, as `turn_text` writes them."""
 
-    text: str
-    spans: list[Span]
+    WHOLE = 0
+    USER = 1
+    ASSISTANT = 2
 
-    def __len__(self) -> int:
-        return len(self.spans)
 
-    def slice(self, start: int, end: int) -> str:
-        """The text of the tokens from `start` up to `end`; none if there are none."""
-        if start == end:
-            return ""
-        return self.text[self.spans[start][0] : self.spans[end - 1][1]]
+class PassageSpan(NamedTuple):
+    """Where a passage lies: from `start` to before `end`, in characters of its side.
 
-    def break_before(self, index: int) -> int:
-        """How good a place it is to cut before the token: a line's end, a sentence's, a word's or none."""
-        gap = self.text[self.spans[index - 1][1] : self.spans[index][0]]
-        if "\n" in gap:
-            return _LINE
-        last = self.text[self.spans[index - 1][1] - 1]
-        if last in _SENTENCE_ENDS and (gap or not last.isascii()):
-            return _SENTENCE
-        return _WORD if gap else _NO_BREAK
+    `is_further`: it is further on in a long text.
+    """
+
+    side: Side
+    start: int
+    end: int
+    is_further: bool = False
 
 
 def turn_text(user_message: str, assistant_message: str) -> str:
@@ -72,20 +82,56 @@ def turn_text(user_message: str, assistant_message: str) -> str:
     return "\n".join(label + message for label, message in sides if message.strip())
 
 
-def turn_parts(user_message: str, assistant_message: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
-    """Return the texts to embed for a turn, each of at most `max_tokens` tokens; none for a blank turn."""
+def turn_spans(
+    user_message: str, assistant_message: str, *, token_offsets: TokenOffsets, max_tokens: int
+) -> Iterator[PassageSpan]:
+    """Yield the passages of a turn, each of at most `max_tokens` tokens with its labels; none of a blank turn."""
+    message, answer = _Tokens(user_message, token_offsets), _Tokens(assistant_message, token_offsets)
     labels = _label_tokens(token_offsets)
-    message = _beginning(user_message, MESSAGE_STRETCHES, token_offsets, max_tokens)
-    answer = _beginning(assistant_message, ANSWER_STRETCHES, token_offsets, max_tokens)
-    whole = turn_text(user_message, assistant_message)
-    if len(message) + len(answer) + labels <= max_tokens:
-        return [whole] if whole else []
+    if message.count(max_tokens) + answer.count(max_tokens) + labels <= max_tokens:
+        if whole := turn_text(user_message, assistant_message):
+            yield PassageSpan(Side.WHOLE, 0, len(whole))
+        return
     room = max_tokens - labels
-    parts = [turn_text(stretch, "") for stretch in _stretches(message, room, MESSAGE_STRETCHES)]
-    question_size = min(len(message), room // QUESTION_SHARE)
-    question = message.slice(0, question_size)
-    stretches = _stretches(answer, room - question_size, ANSWER_STRETCHES)
-    return parts + [turn_text(question, stretch) for stretch in stretches]
+    question_size = min(message.count(room), room // QUESTION_SHARE)
+    for number, (start, end) in enumerate(message.stretches(room)):
+        yield PassageSpan(Side.USER, start, end, number >= MESSAGE_PASSAGES)
+    for number, (start, end) in enumerate(answer.stretches(room - question_size)):
+        yield PassageSpan(Side.ASSISTANT, start, end, number >= ANSWER_PASSAGES)
+
+
+def turn_passages(
+    spans: Iterable[PassageSpan],
+    user_message: str,
+    assistant_message: str,
+    *,
+    token_offsets: TokenOffsets,
+    max_tokens: int,
+) -> Iterator[str]:
+    """Yield the texts to embed for these passages of a turn."""
+    question = ""
+    for side, start, end, _ in spans:
+        if side is Side.WHOLE:
+            yield turn_text(user_message, assistant_message)
+        elif side is Side.USER:
+            yield turn_text(user_message[start:end], "")
+        else:
+            question = question or _question(user_message, token_offsets, max_tokens)
+            yield turn_text(question, assistant_message[start:end])
+
+
+def text_spans(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> Iterator[PassageSpan]:
+    """Yield the passages of a text with one author; none of a blank one."""
+    for start, end in _Tokens(text, token_offsets).stretches(max_tokens):
+        yield PassageSpan(Side.USER, start, end)
+
+
+def _question(user_message: str, token_offsets: TokenOffsets, max_tokens: int) -> str:
+    """The beginning of the message, as it stands before each passage of the answer."""
+    message, size = _Tokens(user_message, token_offsets), (max_tokens - _label_tokens(token_offsets)) // QUESTION_SHARE
+    message.count(size)
+    spans = message.spans[:size]
+    return user_message[spans[0][0] : spans[-1][1]] if spans else ""
 
 
 @lru_cache(maxsize=8)
@@ -94,47 +140,86 @@ def _label_tokens(token_offsets: TokenOffsets) -> int:
     return len(token_offsets(turn_text("x", "x"), None)) - 2 * len(token_offsets("x", None))
 
 
-def text_parts(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> list[str]:
-    """Return the texts to embed for a text with one author: the whole, or stretches of it; none for a blank one."""
-    return _stretches(_beginning(text, TEXT_STRETCHES, token_offsets, max_tokens), max_tokens, TEXT_STRETCHES)
+class _Tokens:
+    """A text and where its next tokens lie: as many pages of them as were asked for."""
+
+    def __init__(self, text: str, token_offsets: TokenOffsets) -> None:
+        self.text = text
+        self.spans: list[Stretch] = []
+        self._token_offsets = token_offsets
+        self._read = 0
+
+    def count(self, enough: int) -> int:
+        """How many tokens are left; of more than `enough`, more than that."""
+        while len(self.spans) <= enough and self._read < len(self.text):
+            self._read_page()
+        return len(self.spans)
+
+    def stretches(self, size: int) -> Iterator[Stretch]:
+        """Yield overlapping stretches of at most `size` tokens that hold all of them, cut at good places."""
+        while self.count(size):
+            end = self._cut(size)
+            yield self.spans[0][0], self.spans[end - 1][1]
+            del self.spans[: len(self.spans) if end == len(self.spans) else self._next_start(end)]
+
+    def _read_page(self) -> None:
+        page = self.text[self._read : self._read + PAGE]
+        if self._read + len(page) < len(self.text):
+            # Between two words where there is a space, since a model's tokens end there.
+            page = page[: max(page.rfind(" "), page.rfind("\n")) + 1 or PAGE]
+        for start, end in self._token_offsets(page, None):
+            first, last = start + self._read, end + self._read
+            if last - first > LONGEST_TOKEN:
+                self.spans += [(at, min(at + TOKEN_OF_DATA, last)) for at in range(first, last, TOKEN_OF_DATA)]
+            else:
+                self.spans.append((first, last))
+        self._read += len(page)
+
+    def _cut(self, limit: int) -> int:
+        """Return before which token to end: of the last third's places the best, and the later of two as good."""
+        if limit >= len(self.spans):
+            return len(self.spans)
+        earliest = limit - limit // 3
+        if best := self._best_line_end(earliest, limit):
+            return best
+        best, best_break = limit, _NO_BREAK
+        for index in range(limit, earliest - 1, -1):
+            found = self._break_before(index)
+            if found > best_break:
+                best, best_break = index, found
+                if found == _SENTENCE:
+                    break
+        return best
+
+    def _best_line_end(self, earliest: int, limit: int) -> int | None:
+        begin, end = self.spans[earliest - 1][1], self.spans[limit][0]
+        best: tuple[int, int] | None = None
+        for found in _LINE_END.finditer(self.text, begin, end + _LONGEST_MARK):
+            place = found.end() if found["mark"] is None else found.start("mark")
+            index = bisect_left(self.spans, (place,), earliest, limit + 1)
+            if found.start() < end and index <= limit:
+                best = max(best or (0, 0), (_rank(found), index))
+        return best and best[1]
+
+    def _break_before(self, index: int) -> int:
+        """How good a place it is to cut, within a line."""
+        gap = self.text[self.spans[index - 1][1] : self.spans[index][0]]
+        last = self.text[self.spans[index - 1][1] - 1]
+        if last in _SENTENCE_ENDS and (gap or not last.isascii()):
+            return _SENTENCE
+        return _WORD if gap else _NO_BREAK
+
+    def _next_start(self, end: int) -> int:
+        """Step back by the overlap, on to a word's beginning, and always ahead of the last start."""
+        for index in range(max(1, end - OVERLAP_TOKENS), end):
+            if self._break_before(index):
+                return index
+        return end
 
 
-def _beginning(text: str, stretches: int, token_offsets: TokenOffsets, max_tokens: int) -> _Tokens:
-    """As much of a text as is looked at; the one token more tells that there is more."""
-    return _Tokens(text, token_offsets(text, stretches * max_tokens + 1))
-
-
-def _stretches(tokens: _Tokens, size: int, most: int) -> list[str]:
-    """Cut into overlapping stretches of at most `size` tokens, at good places; no more than `most`, from the start."""
-    found: list[str] = []
-    start = end = 0
-    while end < len(tokens) and len(found) < most:
-        end = _cut(tokens, start, start + size)
-        found.append(tokens.slice(start, end))
-        start = _next_start(tokens, start, end)
-    return found
-
-
-def _cut(tokens: _Tokens, start: int, limit: int) -> int:
-    """Return the best end: of the last third's places the best, and the later of two as good."""
-    if limit >= len(tokens):
-        return len(tokens)
-    earliest = limit - (limit - start) // 3
-    best, best_break = limit, -1
-    # No place can be better than these, so most of them need not be looked at.
-    best_there_is = _LINE if "\n" in tokens.slice(earliest - 1, limit + 1) else _SENTENCE
-    for index in range(limit, earliest - 1, -1):
-        found = tokens.break_before(index)
-        if found > best_break:
-            best, best_break = index, found
-            if found == best_there_is:
-                break
-    return best
-
-
-def _next_start(tokens: _Tokens, start: int, end: int) -> int:
-    """Step back by the overlap, on to a word's beginning, and always ahead of the last start."""
-    for index in range(max(start + 1, end - OVERLAP_TOKENS), end):
-        if tokens.break_before(index):
-            return index
-    return end
+def _rank(line_end: re.Match[str]) -> int:
+    if line_end["heading"]:
+        return _HEADING
+    if line_end["blank"] or line_end["code"]:
+        return _PARAGRAPH
+    return _ITEM if line_end["mark"] else _LINE

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from django.db.models import Model, QuerySet
 
 from intake.models import Turn, User
-from memory.chunking import text_parts, turn_parts
+from memory.chunking import PassageSpan, text_spans, turn_passages, turn_spans
 from memory.document_chunks import document_chunks
 from memory.embedders import Embedder
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -69,26 +69,6 @@ class Entry:
     texts: Sequence[Text]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A text and the parts of it that are embedded one by one."""
-
-    text: Text
-    parts: list[str]
-
-    @property
-    def key(self) -> SourceKey:
-        return self.text.key
-
-    @property
-    def user_id(self) -> int:
-        return self.text.user_id
-
-    @property
-    def said_at(self) -> datetime:
-        return self.text.said_at
-
-
 class Reader(ABC, Generic[AnyRow]):
     """Reads the texts of one corpus from the rows that keep them; the texts themselves stay where they are."""
 
@@ -108,9 +88,13 @@ class Reader(ABC, Generic[AnyRow]):
     def entry(self, row: AnyRow) -> Entry:
         """The row's texts."""
 
-    def parts(self, text: Text, embedder: Embedder) -> list[str]:
-        """What this model embeds of a text."""
-        return text_parts(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
+        """Where the passages lie that this model embeds of a text, which together hold all of it."""
+        return text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+
+    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+        """What this model embeds of these passages of the text."""
+        return (text.said[span.start : span.end] for span in spans)
 
 
 class TurnReader(Reader[Turn]):
@@ -129,15 +113,25 @@ class TurnReader(Reader[Turn]):
         """See Reader."""
         return turn_entry(row)
 
-    def parts(self, text: Text, embedder: Embedder) -> list[str]:
+    def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
         """See Reader."""
-        return turn_parts(
+        return turn_spans(
             text.said, text.answered, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens
+        )
+
+    def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+        """See Reader."""
+        return turn_passages(
+            spans,
+            text.said,
+            text.answered,
+            token_offsets=embedder.token_offsets,
+            max_tokens=embedder.max_tokens,
         )
 
 
 class DocumentReader(Reader[MemoryDocument]):
-    """For one of the two kinds of document."""
+    """For the daily logs, or for all other documents."""
 
     columns = {"source_id": "pk"}
 
@@ -146,7 +140,7 @@ class DocumentReader(Reader[MemoryDocument]):
 
     def rows(self) -> QuerySet[MemoryDocument, Any]:
         """See Reader: an empty document has nothing to index."""
-        filled = MemoryDocument.objects.filter(kind=self.corpus).exclude(content="")
+        filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(self.corpus)).exclude(content="")
         # Of the person nothing but the time zone, which is all that a worker is shown.
         own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
         return filled.select_related("user").only(*own, "user__time_zone")
@@ -183,20 +177,26 @@ READERS: dict[Corpus, Reader[Any]] = {
 }
 
 
-def load(keys: Iterable[SourceKey], embedder: Embedder) -> Iterator[Source]:
-    """The sources that still exist, in a query for each corpus; what was deleted meanwhile does not come back."""
+def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
+    """The texts that still exist, in a query for each corpus; what was deleted meanwhile does not come back."""
     by_corpus: dict[Corpus, set[SourceKey]] = defaultdict(set)
     for key in keys:
         by_corpus[key.corpus].add(key)
     for corpus, wanted in by_corpus.items():
         reader = READERS[corpus]
         for row in reader.rows_of(wanted):
-            yield from (cut(text, embedder) for text in reader.entry(row).texts if text.key in wanted)
+            yield from (text for text in reader.entry(row).texts if text.key in wanted)
 
 
-def cut(text: Text, embedder: Embedder) -> Source:
-    """The text in the parts that this model embeds."""
-    return Source(text=text, parts=READERS[text.key.corpus].parts(text, embedder))
+def cut(text: Text, embedder: Embedder) -> Iterator[tuple[PassageSpan, str]]:
+    """The passages that this model embeds, which together hold all of the text: where each lies, and how it reads."""
+    spans = list(READERS[text.key.corpus].spans(text, embedder))
+    return zip(spans, passages_of(text, spans, embedder), strict=True)
+
+
+def passages_of(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
+    """How these passages of the text read to the model, without cutting the whole of it again."""
+    return READERS[text.key.corpus].passages(text, spans, embedder)
 
 
 def turn_entry(turn: Turn) -> Entry:

@@ -99,8 +99,9 @@ _FLUSH = _WRITE.format(
 ), text AS MATERIALIZED (
     SELECT text_id, said_length, answered_length, (row_number() OVER (ORDER BY text_id))::smallint AS ordinal FROM taken
 ), posting AS (
-    SELECT each.lexeme COLLATE "C" AS lexeme, ordinal, sum(each.said)::smallint AS said,
-           sum(each.answered)::smallint AS answered
+    -- A term is counted 256 times at most in each piece of a text, and makes no difference beyond some thousands.
+    SELECT each.lexeme COLLATE "C" AS lexeme, ordinal, least(sum(each.said), 32767)::smallint AS said,
+           least(sum(each.answered), 32767)::smallint AS answered
       FROM taken
       JOIN text USING (text_id)
      CROSS JOIN LATERAL unnest(lexemes, taken.said, taken.answered) AS each(lexeme, said, answered)

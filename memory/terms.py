@@ -11,6 +11,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -23,8 +24,8 @@ from memory.models.postings import IndexedTextQuerySet
 from memory.sources import Entry, Text, content_hash
 from memory.trigrams import trigram_filter
 
-# PostgreSQL refuses to find words in more than a megabyte, and a character takes up to four bytes.
-MAX_CHARACTERS = 250_000
+# PostgreSQL finds words in a megabyte at most, their positions included; a longer text is given to it in pieces.
+PIECE_CHARACTERS = 100_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
 HANGUL = "\u1100-\u11ff\uac00-\ud7af"
@@ -39,18 +40,19 @@ _WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
 _PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
 _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
 
-# A row if the text was not there. A term of both sides is kept once for each: bringing them together takes longer than
-# all the rest that is done with them here.
+# A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
+# together takes longer than all the rest that is done with them here.
 _ADD = """
 WITH term AS (
     SELECT coalesce(array_agg(lexeme), '{}') AS lexemes,
            coalesce(array_agg(said), '{}') AS said, coalesce(sum(said), 0) AS said_length,
            coalesce(array_agg(answered), '{}') AS answered, coalesce(sum(answered), 0) AS answered_length
       FROM (SELECT lexeme, cardinality(positions) AS said, 0 AS answered
-              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(said)s))
+              FROM unnest(%(said)s::text[]) AS piece, unnest(to_tsvector(%(configuration)s::text::regconfig, piece))
             UNION ALL
             SELECT lexeme, 0, cardinality(positions)
-              FROM unnest(to_tsvector(%(configuration)s::text::regconfig, %(answered)s))) AS side
+              FROM unnest(%(answered)s::text[]) AS piece,
+                   unnest(to_tsvector(%(configuration)s::text::regconfig, piece))) AS side
      WHERE length(lexeme) <= %(max_lexeme)s
 ), indexed AS (
     INSERT INTO indexed_texts
@@ -120,7 +122,8 @@ WITH {deleted}asked AS MATERIALIZED (
         OFFSET 0) AS slice  -- worked out once
      WHERE id > 0 AND last IS NOT NULL
      UNION ALL
-    SELECT term.lexeme, -text_id, '{{1}}', ARRAY[sum(term.said)::smallint], ARRAY[sum(term.answered)::smallint], 1
+    SELECT term.lexeme, -text_id, '{{1}}', ARRAY[least(sum(term.said), 32767)::smallint],
+           ARRAY[least(sum(term.answered), 32767)::smallint], 1
       FROM pending_terms AS row
      CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND term.lexeme IN (SELECT lexeme FROM asked)
@@ -223,6 +226,12 @@ def add(entry: Entry) -> set[int]:
     return {text.key.chunk_index} if _add_one(text, entry.place) else set()
 
 
+def add_many(texts: Sequence[Text]) -> None:
+    """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
+    with connection.cursor() as cursor:
+        cursor.executemany(_ADD, [row_of(text) for text in texts])
+
+
 def delete(place: Place) -> None:
     """No search finds the terms of what is gone from now on, or counts them; a worker removes them within a minute."""
     _delete(IndexedText.objects.at(place))
@@ -255,8 +264,8 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def searchable(text: str) -> str:
-    """As much of a text as the parser takes, without the one character that PostgreSQL has no place for."""
-    return text[:MAX_CHARACTERS].replace("\0", " ")
+    """A text without the one character that PostgreSQL has no place for."""
+    return text.replace("\0", " ")
 
 
 def indexed_form(text: str) -> str:
@@ -266,7 +275,18 @@ def indexed_form(text: str) -> str:
         text = unicodedata.normalize("NFKC", text)
         text = _WORD.sub(_with_plain_form, text)
         text = _PAIRED_RUN.sub(_in_pairs, text)
-    return _GROUPED.sub(_with_ungrouped_form, text)[:MAX_CHARACTERS]
+    return _GROUPED.sub(_with_ungrouped_form, text)
+
+
+def pieces(form: str) -> list[str]:
+    """An indexed form in pieces that the parser takes, cut between words where there is a space."""
+    cut: list[str] = []
+    start = 0
+    while len(form) - start > PIECE_CHARACTERS:
+        end = form.rfind(" ", start + 1, start + PIECE_CHARACTERS) + 1 or start + PIECE_CHARACTERS
+        cut.append(form[start:end])
+        start = end
+    return [*cut, form[start:]]
 
 
 def without_accents(text: str) -> str:
@@ -311,8 +331,8 @@ def row_of(text: Text) -> dict[str, Any]:
         "configuration": settings.TEXT_SEARCH_CONFIG,
         "text_hash": _known_as(text),
         "signature": trigram_filter(text.said, text.answered),
-        "said": indexed_form(text.said),
-        "answered": indexed_form(text.answered),
+        "said": pieces(indexed_form(text.said)),
+        "answered": pieces(indexed_form(text.answered)),
         "max_lexeme": MAX_LEXEME,
     }
 

@@ -16,13 +16,16 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
+from memory.chunking import PassageSpan, Side
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
-from memory.models.corpora import PlainKey, Scope
+from memory.models.corpora import Key, PlainKey, Scope
 from memory.models.embeddings import SLOTS
 
 # How many of a text's passages are among the nearest, for most texts.
 USUAL_PASSAGES = 3
+# Where long texts take most of the places with their passages, so many times as many are fetched, and again.
+MORE_PASSAGES = 8
 # So many of a person's passages, whichever, show how far away the unrelated lie; the nearest would not.
 SAMPLE = 200
 # PostgreSQL's largest row, less what a block holds beside its vectors, and what stands before each vector.
@@ -39,33 +42,33 @@ WITH made AS MATERIALIZED (
     SELECT id, content_hash, text::halfvec AS vector
       FROM unnest(%(ids)s::bigint[], %(hashes)s::bytea[], %(vectors)s::text[]) AS each(id, content_hash, text)
 ), stored AS MATERIALIZED (
-    SELECT id, user_id, corpus, model_id, said_at, made.vector
+    SELECT id, user_id, corpus, model_id, is_further, said_at, made.vector
       FROM made JOIN embeddings AS row USING (id, content_hash)
      WHERE row.vector IS NULL
      ORDER BY id
        FOR NO KEY UPDATE OF row
 ), unpacked AS MATERIALIZED (
-    SELECT id, user_id, corpus, model_id, said_at, vector
-      FROM (SELECT DISTINCT user_id, corpus, model_id FROM stored) AS touched
-      JOIN embeddings AS row USING (user_id, corpus, model_id)
+    SELECT id, user_id, corpus, model_id, is_further, said_at, vector
+      FROM (SELECT DISTINCT user_id, corpus, model_id, is_further FROM stored) AS touched
+      JOIN embeddings AS row USING (user_id, corpus, model_id, is_further)
      WHERE vector IS NOT NULL AND block_id IS NULL
      ORDER BY id
        FOR NO KEY UPDATE OF row SKIP LOCKED
 ), numbered AS MATERIALIZED (
-    SELECT *, row_number() OVER (PARTITION BY user_id, corpus, model_id ORDER BY id) - 1 AS place
+    SELECT *, row_number() OVER (PARTITION BY user_id, corpus, model_id, is_further ORDER BY id) - 1 AS place
       FROM (SELECT * FROM stored UNION ALL SELECT * FROM unpacked) AS each
 ), full_block AS (
-    SELECT user_id, corpus, model_id, array_agg(id ORDER BY place) AS p, array_agg(said_at ORDER BY place) AS t,
-           array_agg(vector ORDER BY place) AS v
+    SELECT user_id, corpus, model_id, is_further, array_agg(id ORDER BY place) AS p,
+           array_agg(said_at ORDER BY place) AS t, array_agg(vector ORDER BY place) AS v
       FROM numbered
-     GROUP BY user_id, corpus, model_id, place / %(slots)s
+     GROUP BY user_id, corpus, model_id, is_further, place / %(slots)s
     HAVING count(*) = %(slots)s
-     ORDER BY user_id, corpus, model_id, place / %(slots)s
+     ORDER BY user_id, corpus, model_id, is_further, place / %(slots)s
 ), packed AS (
     INSERT INTO embedding_blocks
-           (user_id, corpus, model_id, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
+           (user_id, corpus, model_id, is_further, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
             t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
-    SELECT user_id, corpus, model_id, p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
+    SELECT user_id, corpus, model_id, is_further, p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
            t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
            v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
       FROM full_block
@@ -109,19 +112,19 @@ SELECT block.user_id, block.id
 """
 
 _UNPACKED_BY_OWNER = """
-SELECT user_id, corpus, model_id
+SELECT user_id, corpus, model_id, is_further
   FROM embeddings
  WHERE vector IS NOT NULL AND block_id IS NULL
- GROUP BY user_id, corpus, model_id
+ GROUP BY user_id, corpus, model_id, is_further
 HAVING count(*) > 1
- ORDER BY user_id, corpus, model_id  -- so that two workers wait for each other and not in a circle
+ ORDER BY user_id, corpus, model_id, is_further  -- so that two workers wait for each other and not in a circle
 """
 
 _PACK = """
 WITH unpacked AS MATERIALIZED (
     SELECT id, said_at, vector
       FROM embeddings
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND model_id = %(model_id)s
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND model_id = %(model_id)s AND is_further = %(is_further)s
        AND vector IS NOT NULL AND block_id IS NULL
      ORDER BY id
        FOR NO KEY UPDATE SKIP LOCKED
@@ -136,9 +139,10 @@ WITH unpacked AS MATERIALIZED (
      ORDER BY place / %(slots)s
 ), packed AS (
     INSERT INTO embedding_blocks
-           (user_id, corpus, model_id, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
+           (user_id, corpus, model_id, is_further, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9,
             t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9)
-    SELECT %(user_id)s, %(corpus)s, %(model_id)s, p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
+    SELECT %(user_id)s, %(corpus)s, %(model_id)s, %(is_further)s,
+           p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10],
            t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
            v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
       FROM full_block
@@ -165,16 +169,18 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+              + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
      LIMIT %(passages)s + 8
 ), near AS MATERIALIZED (
     SELECT id, distance
       FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
                    unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
-                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q]) AS distance
+                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
+                   + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
      WHERE distance IS NOT NULL
      UNION ALL
-    SELECT id, vector <=> q
+    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
       FROM asked, embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
@@ -218,16 +224,18 @@ WITH asked AS NOT MATERIALIZED (
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
      ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
+              + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
      LIMIT %(passages)s + 8
 ), near AS MATERIALIZED (
     SELECT id, distance
       FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
                    unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
-                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q]) AS distance
+                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
+                   + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
               FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
      WHERE distance IS NOT NULL
      UNION ALL
-    SELECT id, vector <=> q
+    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
       FROM asked, embeddings
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
        AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
@@ -240,14 +248,14 @@ WITH asked AS NOT MATERIALIZED (
               FROM (SELECT *
                       FROM embedding_blocks
                      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+                       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s) AND NOT is_further
                      LIMIT %(sample)s / 10) AS some_blocks
              UNION ALL
             SELECT vector
               FROM embeddings
              WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
                AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-               AND vector IS NOT NULL AND block_id IS NULL
+               AND vector IS NOT NULL AND block_id IS NULL AND NOT is_further
              LIMIT %(sample)s) AS some_passages, asked
 ), found AS MATERIALIZED (
     SELECT corpus, source_id, chunk_index, min(distance) AS distance,
@@ -262,7 +270,7 @@ WITH asked AS NOT MATERIALIZED (
       FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS also(source_id, chunk_index)
      WHERE (source_id, chunk_index) NOT IN (SELECT source_id, chunk_index FROM found)
 )
-SELECT pending, (SELECT unrelated FROM sample), text.*
+SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SELECT count(*) FROM found), text.*
   FROM (SELECT count(DISTINCT (source_id, chunk_index)) AS pending
           FROM embeddings
          WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND vector IS NULL
@@ -275,7 +283,7 @@ SELECT pending, (SELECT unrelated FROM sample), text.*
       JOIN indexed_texts AS text USING (source_id, chunk_index)
      CROSS JOIN LATERAL (
         SELECT min(each.distance) AS distance, min(each.distance) FILTER (WHERE part = 0) AS said_distance
-          FROM (SELECT part, vector <=> q AS distance
+          FROM (SELECT part, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
                   FROM asked, embeddings AS e
                  WHERE candidate.said_distance IS NULL
                    AND e.user_id = %(user_id)s AND e.corpus = text.corpus AND vector IS NOT NULL
@@ -294,6 +302,20 @@ _IN_TIME = {
     statement: re.sub(r"\bv(\d) <", r"CASE WHEN t\1 >= %(since)s AND t\1 < %(until)s THEN v\1 END <", statement)
     for statement in (_NEAREST, _DISTANCES)
 }
+
+# Row by row, for the few texts that are shown or looked at again: a scan that handed this on would be slower for all.
+_NEAREST_PASSAGES = """
+SELECT source_id, chunk_index, nearest.*
+  FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS wanted(source_id, chunk_index)
+ CROSS JOIN LATERAL (
+    SELECT side, start, length, is_further
+      FROM embeddings
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND source_id = wanted.source_id
+       AND chunk_index = wanted.chunk_index AND vector IS NOT NULL
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     ORDER BY (vector <=> %(vector)s::halfvec) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END, part
+     LIMIT 1) AS nearest
+"""
 
 _COUNT_PENDING = """
 SELECT count(DISTINCT (source_id, chunk_index))
@@ -374,10 +396,10 @@ def pack_all(*, until: datetime | None = None) -> int:
         owners = cursor.fetchall()
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
     packed = 0
-    for user_id, corpus, model_id in owners:
-        slots = slots_for(dimensions[model_id])
+    for user_id, corpus, model_id, is_further in owners:
+        owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_PACK, {"user_id": user_id, "corpus": corpus, "model_id": model_id, "slots": slots})
+            cursor.execute(_PACK, owner | {"slots": slots_for(dimensions[model_id])})
             packed += cursor.rowcount
         if until is not None and timezone.now() >= until:
             break
@@ -417,37 +439,68 @@ def sweep() -> int:
 
 
 def nearest(
-    scope: Scope, *, model: str, vector: Vector, limit: int, most_passages: int, beginning_length: int = 0
+    scope: Scope, *, model: str, vector: Vector, limit: int, further: float, beginning_length: int = 0
 ) -> Nearest:
-    """The `limit` nearest texts in `scope`; exact. `most_passages`: the most that a text can have.
+    """The `limit` nearest texts in `scope`, each once; exact. `further`: as in `Calibration`.
 
-    A few passages a text are fetched at first, since few texts crowd a ranking with theirs. Where they do,
-    `most_passages` a text are enough whatever they are.
+    A few passages a text are fetched at first, since few texts crowd a ranking with theirs. Where they do, more are,
+    until there are enough texts or no more passages.
     """
-    parameters = {"model": model, "vector": _halfvec(vector), "texts": limit, "length": beginning_length}
-    for passages in (limit * USUAL_PASSAGES, limit * most_passages):
-        rows = _scan(_NEAREST, scope, parameters | {"passages": passages})
+    parameters = {"model": model, "vector": _halfvec(vector), "further": further, "length": beginning_length}
+    passages = limit * USUAL_PASSAGES
+    while True:
+        rows = _scan(_NEAREST, scope, parameters | {"texts": limit, "passages": passages})
         pending, found, *_ = rows[0]
         texts = [NearText(*row[2:]) for row in rows if row[2] is not None]
         if len(texts) == limit or found < passages:
-            break
-    return Nearest(texts, pending)
+            return Nearest(texts, pending)
+        passages *= MORE_PASSAGES
 
 
-def distances(scope: Scope, *, model: str, vector: Vector, passages: int, also: Collection[PlainKey]) -> Distances:
-    """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`."""
+def distances(
+    scope: Scope, *, model: str, vector: Vector, passages: int, further: float, also: Collection[PlainKey]
+) -> Distances:
+    """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`.
+
+    Where a few long texts take most of the places with theirs, more passages are fetched, so that there is a text for
+    every third of `passages` at least. `further`: as in `Calibration`.
+    """
     parameters = {
         "model": model,
         "vector": _halfvec(vector),
-        "passages": passages,
+        "further": further,
         "sample": SAMPLE,
         "sources": [source for source, _ in also],
         "chunks": [place for _, place in also],
     }
-    rows = _scan(_DISTANCES, scope, parameters)
-    pending, unrelated, *_ = rows[0]
-    texts = [MeasuredText((source, place), *rest) for _, _, source, place, *rest in rows if source is not None]
-    return Distances(texts, unrelated, pending)
+    enough = passages // USUAL_PASSAGES
+    while True:
+        rows = _scan(_DISTANCES, scope, parameters | {"passages": passages})
+        pending, unrelated, near, texts, *_ = rows[0]
+        if texts >= enough or near < passages:
+            break
+        passages *= MORE_PASSAGES
+    columns = (row[4:] for row in rows if row[4] is not None)
+    return Distances([MeasuredText((source, place), *rest) for source, place, *rest in columns], unrelated, pending)
+
+
+def nearest_passages(
+    scope: Scope, *, model: str, vector: Vector, further: float, keys: Collection[Key]
+) -> dict[Key, PassageSpan]:
+    """Where in each of these texts its nearest passage lies; nowhere while it has no vector."""
+    parameters = {
+        **scope.parameters(),
+        "model": model,
+        "vector": _halfvec(vector),
+        "further": further,
+        "sources": [source for source, _ in keys],
+        "chunks": [place for _, place in keys],
+    }
+    rows = _fetch(_NEAREST_PASSAGES, parameters) if keys else []
+    return {
+        (source, place): PassageSpan(Side(side), start, start + length, is_further)
+        for source, place, side, start, length, is_further in rows
+    }
 
 
 def count_pending(scope: Scope, *, model: str) -> int:

@@ -18,6 +18,7 @@ from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.testing.emptying import delete_past_signals
 from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
+from imports.tests.factories import an_import
 from intake import services, visitors
 from intake.idempotency import once
 from intake.links import conversation_path
@@ -60,6 +61,7 @@ def rows_everywhere(*users):
             documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+        an_import(user, word=SECRET)
     return turn
 
 
@@ -385,7 +387,7 @@ def test_a_search_in_the_database_alone_finds_nothing_of_others(alice, bob):
 
     def in_blocks():
         scope = Scope(bob, (Corpus.CHAT,))
-        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, most_passages=1).texts
+        return vectors.nearest(scope, model=get_embedder().name, vector=vector, limit=50, further=0.0).texts
 
     assert len(row_by_row) == len(in_blocks()) == SLOTS + 1
     with acting_as(alice):

@@ -99,7 +99,7 @@ def _batches(turns: list[Turn]) -> list[list[str]]:
     """The parts in the order in which the worker takes them, as many at a time."""
     embedder = get_embedder()
     texts = [text for turn in turns for text in turn_entry(turn).texts]
-    parts = [part for text in texts for part in cut(text, embedder).parts]
+    parts = [part for text in texts for _, part in cut(text, embedder)]
     size = settings.EMBEDDING_BATCH_SIZE
     return [parts[start : start + size] for start in range(0, len(parts), size)]
 

@@ -73,6 +73,8 @@ class Calibration:
     far: float
     """Beyond this distance a match is mostly chance."""
     weights: RankingWeights = FITTED
+    further: float = 0.06
+    """A passage further on in a long text counts as so much farther than it is."""
     slope: float = 0.934
     intercept: float = -8.54
     """With `slope`: what makes of a score how likely it is that the text is what was wanted."""
@@ -81,7 +83,7 @@ class Calibration:
     def measured(cls, unrelated: float) -> Self:
         """For a model without one, where three in ten of the person's passages are farther than `unrelated`."""
         scale = unrelated / UNRELATED
-        return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale)
+        return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale, further=TUNED.further * scale)
 
 
 UNRELATED = 0.87

@@ -18,11 +18,12 @@ from django.db.models import F
 from django.utils import timezone
 
 from memory import sources, term_segments, vectors
+from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.writer import refresh
 from memory.models import Corpus, Embedding
-from memory.sources import Source, SourceKey, content_hash
+from memory.sources import SourceKey, content_hash, passages_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ BACKOFF_LIMIT = timedelta(minutes=10)
 LEASE_LEFT = 2 / 3
 
 # Round-robin: the first due row of each owner, then the second of each, and so on, however many an owner has; of one
-# person's rows the newest first, so that what is said now is found before what was imported. The owners are found by
+# person's rows the newest first, so that what is said now is found before what was imported, and what is further on in
+# long texts when nothing else of theirs waits: a book of an answer has hundreds of rows. The owners are found by
 # jumping from one to the next in an index; more of them than are looked at wait until these are done.
 _DUE_IN_TURNS = """
 WITH RECURSIVE model AS (
@@ -57,13 +59,13 @@ WITH RECURSIVE model AS (
 SELECT id
   FROM looked_at
  CROSS JOIN LATERAL (
-    SELECT id, row_number() OVER (ORDER BY said_at DESC, id) AS place
-      FROM (SELECT id, said_at
+    SELECT id, row_number() OVER (ORDER BY is_further, said_at DESC, id) AS place
+      FROM (SELECT id, is_further, said_at
               FROM embeddings
              WHERE user_id = looked_at.user_id AND vector IS NULL AND quarantined_at IS NULL
                AND model_id = (SELECT id FROM model)
                AND next_attempt_at <= %(now)s AND attempts < %(max_attempts)s
-             ORDER BY said_at DESC, id
+             ORDER BY is_further, said_at DESC, id
              LIMIT %(batch)s) AS newest) AS row
  ORDER BY place, random()
  LIMIT %(batch)s
@@ -165,23 +167,25 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
     for row in rows:
         by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
     batch: Batch = {}
-    for source in sources.load(by_key, embedder):
-        of_source = by_key.pop(source.key)
-        current = {row: source.parts[row.part] for row in of_source if _is_current(row, source)}
-        if len(current) < len(of_source):
-            refresh(source.key, embedder=embedder, now=timezone.now())
+    for text in sources.load(by_key):
+        of_text = by_key.pop(text.key)
+        # Where each lies is kept in its row: a long text, which is many batches, is not cut again for each of them.
+        passages = zip(of_text, passages_of(text, (row.span for row in of_text), embedder), strict=True)
+        current = {row: passage for row, passage in passages if _is_current(row, text.user_id, passage)}
+        if len(current) < len(of_text):
+            refresh(text.key, embedder=embedder, now=timezone.now())
         batch |= current
-    gone = [row.pk for of_source in by_key.values() for row in of_source]
+    gone = [row.pk for of_text in by_key.values() for row in of_text]
     if gone:
         Embedding.objects.filter(pk__in=gone).delete()
     return batch
 
 
-def _is_current(row: Embedding, source: Source) -> bool:
+def _is_current(row: Embedding, user_id: int, passage: str) -> bool:
     return (
-        row.user_id == source.user_id
-        and row.part < len(source.parts)
-        and bytes(row.content_hash) == content_hash(source.parts[row.part])
+        row.user_id == user_id
+        and row.cutting_rules == CUTTING_RULES
+        and bytes(row.content_hash) == content_hash(passage)
     )
 
 

@@ -6,7 +6,7 @@
 """
 
 import logging
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,13 +16,16 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from memory import terms, vectors, wake
+from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.corpora import Place
-from memory.sources import READERS, Entry, Reader, Source, SourceKey, content_hash, cut
+from memory.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
 
 logger = logging.getLogger(__name__)
 
+# Of the longest texts, which have thousands.
+ROWS_AT_A_TIME = 500
 # By content hash: what an existing vector gives to the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
 
@@ -31,20 +34,30 @@ Vectors = dict[bytes, dict[str, Any]]
 class Passage:
     """A passage that must have a row."""
 
-    source: Source
+    text: Text
     number: int
+    span: PassageSpan
     content_hash: bytes
 
     @property
     def place(self) -> tuple[int, int]:
-        return self.source.key.chunk_index, self.number
+        return self.text.key.chunk_index, self.number
+
+    def is_that_of(self, row: Embedding) -> bool:
+        """Whether the row stands for this passage; one that only moved within its text gets a new row."""
+        is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
+        return is_same and row.cutting_rules == CUTTING_RULES
 
     def row(self, model: EmbeddingModel, *, now: datetime) -> dict[str, Any]:
         return {
-            **self.source.text.columns(),
+            **self.text.columns(),
             "part": self.number,
+            "side": self.span.side,
+            "start": self.span.start,
+            "length": self.span.end - self.span.start,
+            "is_further": self.span.is_further,
+            "cutting_rules": CUTTING_RULES,
             "model": model,
-            "length": len(self.source.parts[self.number]),
             "content_hash": self.content_hash,
             "next_attempt_at": now,
         }
@@ -63,6 +76,23 @@ def index(entry: Entry, *, now: datetime) -> None:
         logger.exception("A text was saved without being queued for indexing")
         if changed:
             vectors.delete(Embedding.objects.at(entry.place))
+
+
+def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
+    """Index texts at places that nothing has been indexed at yet, in a few statements however many there are."""
+    texts = [text for entry in entries for text in entry.texts]
+    terms.add_many(texts)
+    try:
+        embedder = get_embedder()
+        missing = [passage for text in texts for passage in _passages(text, embedder)]
+        model = EmbeddingModel.objects.for_embedder(embedder)
+    except EmbedderError:
+        logger.exception("Texts were saved without being queued for indexing")
+        return
+    rows = [Embedding(**passage.row(model, now=now)) for passage in missing]
+    Embedding.objects.bulk_create(rows, ignore_conflicts=True, batch_size=ROWS_AT_A_TIME)
+    if rows:
+        transaction.on_commit(wake.wake_worker, robust=True)
 
 
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
@@ -86,7 +116,10 @@ def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
 
 
 def enqueue_missing(*, now: datetime) -> int:
-    """Index each text that lacks terms, or rows of the current model; returns how many turns, documents and records."""
+    """Index each text that lacks terms, or rows of the current model and the current rules of cutting.
+
+    Returns how many turns, documents and records they were.
+    """
     embedder = get_embedder()
     return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
 
@@ -102,7 +135,8 @@ def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) 
 
 def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
-    embedded = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name).filter(**place)
+    of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
+    embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
     with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration=settings.TEXT_SEARCH_CONFIG, **place)
     return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
 
@@ -115,27 +149,25 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
     """Make the rows at a place match its texts; returns whether any were missing.
 
     A chunk that has rows and whose text is unchanged is not cut into passages again, so that an append to a long log
-    costs what it costs at the end of a short one.
+    costs what it costs at the end of a short one; unless other rules than today's have cut it.
     """
     if changed and entry.place.chunk_index is None:
         # Another model's rows would refer to chunks that are elsewhere now.
         vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
     model = EmbeddingModel.objects.for_embedder(embedder)
     rows = Embedding.objects.at(entry.place).filter(model=model)
-    known = {
-        (chunk_index, part): (pk, bytes(known_as))
-        for pk, chunk_index, part, known_as in rows.values_list("pk", "chunk_index", "part", "content_hash")
-    }
+    known = {(row.chunk_index, row.part): row for row in rows.defer("vector")}
     texts = {text.key.chunk_index: text for text in entry.texts}
-    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed
+    outdated = {chunk_index for (chunk_index, _), row in known.items() if row.cutting_rules != CUTTING_RULES}
+    left_alone = {chunk_index for chunk_index, _ in known if chunk_index in texts} - changed - outdated
     wanted = {
         passage.place: passage
         for chunk_index, text in texts.items()
         if chunk_index not in left_alone
-        for passage in _passages(cut(text, embedder))
+        for passage in _passages(text, embedder)
     }
-    fitting = {place for place, one in wanted.items() if place in known and known[place][1] == one.content_hash}
-    stale = [pk for place, (pk, _) in known.items() if place[0] not in left_alone and place not in fitting]
+    fitting = {place for place, one in wanted.items() if place in known and one.is_that_of(known[place])}
+    stale = [row.pk for place, row in known.items() if place[0] not in left_alone and place not in fitting]
     missing = [passage for place, passage in wanted.items() if place not in fitting]
     _replace(rows, stale, missing, model=model, now=now)
     return bool(missing)
@@ -151,6 +183,7 @@ def _replace(
     Embedding.objects.bulk_create(
         [Embedding(**passage.row(model, now=now), **made.get(passage.content_hash, {})) for passage in missing],
         ignore_conflicts=True,
+        batch_size=ROWS_AT_A_TIME,
     )
     if any(passage.content_hash not in made for passage in missing):
         transaction.on_commit(wake.wake_worker, robust=True)
@@ -164,5 +197,6 @@ def _vectors(stale: EmbeddingQuerySet, missing: list[Passage]) -> Vectors:
     }
 
 
-def _passages(source: Source) -> list[Passage]:
-    return [Passage(source, number, content_hash(text)) for number, text in enumerate(source.parts)]
+def _passages(text: Text, embedder: Embedder) -> Iterator[Passage]:
+    for number, (span, passage) in enumerate(cut(text, embedder)):
+        yield Passage(text, number, span, content_hash(passage))

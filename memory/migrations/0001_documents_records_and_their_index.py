@@ -50,9 +50,18 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "kind",
-                    models.CharField(choices=[("memory", "MEMORY.md"), ("daily_log", "Daily Log")], max_length=16),
+                    models.CharField(
+                        choices=[
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("about", "About me"),
+                            ("note", "note"),
+                        ],
+                        max_length=16,
+                    ),
                 ),
-                ("date", models.DateField(blank=True, help_text="The day of a log; MEMORY.md has none.", null=True)),
+                ("date", models.DateField(blank=True, help_text="The day of a log; other kinds have none.", null=True)),
+                ("title", models.CharField(blank=True, default="", help_text="Of a note.", max_length=300)),
                 ("content", models.TextField(blank=True, default="", help_text="Markdown.")),
                 ("version", models.PositiveIntegerField(default=1, help_text="Counts up with every write.")),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
@@ -60,13 +69,23 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "memory_documents",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("kind", "note")),
+                        fields=["user", "-updated_at", "-id"],
+                        name="idx_memory_documents_notes",
+                    )
+                ],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("user", "kind", "date"), name="memory_documents_once", nulls_distinct=False
+                        condition=models.Q(("kind", "note"), _negated=True),
+                        fields=("user", "kind", "date"),
+                        name="memory_documents_once",
+                        nulls_distinct=False,
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
-                            models.Q(("date__isnull", True), ("kind", "memory")),
+                            models.Q(("date__isnull", True), ("kind__in", ["memory", "about", "note"])),
                             models.Q(("date__isnull", False), ("kind", "daily_log")),
                             _connector="OR",
                         ),
@@ -391,6 +410,7 @@ class Migration(migrations.Migration):
                         db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
                     ),
                 ),
+                ("is_further", models.BooleanField(default=False)),
                 ("p0", models.BigIntegerField(null=True)),
                 ("p1", models.BigIntegerField(null=True)),
                 ("p2", models.BigIntegerField(null=True)),
@@ -459,6 +479,33 @@ class Migration(migrations.Migration):
                     models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts."),
                 ),
                 (
+                    "side",
+                    models.PositiveSmallIntegerField(
+                        choices=[(0, "Both sides"), (1, "The user's"), (2, "The assistant's")],
+                        default=0,
+                        help_text="What of the text the part is of.",
+                    ),
+                ),
+                (
+                    "start",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Where the part begins, in characters of its side."
+                    ),
+                ),
+                (
+                    "is_further",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Further on in a long text: embedded later, and counted as a little less near.",
+                    ),
+                ),
+                (
+                    "cutting_rules",
+                    models.PositiveSmallIntegerField(
+                        default=1, help_text="By which rules the text was cut into parts."
+                    ),
+                ),
+                (
                     "model",
                     models.ForeignKey(
                         db_index=False, on_delete=django.db.models.deletion.PROTECT, to="memory.embeddingmodel"
@@ -502,7 +549,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         condition=models.Q(("quarantined_at__isnull", True), ("vector__isnull", True)),
-                        fields=["user", "-said_at", "id"],
+                        fields=["user", "is_further", "-said_at", "id"],
                         name="idx_embeddings_in_turns",
                     ),
                     models.Index(

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
 from intake.models import User
+from memory.chunking import CUTTING_RULES, PassageSpan, Side
 from memory.models.corpora import Corpus, Place
 
 SLOTS = 10
+SIDES = [(Side.WHOLE, "Both sides"), (Side.USER, "The user's"), (Side.ASSISTANT, "The assistant's")]
 
 
 class NamedModel(Protocol):
@@ -87,7 +89,8 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
     def nearest_sources(self, vector: NDArray[np.float32], *, limit: int) -> models.QuerySet["Embedding", Any]:
         """The nearest sources as (source_id, distance of their nearest passage), the nearest first.
 
-        Row by row, for some that were picked out; all of a person's are scanned in blocks (`memory.vectors`).
+        Row by row, for some that were picked out; all of a person's are scanned in blocks (`memory.vectors`). For
+        texts with one author, whose passages all rank in full.
         """
         distance = Min(CosineDistance("vector", vector))
         nearest = self.exclude(vector=None).values("source_id").annotate(distance=distance)
@@ -96,7 +99,7 @@ class EmbeddingQuerySet(models.QuerySet["Embedding"]):
 
 
 class VectorBlock(models.Model):
-    """Up to `SLOTS` vectors of one person, corpus and model, in no order.
+    """Up to `SLOTS` vectors of one person, corpus and model, in no order: of further passages alone, or of none.
 
     Slot k is `p{k}`, the key of the row in `embeddings`, `t{k}`, when it was said, and `v{k}`, the vector; an empty one
     has none of the three.
@@ -105,6 +108,7 @@ class VectorBlock(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
     model = models.ForeignKey("memory.EmbeddingModel", on_delete=models.PROTECT, db_index=False)
+    is_further = models.BooleanField(default=False)
 
     class Meta:
         db_table = "embedding_blocks"
@@ -128,6 +132,16 @@ class Embedding(models.Model):
     source_id = models.UUIDField(help_text="For chat: the conversation.")
     chunk_index = models.PositiveIntegerField(help_text="For chat: the turn number.")
     part = models.PositiveSmallIntegerField(default=0, help_text="A long text is embedded in several parts.")
+    side = models.PositiveSmallIntegerField(
+        default=Side.WHOLE, choices=SIDES, help_text="What of the text the part is of."
+    )
+    start = models.PositiveIntegerField(default=0, help_text="Where the part begins, in characters of its side.")
+    is_further = models.BooleanField(
+        default=False, help_text="Further on in a long text: embedded later, and counted as a little less near."
+    )
+    cutting_rules = models.PositiveSmallIntegerField(
+        default=CUTTING_RULES, help_text="By which rules the text was cut into parts."
+    )
     model = models.ForeignKey(EmbeddingModel, on_delete=models.PROTECT, db_index=False)
     visibility = models.CharField(max_length=16, default=VISIBILITY)
     # Of any size, so that two models' vectors can stand side by side while one replaces the other.
@@ -172,9 +186,9 @@ class Embedding(models.Model):
                 condition=Q(vector__isnull=True),
                 name="idx_embeddings_unfilled",
             ),
-            # A worker takes everybody's rows in turns, the newest first.
+            # A worker takes everybody's rows in turns: the newest first, and what is further on in a long text last.
             models.Index(
-                fields=["user", "-said_at", "id"],
+                fields=["user", "is_further", "-said_at", "id"],
                 condition=Q(vector__isnull=True, quarantined_at__isnull=True),
                 name="idx_embeddings_in_turns",
             ),
@@ -197,6 +211,10 @@ class Embedding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.corpus}:{self.source_id}:{self.chunk_index}:{self.part}"
+
+    @property
+    def span(self) -> PassageSpan:
+        return PassageSpan(Side(self.side), self.start, self.start + self.length, self.is_further)
 
     @property
     def state(self) -> str:

@@ -5,7 +5,7 @@ vectors, then the arithmetic of `memory.search.fusion`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,9 +16,9 @@ from core.errors import Unavailable
 from intake.models import User
 from intake.reading import beginnings
 from memory import terms, vectors
-from memory.chunking import MAX_PARTS
+from memory.chunking import PassageSpan
 from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
-from memory.embedders.base import UNCALIBRATED, Vector
+from memory.embedders.base import TUNED, UNCALIBRATED, Vector
 from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.search.fusion import Candidate, fuse
@@ -154,7 +154,7 @@ def search_chat_history(
     query = query if window is None else window.topic or query
     embedder, vector = embedded(query)
     if mode is SearchMode.SEMANTIC:
-        return replace(_by_meaning(scope, model=embedder.name, vector=vector, limit=limit), window=window)
+        return replace(_by_meaning(scope, embedder, vector, limit=limit), window=window)
     rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
     found = rank(scope, query=query, vector=vector, embedder=embedder)
     texts, is_reranked = found.texts, False
@@ -162,7 +162,7 @@ def search_chat_history(
         texts = sorted(texts, key=lambda each: each.said_at)
     elif mode is SearchMode.HYBRID:
         if rerank:
-            texts, is_reranked = _reranked(user, query, texts)
+            texts, is_reranked = _reranked(scope, query, vector, embedder, texts)
         if pieces := exact_pieces(query):
             texts = _exact_first(scope, texts, pieces)
     asks_for_a_time = window is not None and not window.topic
@@ -180,9 +180,13 @@ def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
     )
 
 
-def _reranked(user: User, query: str, texts: list[Found]) -> tuple[list[Found], bool]:
+def _reranked(
+    scope: Scope, query: str, vector: Vector, embedder: Embedder, texts: list[Found]
+) -> tuple[list[Found], bool]:
     """The best of them in their new order, before the others in their old one; and whether that could be done."""
-    turns = {turn.key: turn for turn in read_turns(user, [text.key for text in texts[:LOOKED_AT]], query=query)}
+    keys = [text.key for text in texts[:LOOKED_AT]]
+    passages = nearest_passages(scope, vector, embedder, keys)
+    turns = {turn.key: turn for turn in read_turns(scope.user, keys, query=query, passages=passages)}
     # One that is gone meanwhile is no match either.
     first = [text for text in texts[:LOOKED_AT] if text.key in turns]
     scores = second_scores(query, [turns[text.key].segments for text in first])
@@ -238,7 +242,14 @@ def embedded(query: str) -> tuple[Embedder, Vector]:
 def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
     """The texts that share terms with the query, the best first by BM25F alone."""
     hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS).hits
-    measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=0, also=[hit.key for hit in hits])
+    measured = vectors.distances(
+        scope,
+        model=embedder.name,
+        vector=vector,
+        passages=0,
+        further=further_of(embedder),
+        also=[hit.key for hit in hits],
+    )
     texts = {text.key: text for text in measured.texts}
     ranked = [Found(texts[hit.key], hit.score, shares_terms=True) for hit in hits if hit.key in texts]
     return FoundTexts(ranked, measured.pending, _calibration(embedder, measured))
@@ -259,7 +270,14 @@ def gather(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> G
     """The best texts by terms and those of the nearest passages."""
     best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
     hits = {hit.key: hit for hit in best}
-    measured = vectors.distances(scope, model=embedder.name, vector=vector, passages=PASSAGES_BY_MEANING, also=hits)
+    measured = vectors.distances(
+        scope,
+        model=embedder.name,
+        vector=vector,
+        passages=PASSAGES_BY_MEANING,
+        further=further_of(embedder),
+        also=hits,
+    )
     candidates = [_candidate(text, hits.get(text.key, NO_TERMS)) for text in measured.texts]
     unrelated = 0.0 if measured.unrelated is None else measured.unrelated
     return Gathered(candidates, ideal, unrelated, _calibration(embedder, measured), hits, measured)
@@ -284,13 +302,29 @@ def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
     return Calibration.measured(measured.unrelated)
 
 
+def nearest_passages(scope: Scope, vector: Vector, embedder: Embedder, keys: Collection[Key]) -> dict[Key, PassageSpan]:
+    """Which passage of each of these texts of `scope` is nearest in meaning to the query."""
+    further = further_of(embedder)
+    return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
+
+
+def further_of(embedder: Embedder) -> float:
+    """How much farther a further passage counts, before anything is known of how this model's distances lie."""
+    return (embedder.calibration or TUNED).further
+
+
 def _candidate(text: MeasuredText, hit: TermHit) -> Candidate:
     return Candidate(text.key, text.terms, hit.score, hit.said_score, text.distance, text.said_distance)
 
 
-def _by_meaning(scope: Scope, *, model: str, vector: Vector, limit: int) -> ChatHistory:
+def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int) -> ChatHistory:
     nearest = vectors.nearest(
-        scope, model=model, vector=vector, limit=limit, most_passages=MAX_PARTS, beginning_length=SNIPPET_LENGTH
+        scope,
+        model=embedder.name,
+        vector=vector,
+        limit=limit,
+        further=further_of(embedder),
+        beginning_length=SNIPPET_LENGTH,
     )
     matches = [
         ChatMatch(text.source_id, text.chunk_index, snippet=text.beginning, score=text.distance)

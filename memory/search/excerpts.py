@@ -89,11 +89,15 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text between words of ours, in which nothing is looked for."""
+    """A stretch of text between words of ours, in which nothing is looked for.
+
+    `passage`: where in a long text the passage lies that is nearest to the query in meaning.
+    """
 
     text: str
     before: str = ""
     after: str = ""
+    passage: Highlight | None = None
 
     @property
     def frame(self) -> int:
@@ -125,7 +129,10 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
     """One line or more for each segment, at most `length` characters in all; a short one leaves its room to others."""
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
-    cuts = [cut(segment.text, matcher, length=size) for segment, size in zip(segments, sizes, strict=True)]
+    cuts = [
+        cut(segment.text, matcher, length=size, passage=segment.passage)
+        for segment, size in zip(segments, sizes, strict=True)
+    ]
     text = ""
     highlights: list[Highlight] = []
     for segment, excerpt in zip(segments, cuts, strict=True):
@@ -137,21 +144,26 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
 
 
 def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:
-    """The segments that have a match; all that are not blank when none has, since then their meaning was the match."""
+    """The segments that have a match, in words or in meaning; all that are not blank when none has."""
     written = [segment for segment in segments if segment.text.strip()]
-    return [segment for segment in written if matcher.spans(segment.text)] or written
+    return [segment for segment in written if segment.passage or matcher.spans(segment.text)] or written
 
 
-def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:
+def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None = None) -> Excerpt:
     """At most `length` characters of the text, around its matches, from word to word; from its beginning without any.
 
-    The query's very letters are preferred to its words, and many matches to few.
+    The query's very letters are preferred to its words, and many matches to few. Where the passage that is nearest in
+    meaning has as many of the query's words as any other place, the excerpt is of that; without words it begins there.
     """
+    left = len(text) - len(text.lstrip())
     text = text.strip()
     spans = matcher.spans(text)
     if len(text) <= length:
         return Excerpt(text, spans)
-    start, end = _window(text, matcher.literals(text) or spans, length)
+    wanted = matcher.literals(text)
+    if not wanted and passage is not None:
+        wanted = _within(spans, (passage[0] - left, passage[1] - left), text, length)
+    start, end = _window(text, wanted or spans, length)
     before = ELLIPSIS if start else ""
     after = ELLIPSIS if end < len(text) else ""
     shift = len(before) - start
@@ -159,6 +171,27 @@ def cut(text: str, matcher: Matcher, *, length: int) -> Excerpt:
         (max(first, start) + shift, min(last, end) + shift) for first, last in spans if first < end and last > start
     ]
     return Excerpt(before + text[start:end] + after, shown)
+
+
+def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:
+    """The matches in the passage, or its beginning if nowhere are any; none where another place has more of the words.
+
+    What shows the query's words in one place shows more than what is like it.
+    """
+    first = max(0, min(passage[0], len(text) - 1))
+    inside = [span for span in spans if span[0] >= first and span[1] <= passage[1]]
+    if not spans:
+        return [(first, min(first + length, passage[1], len(text)))]
+    in_passage, anywhere = (_words_together(those, text, length) for those in (inside, spans[:CONSIDERED]))
+    return inside if in_passage >= anywhere else []
+
+
+def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
+    """How many of the query's words stand together in the densest place, each counted once however it is inflected."""
+    if not spans:
+        return 0
+    first, last = _densest(spans, length)
+    return len({text[start:end][:STEM_LENGTH].lower() for start, end in spans if first <= start and end <= last})
 
 
 def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:

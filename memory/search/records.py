@@ -12,7 +12,6 @@ from core.errors import SearchFailed
 from core.isolation.acting import acting_as
 from intake.models import User
 from memory import vectors
-from memory.chunking import TEXT_STRETCHES
 from memory.embedders import Embedder, get_embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, Embedding, MemoryRecord
@@ -123,7 +122,8 @@ def _nearest(
 def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: int) -> dict[UUID, float]:
     """The distances of the nearest records, the nearest first."""
     scope = Scope(user, (Corpus.RECORD,))
-    found = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, most_passages=TEXT_STRETCHES)
+    # All passages of a record rank in full.
+    found = vectors.nearest(scope, model=embedder.name, vector=vector, limit=limit, further=0.0)
     return {text.source_id: text.distance for text in found.texts}
 
 

@@ -7,7 +7,7 @@ turns that have it in so many letters. `memory.search.sessions` is the third.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 from functools import cached_property
@@ -16,6 +16,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from intake.models import Turn, User
+from memory.chunking import PassageSpan
 from memory.embedders import Calibration, Embedder
 from memory.embedders.base import Vector
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -27,9 +28,10 @@ from memory.search.chat_history import (
     by_terms_and_meaning,
     exact_pieces,
     is_nearest_only,
+    nearest_passages,
 )
 from memory.search.excerpts import Segment
-from memory.search.texts import SEARCHED_LENGTH, TurnText, read_turns
+from memory.search.texts import SEARCHED_LENGTH, TurnText, passage_in, read_turns
 from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 
@@ -129,6 +131,10 @@ class HistoryQuestion:
         whole, *pieces = self._having
         return set().union(*pieces, whole if len(whole) <= FEW else ())
 
+    def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
+        """Which passage of each of these texts is nearest to the query in meaning."""
+        return nearest_passages(Scope(self.user, CORPORA_IN[self.scope]), self.vector, self.embedder, keys)
+
     @cached_property
     def _having(self) -> list[set[Key]]:
         """By piece, the whole query first: the texts of every kind in scope that have it, in any case."""
@@ -201,8 +207,14 @@ class Memories(HistorySource):
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource."""
-        ids = {id_ for id_, _ in keys}
-        return {key: text for key, text in (_documents(ids, asked) | _records(ids, asked)).items() if key in keys}
+        ids, passages = {id_ for id_, _ in keys}, asked.nearest_passages(keys)
+        texts = _documents(ids, asked) | _records(ids, asked)
+        return {key: _at_passage(text, passages.get(key)) for key, text in texts.items() if key in keys}
+
+
+def _at_passage(text: FoundText, span: PassageSpan | None) -> FoundText:
+    (segment,) = text.segments
+    return replace(text, segments=[replace(segment, passage=passage_in(segment.text, span))])
 
 
 def _written_with(piece: str, asked: HistoryQuestion) -> set[Key]:
@@ -260,7 +272,8 @@ class Messages(HistorySource):
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
         """See HistorySource."""
-        return {turn.key: _turn_text(turn, asked.zone) for turn in read_turns(asked.user, keys, query=asked.query)}
+        turns = read_turns(asked.user, keys, query=asked.query, passages=asked.nearest_passages(keys))
+        return {turn.key: _turn_text(turn, asked.zone) for turn in turns}
 
 
 def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:

@@ -1,23 +1,23 @@
 """What an excerpt needs of the database: both sides of a turn, and which words of a text are the query's, inflected."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import F, Value
-from django.db.models.expressions import Combinable
-from django.db.models.functions import Greatest, Lower, StrIndex, Substr
+from django.db.models import Case, F, Value, When
+from django.db.models.functions import Coalesce, Greatest, Lower, NullIf, StrIndex, Substr
 
 from intake.models import Turn, User
-from memory.chunking import ASSISTANT_LABEL, USER_LABEL
+from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
 from memory.models.corpora import Key
-from memory.search.excerpts import Matcher, Segment
+from memory.search.excerpts import Highlight, Matcher, Segment
 from memory.terms import indexed_form
 
-# So much of a message is read; of a longer one, around the query's very letters if it has them.
+# So much of a message is read; of a longer one, around the query's very letters, or the passage that was found.
 STRETCH = 32_000
 # Of a query as much is searched: more than an embedding model reads, and no more terms than a search can look up.
 SEARCHED_LENGTH = 2_000
@@ -42,6 +42,8 @@ class TurnText(NamedTuple):
     answered: str
     said_at: datetime
     title: str
+    said_passage: Highlight | None = None
+    answered_passage: Highlight | None = None
 
     @property
     def key(self) -> Key:
@@ -49,23 +51,63 @@ class TurnText(NamedTuple):
 
     @property
     def segments(self) -> list[Segment]:
-        return [Segment(self.said, before=USER_LABEL), Segment(self.answered, before=ASSISTANT_LABEL)]
+        return [
+            Segment(self.said, before=USER_LABEL, passage=self.said_passage),
+            Segment(self.answered, before=ASSISTANT_LABEL, passage=self.answered_passage),
+        ]
 
 
-def read_turns(user: User, keys: Collection[Key], *, query: str) -> Iterator[TurnText]:
-    """Those of the keys that are turns of the person's; what is being asked right now is no history."""
+def read_turns(
+    user: User, keys: Collection[Key], *, query: str, passages: Mapping[Key, PassageSpan] = MappingProxyType({})
+) -> Iterator[TurnText]:
+    """Those of the keys that are turns of the person's; what is being asked right now is no history.
+
+    `passages`: which passage of each is nearest to the query in meaning.
+    """
     turns = Turn.objects.for_user(user).with_keys(keys).exclude(status=Turn.Status.STREAMING)
     piece = query.strip()[:SEARCHED_LENGTH]
-    rows = turns.annotate(said=_stretch("user_message", piece), answered=_stretch("assistant_message", piece))
-    columns = ("conversation_id", "turn_number", "said", "answered", "said_at", "conversation__title", "is_recall")
-    for *columns_of_text, is_recall in rows.values_list(*columns):
+    sides = {
+        side: {key: span for key, span in passages.items() if span.side is side} for side in (Side.USER, Side.ASSISTANT)
+    }
+    said_from = _first("user_message", piece, sides[Side.USER])
+    answered_from = _first("assistant_message", piece, sides[Side.ASSISTANT])
+    rows = turns.annotate(
+        said_from=said_from,
+        answered_from=answered_from,
+        said=Substr(F("user_message"), said_from, STRETCH),
+        answered=Substr(F("assistant_message"), answered_from, STRETCH),
+    )
+    columns = ("conversation_id", "turn_number", "said", "answered", "said_at", "conversation__title")
+    for *columns_of_text, is_recall, said_start, answered_start in rows.values_list(
+        *columns, "is_recall", "said_from", "answered_from"
+    ):
         text = TurnText(*columns_of_text)
-        yield text._replace(answered="") if is_recall else text
+        yield text._replace(
+            answered="" if is_recall else text.answered,
+            said_passage=passage_in(text.said, sides[Side.USER].get(text.key), said_start - 1),
+            answered_passage=passage_in(text.answered, sides[Side.ASSISTANT].get(text.key), answered_start - 1),
+        )
 
 
-def _stretch(column: str, piece: str) -> Combinable:
-    start = Greatest(Value(1), StrIndex(Lower(column), Lower(Value(piece))) - Value(STRETCH // 2))
-    return Substr(F(column), start, STRETCH)
+def passage_in(text: str, span: PassageSpan | None, start: int = 0) -> Highlight | None:
+    """Where in a text, which begins at `start` of its side, the passage lies; None if that is nowhere, or all of it."""
+    if span is None or span.side is Side.WHOLE:
+        return None
+    first, last = span.start - start, span.end - start
+    is_all = first <= 0 and last >= len(text.rstrip())
+    return None if is_all or first < 0 or last > len(text) else (first, last)
+
+
+def _first(column: str, piece: str, spans: Mapping[Key, PassageSpan]) -> Greatest:
+    """The first character to read, counted from 1."""
+    deep = [
+        When(conversation_id=source, turn_number=number, then=Value(span.start))
+        for (source, number), span in spans.items()
+        if span.end > STRETCH
+    ]
+    passage = Case(*deep, default=Value(0)) if deep else Value(0)
+    literal = NullIf(StrIndex(Lower(column), Lower(Value(piece))), Value(0))
+    return Greatest(Value(1), Coalesce(literal, passage) - Value(STRETCH // 2))
 
 
 class Inflections:

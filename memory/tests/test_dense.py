@@ -28,7 +28,7 @@ def alice():
 
 def nearest_to_query(user, *, limit):
     scope = Scope(user, (Corpus.CHAT,))
-    return stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=limit, most_passages=1)
+    return stored.nearest(scope, model=get_embedder().name, vector=QUERY, limit=limit, further=0.0)
 
 
 @pytest.mark.parametrize("packed", [0, 7, 10, 203, 500])

@@ -10,7 +10,7 @@ from intake.tests.factories import NOW, a_person
 from memory import documents, indexing
 from memory.embedders import EmbedderMisconfigured, get_embedder
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, MemoryDocument
-from memory.sources import SourceKey, load
+from memory.sources import SourceKey, cut, load, passages_of
 from memory.tests.indexed import words
 from memory.tests.writing import DAY, LATER, append, create, replace
 
@@ -89,8 +89,9 @@ def test_what_only_moved_takes_its_vectors_along(monkeypatch):
     assert 0 < len(asked) < Embedding.objects.count() / 2
     assert not Embedding.objects.filter(vector=None).exists()
     for row in Embedding.objects.order_by("?")[:10]:
-        (source,) = load([SourceKey(Corpus.MEMORY, row.source_id, row.chunk_index)], embedder)
-        assert np.dot(row.vector, embedder.embed_query(source.parts[row.part])) > 0.99
+        (text,) = load([SourceKey(Corpus.MEMORY, row.source_id, row.chunk_index)])
+        (passage,) = passages_of(text, [row.span], embedder)
+        assert np.dot(row.vector, embedder.embed_query(passage)) > 0.99
 
 
 def test_a_shorter_document_loses_the_chunks_it_no_longer_has():
@@ -136,8 +137,8 @@ def test_a_long_chunk_has_several_parts_and_each_fits_the_model():
     assert list(parts) == list(range(len(parts)))
     assert len(parts) > 1
     embedder = get_embedder()
-    (source,) = load([SourceKey(Corpus.MEMORY, MemoryDocument.objects.get().pk, 0)], embedder)
-    assert all(len(embedder.token_offsets(part)) <= embedder.max_tokens for part in source.parts)
+    (text,) = load([SourceKey(Corpus.MEMORY, MemoryDocument.objects.get().pk, 0)])
+    assert all(len(embedder.token_offsets(passage)) <= embedder.max_tokens for _, passage in cut(text, embedder))
 
 
 def test_a_document_is_kept_and_worded_without_a_model_and_queued_once_there_is_one(monkeypatch):

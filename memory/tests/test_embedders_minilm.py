@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from memory.chunking import turn_parts
+from memory.chunking import turn_passages, turn_spans
 from memory.embedders import EmbedderMisconfigured, model_files
 from memory.embedders.bert_graph import build_model, quantise_columns, read_safetensors
 from memory.embedders.minilm import MiniLMEmbedder, start_session
@@ -206,7 +206,8 @@ def test_no_more_is_cut_than_was_asked_for_and_a_word(embedder, at_most):
     ],
 )
 def test_parts_of_a_long_turn_fit_the_window(embedder, text):
-    parts = turn_parts(text, text, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
+    model = {"token_offsets": embedder.token_offsets, "max_tokens": embedder.max_tokens}
+    parts = list(turn_passages(turn_spans(text, text, **model), text, text, **model))
 
     assert parts
     assert max(len(embedder.token_offsets(part)) for part in parts) <= embedder.max_tokens

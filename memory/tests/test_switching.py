@@ -22,7 +22,7 @@ from memory.embedders import (
 )
 from memory.models import Corpus, Embedding, EmbeddingModel
 from memory.search.chat_history import search_chat_history
-from memory.sources import SourceKey, load
+from memory.sources import SourceKey, load, passages_of
 from memory.switching import PartsRefused, Switch
 
 pytestmark = pytest.mark.django_db
@@ -112,8 +112,8 @@ def test_what_changes_or_goes_while_the_next_models_rows_are_made_is_made_anew(n
     assert found(alice, "blue favourite")[0] == "Blue is my favourite"
     assert "Said meanwhile" in found(alice, "said meanwhile")
     for row in Embedding.objects.all():
-        (source,) = load([SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)], next_configured)
-        made = next_configured.embed_documents([source.parts[row.part]])[0]
+        (text,) = load([SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)])
+        made = next_configured.embed_documents(list(passages_of(text, [row.span], next_configured)))[0]
         assert list(row.vector) == pytest.approx(made.tolist(), abs=1e-3)
 
 

@@ -41,7 +41,7 @@ def fill(user, vectors, *, model=None):
 def nearest(user, query, *, limit, model=None, **period):
     """The places in `vectors` of the nearest, as the search gives them."""
     scope = Scope(user, (Corpus.CHAT,), **period)
-    found = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, most_passages=1)
+    found = stored.nearest(scope, model=model or get_embedder().name, vector=query, limit=limit, further=0.0)
     return [text.chunk_index - 1 for text in found.texts]
 
 

@@ -21,6 +21,7 @@ from evals.benchmarks.search.meaning import meanings, with_noise
 from intake.models import Conversation, Turn
 from intake.services import title_from
 from memory import terms
+from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, PendingTerms
 from memory.sources import READERS, Text, content_hash, cut
@@ -51,10 +52,10 @@ class Pool:
         rows = [terms.row_of(text) for text in texts]
         self.text_hashes = _digests([row["text_hash"] for row in rows])
         self.signatures = [row["signature"] for row in rows]
-        parts = [cut(text, embedder).parts for text in texts]
+        parts = [list(cut(text, embedder)) for text in texts]
         self.part_starts = np.cumsum([0, *map(len, parts)])
-        every = [part for of_turn in parts for part in of_turn]
-        self.part_lengths = np.array([len(part) for part in every])
+        spans, every = zip(*(part for of_turn in parts for part in of_turn), strict=True)
+        self.part_spans = np.array(spans)
         self.part_hashes = _digests([content_hash(part) for part in every])
         self.vectors = meanings(every, dimensions=embedder.dimensions)
 
@@ -182,12 +183,17 @@ def _copy_terms(said: _Said) -> None:
 def _copy_embeddings(said: _Said, rng: np.random.Generator) -> int:
     pool = said.pool
     part, turn = _members(pool.part_starts, said.chosen)
+    sides, starts, ends, are_further = pool.part_spans[part].T
     values = {
         **{column: one if np.isscalar(one) else one[turn] for column, one in said.source.items()},
+        "side": sides,
+        "start": starts,
+        "length": ends - starts,
+        "is_further": are_further.astype(bool),
+        "cutting_rules": CUTTING_RULES,
         "part": part - pool.part_starts[said.chosen][turn],
         "model_id": pool.model.pk,
         "vector": with_noise(pool.vectors[part], rng),
-        "length": pool.part_lengths[part],
         "content_hash": pool.part_hashes[part],
         "said_at": said.said_at[turn],
         "created_at": said.said_at[turn],

@@ -15,9 +15,13 @@ from evals.benchmarks.search.timing import Timing, timed, timed_beside
 from evals.datasets.loading import Report
 from evals.processes import Environment, web
 from intake.models import User
-from memory.chunking import MAX_PARTS
+from memory.embedders import get_embedder
 from memory.models.corpora import Key
 from memory.search import SearchMode
+from memory.search.chat_history import further_of
+
+# Among so many of the nearest passages are more than `LIMIT` turns.
+PASSAGES = 1_000
 
 Groups = dict[int, list[AskedQuestions]]
 """The questions for each user, by how many turns they have."""
@@ -49,10 +53,10 @@ class Measured:
                 self.results[size][name] = done.figures
                 if name == "semantic_db":
                     found += done.answers
-        exact = Exact(Path())
+        exact = Exact(Path(), further=further_of(get_embedder()))
         exact.load(read(one.user) for asked in self.groups.values() for one in asked)
         best = [
-            _first_turns(exact.search(one.user, question.vector, limit=LIMIT * MAX_PARTS))
+            _first_turns(exact.search(one.user, question.vector, limit=PASSAGES))
             for asked in self.groups.values()
             for one in asked
             for question in one.questions

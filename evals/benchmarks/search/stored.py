@@ -5,6 +5,7 @@ from uuid import UUID
 
 import numpy as np
 from django.db import connection
+from numpy.typing import NDArray
 
 from core.isolation.acting import acting_as
 from evals.benchmarks.search.binary_copy import SIGNATURE, TRAILER
@@ -21,11 +22,15 @@ _HEADER = len(SIGNATURE)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A person's parts: row i of `vectors` is a part of the turn `keys[i]`; the vectors are float32, as stored."""
+    """A person's parts: row i of `vectors` is a part of the turn `keys[i]`; the vectors are float32, as stored.
+
+    `is_further`: which of the parts are further on in a long text.
+    """
 
     user: User
     keys: list[Key]
     vectors: Matrix
+    is_further: NDArray[np.bool_]
 
 
 def read(user: User) -> Stored:
@@ -33,7 +38,7 @@ def read(user: User) -> Stored:
     model = EmbeddingModel.objects.for_embedder(get_embedder())
     with acting_as(user), connection.cursor() as cursor:
         statement = """
-            COPY (SELECT source_id, chunk_index, vector
+            COPY (SELECT source_id, chunk_index, is_further, vector
                     FROM embeddings
                    WHERE user_id = %s AND corpus = %s AND model_id = %s AND vector IS NOT NULL
                    ORDER BY source_id, chunk_index, part)
@@ -43,7 +48,7 @@ def read(user: User) -> Stored:
             stream = b"".join(bytes(block) for block in copy)
     rows = np.frombuffer(stream[_HEADER : -len(TRAILER)], _row(model.dimensions))
     keys = [(UUID(bytes=bytes(row)), int(number)) for row, number in zip(rows["source"], rows["number"], strict=True)]
-    return Stored(user, keys, rows["vector"].astype(np.float32))
+    return Stored(user, keys, rows["vector"].astype(np.float32), rows["is_further"].astype(bool))
 
 
 def _row(dimensions: int) -> np.dtype:
@@ -55,6 +60,8 @@ def _row(dimensions: int) -> np.dtype:
             ("source", "V16"),
             ("number_bytes", ">i4"),
             ("number", ">i4"),
+            ("is_further_bytes", ">i4"),
+            ("is_further", "u1"),
             ("vector_bytes", ">i4"),
             ("vector_head", "V4"),
             ("vector", ">f2", dimensions),

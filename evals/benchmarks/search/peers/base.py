@@ -5,6 +5,7 @@ numpy is the first: one person's vectors in memory and nothing around them, the 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,22 +43,25 @@ class Peer(ABC):
 
 
 class Exact(Peer):
-    """See Peer."""
+    """See Peer. `further`: passages further on in a long text count as so much farther."""
 
     name = "numpy"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, further: float = 0.0) -> None:
         self._people: dict[int, Stored] = {}
+        self._further = further
 
     def load(self, people: Iterable[Stored]) -> None:
         """See Peer."""
         for person in people:
-            self._people[person.user.pk] = Stored(person.user, person.keys, normalised(person.vectors))
+            self._people[person.user.pk] = replace(person, vectors=normalised(person.vectors))
 
     def search(self, user: User, vector: Vector, *, limit: int) -> list[Key]:
         """See Peer."""
         person = self._people[user.pk]
         nearness = person.vectors @ vector
+        if self._further:
+            nearness = nearness - self._further * person.is_further
         limit = min(limit, len(nearness))
         nearest = np.argpartition(-nearness, limit - 1)[:limit]
         return [person.keys[row] for row in nearest[np.argsort(-nearness[nearest], kind="stable")]]
