@@ -77,10 +77,22 @@ def _leave_no_connection() -> None:
 
 @shared_task(name="memory.embed_pending")
 def embed_pending() -> None:
-    """Fill vectors; a long queue is worked off in several tasks."""
+    """Fill vectors; a long queue is worked off in several tasks.
+
+    Terms follow in a task of their own: they are found while they are pending, a vector is not before it is made.
+    """
     indexing.embed_pending(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    flush_terms.apply_async(retry=False)
     if indexing.has_pending(now=timezone.now()):
         embed_pending.apply_async(retry=False)
+
+
+@shared_task(name="memory.flush_terms")
+def flush_terms() -> None:
+    """Move pending terms into segments, and rewrite those with deleted texts."""
+    until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    term_segments.flush(until=until)
+    term_segments.purge(until=until)
 
 
 @shared_task(name="memory.sweep_pending")

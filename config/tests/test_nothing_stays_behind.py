@@ -26,6 +26,7 @@ from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTe
 from memory.models.corpora import Scope
 from memory.models.embeddings import SLOTS
 from memory.tasks import sweep_deleted
+from memory.term_segments import flush
 from memory.terms import score
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,6 +44,7 @@ def said(user: User, **fields) -> Turn:
     """A turn with the secret on both sides, indexed to the last vector."""
     turn = a_turn(user, f"The word is {SECRET}", f"I shall remember {SECRET}.", **fields)
     indexing.embed_pending()
+    flush()
     return turn
 
 
@@ -114,6 +116,7 @@ def test_a_deleted_record_leaves_nothing_not_even_in_the_answer_that_is_kept_for
     api.force_authenticate(alice)
     record = save_over_rest(api).json()["record"]["id"]
     indexing.embed_pending()
+    flush()
     assert "intake_idempotent_answers.answer" in traces_of(SECRET)
     assert api.delete(f"/api/v1/memory/records/{record}/").status_code == 204
     sweep()
@@ -129,6 +132,7 @@ def test_a_deleted_document_leaves_nothing(alice, path):
     api.force_authenticate(alice)
     documents.append(user=alice, day=None if path == "memory" else NOW.date(), text=f"The word is {SECRET}", now=NOW)
     indexing.embed_pending()
+    flush()
     assert traces_of(SECRET)
     assert api.delete(f"/api/v1/memory/documents/{path}/", headers={"If-Match": "*"}).status_code == 204
     sweep()

@@ -16,7 +16,7 @@ from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import save_turns
 from evals.datasets.loading import Report
 from evals.scratch import as_worker, scratch_database, unbound
-from memory import indexing
+from memory import indexing, term_segments
 
 _SIZES = """
 SELECT relname, pg_total_relation_size(oid)
@@ -39,6 +39,7 @@ def run(options: Mapping[str, int], report: Report) -> Figures:
         report("The turns are saved; now they are indexed.")
         with as_worker():
             indexing.embed_pending()
+            term_segments.flush()
         with unbound(), connection.cursor() as cursor:
             cursor.execute("VACUUM")
         grown = {table: (size - empty[table]) / count for table, size in _sizes().items()}

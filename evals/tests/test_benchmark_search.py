@@ -28,6 +28,7 @@ from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.indexing import embed_pending
 from memory.models import Embedding, IndexedText, PendingTerms, VectorBlock
+from memory.term_segments import flush
 from memory.tests.indexed import stored_postings
 from memory.vectors import pack_all
 
@@ -114,6 +115,7 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
             said_at=turn.said_at,
         )
     embed_pending()
+    flush()
     pack_all()
 
     keys = {old: new.pk for old, new in conversations.items()}

@@ -102,9 +102,10 @@ def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
 
 
 def forget(place: Place) -> None:
-    """Remove every row of what is gone."""
+    """Remove every row of what is gone; a worker removes its terms from where they stand beside others'."""
     terms.delete(place)
     vectors.delete(Embedding.objects.at(place))
+    transaction.on_commit(wake.wake_worker, robust=True)
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:

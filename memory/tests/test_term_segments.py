@@ -10,9 +10,9 @@ from core.isolation.acting import acting_as
 from core.testing.examiner import as_a_worker
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
-from memory import indexing
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 from memory.models.corpora import Scope
+from memory.tasks import embed_pending, flush_terms
 from memory.term_segments import MOST_TEXTS, flush, purge, segments_to_merge
 from memory.terms import score
 from memory.tests.indexed import postings, stored_postings, words
@@ -60,22 +60,26 @@ def test_a_worker_flushes_terms_with_its_own_rights(alice):
     a_turn(alice, "I adopted a cat")
     a_turn(alice, "What was it?", "It was.")
     with as_a_worker():
-        indexing.embed_pending()
+        flush_terms()
     assert not PendingTerms.objects.exists()
     assert {each.lexeme for each in postings()} == {"adopt", "cat", "note"}
     assert TermSegment.objects.get().texts == 2
     assert_counted()
 
 
-def test_terms_are_flushed_while_the_model_is_away(alice, monkeypatch):
+def test_terms_are_flushed_after_vectors_are_made_and_while_the_model_is_away(alice, monkeypatch):
     from memory.embedders import EmbedderUnavailable, get_embedder
 
     def away(_):
         raise EmbedderUnavailable("The endpoint answered 503.")
 
-    monkeypatch.setattr(get_embedder(), "embed_documents", away)
+    monkeypatch.setattr(flush_terms, "apply_async", lambda **_: flush_terms())
     a_turn(alice, "I adopted a cat")
-    indexing.embed_pending()
+    embed_pending()
+    assert not PendingTerms.objects.exists()
+    monkeypatch.setattr(get_embedder(), "embed_documents", away)
+    a_turn(alice, "I adopted a dog")
+    embed_pending()
     assert not PendingTerms.objects.exists()
     assert_counted()
 
@@ -135,6 +139,20 @@ def test_what_is_deleted_in_the_database_itself_is_neither_found_nor_counted_and
 def test_a_text_that_is_deleted_before_its_terms_are_flushed_leaves_no_tombstone(alice):
     a_turn(alice, "cat").delete()
     assert not DeletedText.objects.exists()
+
+
+def test_a_worker_that_a_deletion_wakes_removes_its_terms(alice, django_capture_on_commit_callbacks, monkeypatch):
+    turn = a_turn(alice, "Forget this")
+    a_turn(alice, "Keep that")
+    flush()
+    woken = []
+    monkeypatch.setattr("memory.wake.wake_worker", lambda: woken.append(True))
+    with django_capture_on_commit_callbacks(execute=True):
+        turn.delete()
+    assert woken
+    with as_a_worker():
+        flush_terms()
+    assert {each.lexeme for each in stored_postings()} == {"keep", "note"}
 
 
 def test_a_merge_leaves_deleted_texts_behind(alice):
