@@ -32,8 +32,8 @@ def postings(**which):
     return [each for each in stored_postings(**which) if (each.user, each.text) not in deleted]
 
 
-def stored_postings(**which):
-    """All postings in segments, read from the blocks' arrays one by one."""
+def stored_postings(text=None, **which):
+    """All postings in segments, or those of one text, read from the blocks' arrays one by one."""
     found = []
     for segment in TermSegment.objects.filter(**which):
         assert segment.texts == len(segment.text_ids) == len(set(segment.text_ids))
@@ -41,7 +41,7 @@ def stored_postings(**which):
         assert segment.answered_length == sum(segment.answered_lengths)
         for block in TermBlock.objects.filter(user_id=segment.user_id, segment_id=segment.pk):
             found += _in_block(block, segment)
-    return found
+    return [each for each in found if text is None or each.text == text.pk]
 
 
 def _in_block(block, segment):
