@@ -1,7 +1,7 @@
 """The terms of each person's texts: counted when a text is saved, scored with BM25F by every search.
 
 `add` and `delete` follow the texts, `score` reads. A text's terms are kept in one pending row at first, where a search
-looks as well; workers flush those into segments, where postings take a fiftieth of the space (`memory.term_segments`).
+looks as well; workers flush those into segments, where they take a twentieth of the space (`memory.term_segments`).
 
 Before the parser a text is written so that the ways of writing one thing meet (`indexed_form`): compatibility forms are
 one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
