@@ -58,7 +58,7 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
     figures = json.loads(target.read_text())
     by_table = figures["bytes_per_turn_by_table"]
     assert by_table["intake_conversation_turns"] > 0
-    assert by_table["postings"] > 0
+    assert by_table["term_blocks"] > 0
     assert by_table["embeddings"] > 0
     assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
     assert database_names() == before

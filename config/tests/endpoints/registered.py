@@ -455,6 +455,7 @@ TASKS = {
     "imports.work",
     "memory.close_abandoned_turns",
     "memory.embed_pending",
+    "memory.flush_terms",
     "memory.remove_silent_visitors",
     "memory.sweep_deleted",
     "memory.sweep_pending",
