@@ -60,7 +60,18 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
     assert by_table["postings"] > 0
     assert by_table["embeddings"] > 0
     assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
+    assert figures["embedding_ms_per_turn"] > 0
     assert database_names() == before
+
+
+def test_capacity_follows_the_length_of_the_answers(tmp_path):
+    passages = []
+    for length in (10_000, 20_000):
+        target = tmp_path / f"{length}.json"
+        call_command("benchmark", "capacity", "--turns=2", f"--answer={length}", f"--json={target}")
+        passages.append(json.loads(target.read_text())["passages_per_turn"])
+    assert passages[0] > 5
+    assert passages[1] == pytest.approx(2 * passages[0], rel=0.2)
 
 
 def test_capacity_of_no_turns_is_refused():
