@@ -19,7 +19,7 @@ from rest_framework.request import Request
 from agent_tools.models import AccessToken, secret_hash
 from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import AuthenticationRequired, InsufficientScope
-from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, client_address, take_for
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, take_for
 from intake.models import User
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class AccessTokenAuthentication(BaseAuthentication):
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
             caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
+            begin_call(request, user_id=caller.user.pk)
         return caller.user, caller
 
     def authenticate_header(self, request: Request) -> str:

@@ -10,14 +10,18 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from agent_tools.scopes import TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
 from core.errors import InvalidInput, NotFound
 from intake.identity import person_of
 from intake.views.failures import not_found
 
-SCOPES = [(TokenScope.SEARCH.value, "Search: read my memory"), (TokenScope.WRITE.value, "Write: add to my memory")]
+SCOPES = [
+    (TokenScope.SEARCH.value, "Search: read my memory"),
+    (TokenScope.WRITE.value, "Write: add to my memory"),
+    (TokenScope.IMPORT.value, "Import: bring my history along from other products"),
+]
 LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]
 
 
@@ -27,7 +31,7 @@ class TokenForm(forms.Form):
     )
     scopes = forms.MultipleChoiceField(
         choices=SCOPES,
-        initial=[scope for scope, _ in SCOPES],
+        initial=sorted(DEFAULT_SCOPES),
         widget=forms.CheckboxSelectMultiple,
         label="It may",
         error_messages={"required": "Choose what the token may do."},

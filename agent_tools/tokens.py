@@ -8,7 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from agent_tools.models import AccessToken
-from agent_tools.scopes import ALL_SCOPES, TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
 from intake.models import User
 
@@ -37,7 +37,7 @@ class NewToken:
 
 
 def create_token(
-    *, user: User, name: str = "", scopes: Iterable[TokenScope] = ALL_SCOPES, days: int = DEFAULT_DAYS
+    *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
 ) -> NewToken:
     """Make a token; the secret exists only in what this returns.
 

@@ -1,9 +1,11 @@
 """The API under /api/v1/: what each app offers, and the document that describes it."""
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView
 
 from agent_tools.rest.urls import token_urls, tool_urls
+from config.api_document import ApiDocumentView
+from imports.rest.urls import import_urls
+from intake.views.answers import AnsweringView, EventsView, StopView
 from intake.views.chat import ChatView
 from memory.rest import memory_urls
 
@@ -11,8 +13,13 @@ from memory.rest import memory_urls
 urlpatterns = [
     *tool_urls(),
     path("intake/chat", ChatView.as_view(), name="chat"),
+    # Any text, so that a malformed id gets the same answer as one that is not there.
+    path("intake/turns/<str:turn_id>/events", EventsView.as_view(), name="turn_events"),
+    path("intake/turns/<str:turn_id>/stop", StopView.as_view(), name="stop_turn"),
+    path("intake/answering", AnsweringView.as_view(), name="answering"),
     path("", include("intake.rest.urls")),
     *token_urls(),
     *memory_urls(),
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    *import_urls(),
+    path("schema/", ApiDocumentView.as_view(), name="schema"),
 ]

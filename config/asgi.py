@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -27,16 +28,25 @@ from starlette.routing import Mount, Route  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import registry  # noqa: E402
+from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
+from core.log_checks import warn_of_texts_in_logs  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
 
 STATIC = "/static"
 MCP = "/mcp"
-# The addresses of views whose answers stream.
-STREAMING = ("/api/v1/intake/chat", "/api/v1/account/export/")
+# The addresses, as Django writes them, of views whose answers stream, and of those that deal with such answers.
+STREAMING = (
+    "/api/v1/intake/chat",
+    "/api/v1/intake/turns/<str:turn_id>/events",
+    "/api/v1/intake/turns/<str:turn_id>/stop",
+    "/api/v1/intake/answering",
+    "/api/v1/account/export/",
+    "/api/v1/imports/<str:import_id>/events/",
+)
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
 
@@ -50,9 +60,16 @@ def _make_sure_of_the_database() -> None:
     """A process that could show somebody what is not theirs never serves, nor one that would look for other vectors."""
     try:
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
+        warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))
     finally:
         connections.close_all()
+
+
+async def _warm_up() -> None:
+    await asyncio.to_thread(import_module, "intake.chat")
+    await import_module("intake.agent.warming").warm_up()
+    await asyncio.to_thread(document, JSON)
 
 
 @asynccontextmanager
@@ -61,19 +78,19 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
     await asyncio.to_thread(warm_up_reranker)
-    # The agent loop takes a second or two to import: neither the first page nor the first message should wait for it.
-    loading = asyncio.create_task(asyncio.to_thread(import_module, "intake.chat"))
+    # Meanwhile the process serves: this takes seconds, for which neither a page nor the first message should wait.
+    warming = asyncio.create_task(_warm_up())
     async with mcp.running():
         yield
-    chat = await loading
-    await chat.cut_off_answers()
+    await warming
+    await import_module("intake.chat").cut_off_answers()
     await import_module("intake.agent.models").close_connections()
 
 
 routes = [
     Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
     Route(MCP, mcp),
-    *(Route(path, streaming) for path in STREAMING),
+    *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
     Mount("/", synchronous),
 ]
 application = BoundedBodies(Starlette(lifespan=lifespan, routes=routes))

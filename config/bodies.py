@@ -1,4 +1,4 @@
-"""The outermost layer of the web process: reads each request's body, bounded in length and time."""
+"""The outermost layer of the web process: reads each request's head and body, bounded in length and time."""
 
 import asyncio
 import json
@@ -7,11 +7,18 @@ from collections.abc import Awaitable, Callable
 from django.conf import settings
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
-from core.errors import RecollectError, TooLarge, TooSlow
+from core import request_ids
+from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
 from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
 
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
+
+
+# The longest query of a search in letters of two bytes, percent-encoded; uvicorn's parser reads no more than 65,535.
+LONGEST_ADDRESS = 64_000
+# Several times what a browser sends, its cookies among it.
+LONGEST_HEADERS = 32_768
 
 
 class Disconnected(Exception):
@@ -32,7 +39,9 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
+        send = _named(scope, send)
         try:
+            _check_head(scope)
             body = await _read(scope, receive)
         except Disconnected:
             return
@@ -40,6 +49,29 @@ class BoundedBodies:
             await _refuse(error, scope, send)
             return
         await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
+
+
+def _named(scope: ConnectionScope, send: Send) -> Send:
+    """From here on this request has a name, which its answer bears as well."""
+    given = dict(scope["headers"]).get(request_ids.HEADER.lower().encode(), b"")
+    name = request_ids.named(given.decode("latin-1"))
+    request_ids.request_id.set(name)
+    header = (request_ids.HEADER.lower().encode(), name.encode())
+
+    async def send_named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), header]}
+        await send(message)
+
+    return send_named
+
+
+def _check_head(scope: ConnectionScope) -> None:
+    """Raises `InvalidInput`. No field of a form or endpoint has this limit: they have shorter ones of their own."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
+        raise InvalidInput(f"An address may have at most {LONGEST_ADDRESS:,} bytes.")
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
+        raise InvalidInput(f"The headers may have at most {LONGEST_HEADERS:,} bytes together.")
 
 
 async def _read(scope: ConnectionScope, receive: Receive) -> bytes:

@@ -1,11 +1,41 @@
 """The Celery application: workers fill vectors, beat sweeps for rows that no message announced."""
 
 import os
+from contextlib import suppress
+from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
+from celery.signals import before_task_publish, task_postrun, task_prerun
+from django.db import DatabaseError, connection
+
+from core.request_ids import APPLICATION, request_id, sane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 app = Celery("recollect")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+# In a message's headers: the name of the request that sent it.
+REQUEST = "recollect_request"
+
+
+@before_task_publish.connect
+def name_the_request(headers: dict[str, Any] | None = None, **_: Any) -> None:
+    if headers is not None:
+        headers[REQUEST] = request_id.get()
+
+
+@task_prerun.connect
+def take_on_the_request(task_id: str, task: "Task[Any, Any]", **_: Any) -> None:
+    """Logs and the database name what caused a task; without a request, the task itself."""
+    # Celery puts a message's own headers among the request's fields, and those of a call in this process into a dict.
+    sent = getattr(task.request, REQUEST, None) or (task.request.headers or {}).get(REQUEST)
+    request_id.set(sane(str(sent or "")) or f"task-{task_id[:8]}")
+    with suppress(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [f"{APPLICATION} {request_id.get()}"])
+
+
+@task_postrun.connect
+def leave_the_request(**_: Any) -> None:
+    request_id.set("")

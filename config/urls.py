@@ -3,7 +3,9 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from config.api_document import read_api
 from config.health import healthz
+from config.security_txt import security_txt
 
 handler400 = "intake.views.failures.bad_request"
 handler403 = "intake.views.failures.permission_denied"
@@ -12,7 +14,9 @@ handler500 = "intake.views.failures.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path(".well-known/security.txt", security_txt),
     path("api/v1/", include("config.api")),
+    path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),

@@ -7,5 +7,5 @@ class CoreConfig(AppConfig):
     name = "core"
 
     def ready(self) -> None:
-        from core import checks  # noqa: F401
+        from core import checks, log_checks  # noqa: F401
         from core.isolation import checks as isolation_checks  # noqa: F401

@@ -13,6 +13,8 @@ class RecollectError(Exception):
     def __init__(self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None) -> None:
         self.detail = detail or self.default_detail
         self.errors = errors
+        # What the caller needs to go on, beside the words: members of the problem document.
+        self.more: dict[str, int] = {}
         super().__init__(self.detail)
 
 
@@ -105,3 +107,50 @@ class Unavailable(RecollectError):
     code = "unavailable"
     default_detail = "The service is away for the moment. Try again shortly."
     retryable = True
+
+
+class WrongState(RecollectError):
+    """The import is not where this can be done."""
+
+    code = "wrong_state"
+    default_detail = "This cannot be done with the import at the moment."
+
+
+class WrongOffset(RecollectError):
+    """A chunk that does not go on where the last one ended."""
+
+    code = "wrong_offset"
+    default_detail = "This chunk does not begin where the upload stands. Go on from `bytes_received`."
+
+    def __init__(self, bytes_received: int) -> None:
+        super().__init__()
+        self.more = {"bytes_received": bytes_received}
+
+
+class ContinuedSince(RecollectError):
+    """An undoing would take turns away that something was said after."""
+
+    code = "continued_since"
+    default_detail = "Some of these conversations were continued here since."
+
+    def __init__(self, conversations: int) -> None:
+        super().__init__(
+            f"{conversations:,} of what was imported has been continued or changed here since. With `force` it is "
+            "undone all the same: what was said here stays, and what was imported goes."
+        )
+        self.more = {"continued_since": conversations}
+
+
+class TooManyImports(RecollectError):
+    code = "too_many_imports"
+    default_detail = "Other imports are still open. Finish, cancel or delete one first."
+
+
+class QuotaExceeded(RecollectError):
+    code = "quota_exceeded"
+    default_detail = "The file is larger than this server takes."
+
+
+class NoRoom(RecollectError):
+    code = "no_room"
+    default_detail = "The server's disk has no room for this file at the moment. Ask whoever runs it."

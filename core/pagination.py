@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from core.errors import NotFound
+from core.errors import InvalidInput, NotFound
+from core.validation import LONGEST_REFERENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Position:
 
 
 def position_in_address(text: str | None) -> Position | None:
-    """Raises `NotFound` for what is none: nobody typed it, they followed a link."""
+    """Raises `NotFound` for what is none: nobody typed it, they followed a link; `InvalidInput` for an endless one."""
+    if text and len(text) > LONGEST_REFERENCE:
+        raise InvalidInput(errors={"after": [f"At most {LONGEST_REFERENCE} characters."]})
     try:
         return Position.parse(text) if text else None
     except ValueError:

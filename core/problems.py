@@ -15,19 +15,26 @@ from core.errors import (
     AuthenticationRequired,
     Broken,
     Conflict,
+    ContinuedSince,
     IdempotencyKeyReused,
     InsufficientScope,
     InvalidInput,
+    NoRoom,
     NotFound,
     PreconditionRequired,
+    QuotaExceeded,
     RateLimited,
     RecollectError,
     SearchFailed,
     StillRunning,
     TooLarge,
+    TooManyImports,
     TooSlow,
     Unavailable,
+    WrongOffset,
+    WrongState,
 )
+from core.rate_limits import client_address, counted_refusal
 
 CONTENT_TYPE = "application/problem+json"
 # As every tool for agents understands it; `Token` is taken as well.
@@ -49,6 +56,12 @@ STATUSES: dict[str, HTTPStatus] = {
     Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
     Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
+    WrongState.code: HTTPStatus.CONFLICT,
+    WrongOffset.code: HTTPStatus.CONFLICT,
+    ContinuedSince.code: HTTPStatus.CONFLICT,
+    TooManyImports.code: HTTPStatus.CONFLICT,
+    QuotaExceeded.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    NoRoom.code: HTTPStatus.INSUFFICIENT_STORAGE,
 }
 
 
@@ -65,7 +78,7 @@ def problem(error: RecollectError, *, status: int | None = None) -> dict[str, An
     }
     if error.errors:
         body["errors"] = error.errors
-    return body
+    return body | error.more
 
 
 def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:
@@ -92,7 +105,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     set_rollback()
     status = exc.status_code if isinstance(exc, exceptions.APIException) else None
     if isinstance(error, AuthenticationRequired):
-        status = HTTPStatus.UNAUTHORIZED
+        error, status = counted_refusal(error, address=client_address(context["request"])), None
     body = problem(error, status=status)
     response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
     if error.code == AuthenticationRequired.code:

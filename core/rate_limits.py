@@ -1,27 +1,35 @@
-"""How often one user or one address may ask: counted in Redis, for all processes together, before any work is done.
+"""How often one user or one address may ask, and how many calls of one user may run at once.
 
-A limit such as "10/minute" is a sliding window. While Redis is away no request is refused.
+How often is counted in Redis, for all processes together, before any work is done: a limit such as "10/minute" is a
+sliding window. While Redis is away each process counts for itself.
+
+Running calls are counted by each process alone: what they take from others is its threads and connections, and
+a process that ends takes its count along.
 """
 
 import hashlib
 import ipaddress
 import logging
 import math
+import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import limits
 from django.conf import settings
 from django.http import HttpRequest
-from limits.storage import RedisStorage
+from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 from rest_framework.throttling import BaseThrottle
 
-from core.errors import RateLimited
+from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
 
 if TYPE_CHECKING:
     from rest_framework.request import Request
@@ -32,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 # Of those in `settings.RATE_LIMITS`, the one of a view of the API that names none as its `throttle_scope`.
 DEFAULT_LIMIT = "api"
+# Under this name `request.META` keeps whose running call it is.
+RUNNING = "recollect.running"
 # The most that a request waits for Redis, and for how long Redis is not asked again after a failure.
 TIMEOUT_SECONDS = 0.1
 REST_SECONDS = 5.0
@@ -66,19 +76,24 @@ def take_all(*wanted: tuple[object, ...]) -> None:
     Raises `RateLimited` when one is reached; the use is then counted under none of them.
     """
     counted = [(parse_rate(rate), _key(*each)) for each in wanted if (rate := settings.RATE_LIMITS.get(str(each[0])))]
-    if not counted or bypass.is_open():
+    if not counted:
         return
-    limiter = _limiter(settings.REDIS_URL)
-    try:
-        # Between this look and the count another request may be counted: the later one is then refused after all.
-        refused = next((each for each in counted[1:] if not limiter.test(*each)), None)
-        refused = refused or next((each for each in counted if not limiter.hit(*each)), None)
-        wait = limiter.get_window_stats(*refused).reset_time - time.time() if refused else 0
-    except RedisError as error:
-        bypass.open()
-        logger.warning("No request is limited for the moment: Redis is away (%s)", type(error).__name__)
-        return
+    if not bypass.is_open():
+        try:
+            _take(_limiter(settings.REDIS_URL), counted)
+            return
+        except RedisError as error:
+            bypass.open()
+            logger.warning("Each process counts requests for itself: Redis is away (%s)", type(error).__name__)
+    _take(_limiter_of_this_process(), counted)
+
+
+def _take(limiter: SlidingWindowCounterRateLimiter, counted: list[tuple[limits.RateLimitItem, str]]) -> None:
+    # Between this look and the count another request may be counted: the later one is then refused after all.
+    refused = next((each for each in counted[1:] if not limiter.test(*each)), None)
+    refused = refused or next((each for each in counted if not limiter.hit(*each)), None)
     if refused:
+        wait = limiter.get_window_stats(*refused).reset_time - time.time()
         raise RateLimited(retry_after=max(1, math.ceil(wait)))
 
 
@@ -87,9 +102,81 @@ def take_for(name: str, *, user_id: int | None, address: str) -> None:
     take_all((name, address if user_id is None else user_id), (f"{name}_address", address))
 
 
+def take_for_page(session_key: str | None, *, address: str) -> None:
+    """Count a page that is not the API's, before anybody knows who asks: by its session, without one by its address.
+
+    A session key that was made up opens a count of its own, so the address has one in total.
+    """
+    take_all(("page", session_key or address), ("page_address", address))
+
+
+def counted_refusal(error: RecollectError, *, address: str) -> RecollectError:
+    """The error to answer with: its own, or `RateLimited` where too many from this address were refused.
+
+    Counts a request that nobody knows the sender of; all others are counted for who sent them.
+    """
+    if isinstance(error, AuthenticationRequired | NotFound):
+        try:
+            take_all(("refused_address", address))
+        except RateLimited as limited:
+            return limited
+    return error
+
+
 def take_for_password(email: str, *, address: str) -> None:
     """Count a login attempt: per account and address, so that nobody can lock anybody else out."""
     take_all(("login", email.strip().lower(), address), ("login_address", address))
+
+
+class RunningCalls:
+    """How many calls of each user this process is working on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Counter[int] = Counter()
+
+    def begin(self, user_id: int) -> None:
+        """Raises `RateLimited` when `CONCURRENT_CALLS` are running."""
+        most = settings.CONCURRENT_CALLS
+        with self._lock:
+            if 0 < most <= self._running[user_id]:
+                raise RateLimited(f"{most} of your calls are running. Wait for one to end.", retry_after=1)
+            self._running[user_id] += 1
+
+    def end(self, user_id: int) -> None:
+        with self._lock:
+            self._running[user_id] -= 1
+            if not self._running[user_id]:
+                del self._running[user_id]
+
+    def of(self, user_id: int) -> int:
+        return self._running[user_id]
+
+
+running_calls = RunningCalls()
+
+
+@contextmanager
+def running_call(user_id: int) -> Iterator[None]:
+    """For what is no view of Django's. Raises `RateLimited`."""
+    running_calls.begin(user_id)
+    try:
+        yield
+    finally:
+        running_calls.end(user_id)
+
+
+def begin_call(request: "AnyRequest", *, user_id: int) -> None:
+    """Count a request as running until `end_call`, which a middleware calls however it ends. Raises `RateLimited`."""
+    if RUNNING not in request.META:
+        running_calls.begin(user_id)
+        request.META[RUNNING] = user_id
+
+
+def end_call(request: "AnyRequest") -> None:
+    user_id = request.META.pop(RUNNING, None)
+    if user_id is not None:
+        running_calls.end(user_id)
 
 
 def client_address(request: "AnyRequest") -> str:
@@ -113,7 +200,15 @@ class RequestThrottle(BaseThrottle):
     def allow_request(self, request: "Request", view: Any) -> bool:
         limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
         take_for(limit, user_id=request.user.pk, address=client_address(request))
+        if request.user.pk is not None:
+            begin_call(request, user_id=request.user.pk)
         return True
+
+
+@lru_cache(maxsize=1)
+def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
+    """Its windows end by themselves, so that it holds no more than was asked within one of them."""
+    return SlidingWindowCounterRateLimiter(MemoryStorage())
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,21 @@ Model = TypeVar("Model", bound=BaseModel)
 _STATED = "stated"
 
 
+# Longer than anybody types, and short enough to be hashed in no time.
+LONGEST_PASSWORD = 4096
+LONGEST_EMAIL = 254
+# A field's name is quoted in an answer, and may be the client's own invention.
+LONGEST_NAME_QUOTED = 100
+MOST_FIELDS_NAMED = 50
+# An id, a page's cursor or a moment, with room for one that is wrong.
+LONGEST_REFERENCE = 100
+
+
+def text_limit(characters: int) -> dict[str, int]:
+    """For a field's `json_schema_extra`: the limit that a service holds the text to, in a sentence of its own."""
+    return {"maxLength": characters}
+
+
 def parse_json(body: bytes) -> Any:
     """Raises `InvalidInput` for what is not JSON in UTF-8."""
     try:
@@ -95,8 +110,9 @@ def by_field(error: ValidationError) -> dict[str, list[str]]:
     """Pydantic's messages never quote the input, which may be personal and of any length."""
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        field = ".".join(str(step) for step in problem["loc"]) or "input"
-        errors[field].append(problem["msg"])
+        field = ".".join(str(step) for step in problem["loc"])[:LONGEST_NAME_QUOTED] or "input"
+        if len(errors) < MOST_FIELDS_NAMED or field in errors:
+            errors[field].append(problem["msg"])
     return dict(errors)
 
 

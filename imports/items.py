@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal
+from uuid import UUID
 
 Role = Literal["user", "assistant"]
 
@@ -45,6 +46,37 @@ class SkippedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedTurn:
+    """A turn exactly as Recollect's own export has it, to be stored with the same number, status and time."""
+
+    turn_number: int
+    user_message: str
+    assistant_message: str
+    said_at: datetime
+    # `complete`, `interrupted` or `failed`: an answer that was being written while it was exported is interrupted.
+    status: str
+    is_recall: bool = False
+    tool_calls: tuple[Any, ...] = ()
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedConversation:
+    """What Recollect's own export says of a conversation beside its messages: all of it is kept when it is stored.
+
+    `source` and `external_id` are those of the product it once came from; its own id is the imported `external_id`.
+    """
+
+    id: UUID
+    source: str
+    external_id: str
+    started_at: datetime
+    last_active_at: datetime
+    # In the order of their numbers, which may have gaps.
+    turns: tuple[ExportedTurn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedConversation:
     """A conversation: `messages` is the current branch in order, `other_branches` all other visible messages, each
     after its parent. Without an id in the export, the reader makes one that stays the same for the same content."""
@@ -61,6 +93,8 @@ class ImportedConversation:
     messages: tuple[ImportedMessage, ...]
     other_branches: tuple[ImportedMessage, ...] = ()
     skipped: tuple[SkippedMessage, ...] = ()
+    # Of Recollect's own export alone: its turns are stored instead of `messages`, which say the same.
+    exported: ExportedConversation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +108,22 @@ class ImportedDocument:
     at: date | datetime | None = None
     # `memory` and `about` merge into the person's MEMORY.md and USER.md, `daily_log` into the log of the day `at`.
     kind: Literal["note", "memory", "about", "daily_log"] = "note"
+    # Of Recollect's own export alone: a document that is missing is made with these and the text as it is.
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRecord:
+    """A memory record of Recollect's own export. `id` is kept, so that the same export again adds nothing."""
+
+    product: str
+    id: UUID
+    content: str
+    type: str
+    project_id: str = ""
+    tags: tuple[str, ...] = ()
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +142,16 @@ class Notice:
     text: str
 
 
-Item = ImportedConversation | ImportedDocument | Skipped | Notice
+Item = ImportedConversation | ImportedDocument | ImportedRecord | Skipped | Notice
 Items = Iterator[Item]
 
 __all__ = [
+    "ExportedConversation",
+    "ExportedTurn",
     "ImportedConversation",
     "ImportedDocument",
     "ImportedMessage",
+    "ImportedRecord",
     "Item",
     "Items",
     "Notice",

@@ -56,7 +56,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     try:
         # Nothing but texts: a date that cannot be must not make the rest invalid.
-        values = yaml.load(found["head"], yaml.BaseLoader)  # noqa: S506
+        values = yaml.load(found["head"], yaml.BaseLoader)  # noqa: S506 - this loader makes strings alone
     except (yaml.YAMLError, RecursionError, ValueError):
         return {}, text
     return (values, text[found.end() :]) if isinstance(values, dict) else ({}, text)

@@ -1,14 +1,19 @@
 """People, as staff see them: accounts and rights. What a person said is not registered here, and never will be."""
 
+from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
+from django import forms
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
 
-from intake.models import User
+from intake.models import Invitation, User
+from intake.models.invitations import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
 
 
 class PersonCreationForm(AdminUserCreationForm):  # type: ignore[type-arg]  # generic in its stubs only
@@ -74,3 +79,34 @@ class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
 
 def _is_superuser(request: HttpRequest) -> bool:
     return isinstance(request.user, User) and request.user.is_superuser
+
+
+class InvitationForm(forms.ModelForm):  # type: ignore[type-arg]
+    days = forms.IntegerField(
+        min_value=1, max_value=LONGEST_DAYS, initial=DEFAULT_DAYS, help_text="How long the link is good for."
+    )
+
+    class Meta:
+        model = Invitation
+        fields = ("note", "uses")
+
+
+@admin.register(Invitation)
+class InvitationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The link is shown once, when it is made. An invitation is never changed, only deleted."""
+
+    form = InvitationForm
+    fields = ("note", "uses", "days")
+    list_display = ("__str__", "used", "uses", "expires_at", "created_at")
+    ordering = ("-id",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Invitation | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Invitation, form: Any, change: bool) -> None:
+        secret = new_secret()
+        obj.digest = digest_of(secret)
+        obj.expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
+        super().save_model(request, obj, form, change)
+        link = request.build_absolute_uri(f"{reverse('intake:register')}?invitation={secret}")
+        messages.success(request, f"Send this link; it is not shown again: {link}")

@@ -3,10 +3,14 @@
 What must hold, whoever else is writing at the same moment:
 1. a conversation's row is locked before its turns are touched, as everywhere, so that no turn is added to what goes;
 2. a turn's number is never given again: links lead to the turn they were made for, or to nothing;
-3. an answer that is still being written finds its turn gone, and is dropped (`services.finish_turn`).
+3. an answer that is still being written is told to stop, finds its turn gone, and is dropped (`services.finish_turn`);
+4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
 """
 
 import re
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from os.path import commonprefix
 from uuid import UUID
 
 from django.contrib.admin.models import LogEntry
@@ -14,15 +18,23 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
+from django.utils import timezone
 
 from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake.answers import streams
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
+from intake.paths import Tree, turns_of
 from intake.services import title_from, without_nul
 
+# Returns those of whose answers Redis may still have something.
+_DELETE_TURNS = """
+WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
+"""
 # How often an account's deletion begins anew when the person was still writing somewhere else.
 TRIES = 3
 
@@ -40,21 +52,25 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
 
 
 def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> bool:
-    """Remove one exchange; returns whether the conversation is still there: its last turn takes it along."""
+    """Remove one exchange; what follows it moves up to what it followed.
+
+    Returns whether the conversation is still there: its last turn takes it along.
+    """
     with transaction.atomic():
         conversation = _locked(caller, conversation_id)
         turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
         turn = turns.filter(turn_number=turn_number).first()
         if turn is None:
             raise NotFound
+        forget_answers([turn.pk])
+        _move_up(conversation, turn)
         turn.delete()
         _withdraw_quotes(caller, conversation_path(conversation_id, turn_number=turn_number))
         rest = turns.in_order().first()
         if rest is None:
             _delete(conversation, caller)
-        elif conversation.title == title_from(turn.user_message):
-            conversation.title = title_from(rest.user_message)
-            conversation.save(update_fields=["title"])
+        else:
+            _keep_up(conversation, gone=turn, title=title_from(rest.user_message))
     return rest is not None
 
 
@@ -62,6 +78,17 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
     with transaction.atomic():
         _delete(_locked(caller, conversation_id), caller)
+
+
+def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
+    """Remove those of the caller's conversations with all their turns; what quotes them is looked for once."""
+    with transaction.atomic():
+        wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
+        gone = list(wanted.select_for_update())
+        for conversation in gone:
+            conversation.delete()
+        if gone:
+            _withdraw_quotes(caller, *(conversation_path(pk) for pk in conversation_ids))
 
 
 def delete_account(*, user: User) -> None:
@@ -77,6 +104,13 @@ def delete_account(*, user: User) -> None:
                 raise
 
 
+def forget_answers(turn_ids: Iterable[int]) -> None:
+    """Once the deletion is committed."""
+    ids = list(turn_ids)
+    if ids:
+        transaction.on_commit(lambda: streams.forget(ids), robust=True)
+
+
 def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
     try:
         return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
@@ -84,8 +118,31 @@ def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
         raise NotFound from None
 
 
+def _move_up(conversation: Conversation, turn: Turn) -> None:
+    """Let what follows a turn, here and in branches, follow its parent."""
+    after = turns_of(conversation).filter(parent_number=turn.turn_number)
+    after.update(parent_number=turn.parent_number)
+    if turn.parent_number is not None:
+        branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
+        branches.filter(branched_after=turn.turn_number).update(branched_after=turn.parent_number)
+
+
+def _keep_up(conversation: Conversation, *, gone: Turn, title: str) -> None:
+    """Give a conversation that has lost a turn another title and end of its path, where those were the turn's."""
+    if conversation.title == title_from(gone.user_message):
+        conversation.title = title
+    tree = Tree.of(conversation)
+    if conversation.current_number not in tree:
+        parent = gone.parent_number
+        conversation.current_number = tree.newest_end(parent if parent in tree else None)
+    conversation.save(update_fields=["title", "current_number"])
+
+
 def _delete(conversation: Conversation, caller: Caller) -> None:
     path = conversation_path(conversation.pk)
+    recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
+    answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
+    forget_answers(answered.values_list("pk", flat=True))
     conversation.delete()
     _withdraw_quotes(caller, path)
 
@@ -94,7 +151,8 @@ def _delete_account(user_id: int) -> None:
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
         # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
-        cursor.execute("DELETE FROM intake_conversation_turns WHERE user_id = %s", [user_id])
+        cursor.execute(_DELETE_TURNS, [user_id, streams.KEPT_SECONDS])
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
     # What staff did to the account is logged under the person's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
@@ -104,18 +162,24 @@ def _delete_account(user_id: int) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def _withdraw_quotes(caller: Caller, path: str) -> None:
+def _withdraw_quotes(caller: Caller, *paths: str) -> None:
     """Take what was deleted out of the caller's other turns: recall mode's quotes, and links that bear its title.
 
     What a language model made of it in its own words is part of the turn in which it did so, and stays there.
     """
     with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
-    quoting = with_calls.filter(Q(calls__contains=path) | Q(is_recall=True, assistant_message__contains=path))
-    link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
-    quote = re.compile(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n")
+    # Of many paths what all have in common, for all turns are looked through.
+    common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
+    quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
     for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
-        for call in turn.tool_calls:
-            call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
-        text = quote.sub("", turn.assistant_message) if turn.is_recall else turn.assistant_message
-        # Not `save`: nothing that is searched has changed.
-        Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
+        text = turn.assistant_message
+        quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
+        for path in quoted:
+            link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
+            for call in turn.tool_calls:
+                call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
+            if turn.is_recall:
+                text = re.sub(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n", "", text)
+        if quoted:
+            # Not `save`: nothing that is searched has changed.
+            Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)

@@ -4,12 +4,13 @@ import zoneinfo
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, UsernameField
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
-from core.errors import RateLimited
+from core.errors import InvalidInput, RateLimited
+from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
 from intake import visitors
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
@@ -19,6 +20,14 @@ EMAIL_TAKEN = "There is an account with this email already. Log in instead, or u
 
 
 class LoginForm(AuthenticationForm):
+    username = UsernameField(
+        max_length=LONGEST_EMAIL, widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True})
+    )
+    password = forms.CharField(
+        strip=False,
+        max_length=LONGEST_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
     error_messages = {
         **AuthenticationForm.error_messages,
         "invalid_login": "That email and password do not belong together. Passwords are case-sensitive.",
@@ -29,9 +38,6 @@ class LoginForm(AuthenticationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
-        self.fields["username"].widget = forms.EmailInput(
-            attrs={"autocomplete": "username", "autofocus": True, "maxlength": 254}
-        )
         self.fields["username"].label = "Email"
 
     def clean(self) -> dict[str, Any]:
@@ -44,16 +50,18 @@ class LoginForm(AuthenticationForm):
 
 class RegisterForm(forms.Form):
     email = forms.EmailField(
-        max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True})
+        max_length=LONGEST_EMAIL, widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True})
     )
     password = forms.CharField(
         strip=False,
-        max_length=4096,
+        max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text="At least 8 characters; not a common password, not only digits.",
     )
     # The browser knows it; days are counted in it when history is searched by date.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    # The secret of the link that led here, if one did.
+    invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
@@ -74,17 +82,21 @@ class RegisterForm(forms.Form):
             self._validate_password(password)
 
     def save(self, *, visitor: User | None) -> tuple[User, int] | None:
-        """See `visitors.register`; None, with the error on the form, when somebody took the email a moment ago."""
+        """See `visitors.register`; None, with the error on the form, when somebody took the email, or the last use of
+        the invitation, a moment ago."""
         try:
             return visitors.register(
                 visitor=visitor,
                 email=self.cleaned_data["email"],
                 password=self.cleaned_data["password"],
                 time_zone=self.cleaned_data["time_zone"],
+                invitation=self.cleaned_data["invitation"],
             )
         except IntegrityError:
             self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))
-            return None
+        except InvalidInput as error:
+            self.add_error(None, ValidationError(error.detail, code="not_invited"))
+        return None
 
     def _validate_password(self, password: str) -> None:
         try:
@@ -102,6 +114,7 @@ class RenameForm(forms.Form):
 
 class TimeZoneForm(forms.Form):
     time_zone = forms.ChoiceField(
+        error_messages={"invalid_choice": "There is no such time zone: choose one of these."},
         choices=lambda: [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())],
         help_text="Days are counted in it when your history is searched by date.",
     )
@@ -113,7 +126,7 @@ class TimeZoneForm(forms.Form):
 class DeleteAccountForm(forms.Form):
     password = forms.CharField(
         strip=False,
-        max_length=4096,
+        max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
         help_text="To make sure that it is you.",
     )

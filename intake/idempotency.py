@@ -56,7 +56,7 @@ def once(
     ended, `NotFound` when what it stored has been deleted; an error of `run` leaves no trace, so the key may be used
     again.
     """
-    assert caller.user_id is not None, "who writes is known"  # noqa: S101
+    assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
     digest = _digest(operation, data)
     mine = IdempotentAnswer.objects.for_caller(caller)
     mine.filter(created_at__lt=now - KEPT_FOR).delete()

@@ -1,15 +1,20 @@
 """Failures that were expected, wherever they arise, and headers that every answer bears."""
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from core.errors import RecollectError
+from core import rate_limits
+from core.errors import RateLimited, RecollectError
+from intake.identity import is_registered, person_of
 from intake.views.failures import answer_to
+
+API, HEALTH = "/api/v1/", "/healthz"
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
 
@@ -50,13 +55,28 @@ class _Middleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        response = self.get_response(request)
-        if isinstance(response, HttpResponseBase):
-            return self.change(response)
-        return self._change_later(response)
+        if iscoroutinefunction(self.get_response):
+            return self._call_later(request)
+        try:
+            response = self.refuse(request) or self.get_response(request)
+        finally:
+            self.end(request)
+        # The stubs cannot tell that the other kind was asked for above.
+        return self.change(cast(HttpResponseBase, response))
 
-    async def _change_later(self, response: Awaitable[HttpResponseBase]) -> HttpResponseBase:
-        return self.change(await response)
+    async def _call_later(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            response = self.refuse(request) or await cast(Awaitable[HttpResponseBase], self.get_response(request))
+        finally:
+            self.end(request)
+        return self.change(response)
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        """An answer in the place of the view's."""
+        return None
+
+    def end(self, request: HttpRequest) -> None:
+        """What is done however the request ended."""
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         return response
@@ -71,8 +91,41 @@ class FailureMiddleware(_Middleware):
         return None
 
 
+class LimitsMiddleware(_Middleware):
+    """Counts every page, and every address that leads nowhere, before the database is asked anything.
+
+    The API counts its own requests, by the user whom it has found. Its documentation is a page like any other.
+    A request that was counted as running (`rate_limits.begin_call`) ends here.
+    """
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """A page of a registered user may search; the API counts its running calls itself."""
+        if not request.path.startswith(API) and is_registered(request):
+            try:
+                rate_limits.begin_call(request, user_id=person_of(request).pk)
+            except RateLimited as error:
+                return answer_to(request, error)
+        return None
+
+    def end(self, request: HttpRequest) -> None:
+        rate_limits.end_call(request)
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        if request.path.startswith(API):
+            return None
+        address = rate_limits.client_address(request)
+        try:
+            if request.path == HEALTH:
+                rate_limits.take_all(("health_address", address))
+            else:
+                rate_limits.take_for_page(request.COOKIES.get(settings.SESSION_COOKIE_NAME), address=address)
+        except RateLimited as error:
+            return answer_to(request, error)
+        return None
+
+
 class PrivacyMiddleware(_Middleware):
-    """Nothing that Django answers is kept by a cache on the way, and no page reaches for the device.
+    """No cache keeps what Django answers, unless a view says that it is public; no page reaches for the device.
 
     Static files do not pass here: they are the same for everybody. The second is sent with documents only: to
     anything else it says nothing.
@@ -80,7 +133,10 @@ class PrivacyMiddleware(_Middleware):
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         kept = response.headers.get("Cache-Control", "")
-        if "no-store" not in kept:
+        if "public" in kept:
+            # The view says that it is the same for everybody.
+            pass
+        elif "no-store" not in kept:
             response.headers["Cache-Control"] = "private, no-store"
         elif "private" not in kept:
             response.headers["Cache-Control"] = f"{kept}, private"

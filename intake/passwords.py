@@ -14,9 +14,11 @@ from typing import ParamSpec, TypeVar
 
 from django.conf import settings
 from django.contrib.auth.hashers import Argon2PasswordHasher, check_password, make_password
+from django.core.exceptions import ValidationError
 from django.db import connections
 
 from core.errors import RateLimited
+from core.validation import LONGEST_PASSWORD
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +51,17 @@ class Argon2idHasher(Argon2PasswordHasher):
     time_cost = 2
     memory_cost = 19 * 1024
     parallelism = 1
+
+
+class MaximumLengthValidator:
+    """One of `AUTH_PASSWORD_VALIDATORS`: wherever a password is chosen."""
+
+    def validate(self, password: str, user: object = None) -> None:
+        if len(password) > LONGEST_PASSWORD:
+            raise ValidationError(self.get_help_text(), code="password_too_long")
+
+    def get_help_text(self) -> str:
+        return f"Your password must have at most {LONGEST_PASSWORD:,} characters."
 
 
 class HashingPool:

@@ -21,6 +21,9 @@ TURNS_PER_ANSWER = 50
 TURNS_BEFORE_ASKED = 10
 # No turn is numbered higher, and no integer of the database is larger.
 LARGEST_NUMBER = 2**31 - 1
+# The digits of a turn's id that a bigint holds whatever they are.
+LONGEST_ID = 18
+MOST_OPEN_ANSWERS = 100
 
 _BEGINNINGS = """
 SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)s)
@@ -89,6 +92,21 @@ def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn
     if turn is None:
         raise NotFound
     return turn
+
+
+def get_turn_by_id(*, caller: Caller, turn_id: str) -> Turn:
+    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    is_an_id = turn_id.isascii() and turn_id.isdecimal() and len(turn_id) <= LONGEST_ID
+    turn = Turn.objects.for_caller(caller).filter(pk=int(turn_id)).first() if is_an_id else None
+    if turn is None:
+        raise NotFound
+    return turn
+
+
+def open_answers(*, caller: Caller) -> list[tuple[int, UUID]]:
+    """The ids of the caller's turns that are being answered, each with its conversation's."""
+    being_answered = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING)
+    return list(being_answered.order_by("pk").values_list("pk", "conversation_id")[:MOST_OPEN_ANSWERS])
 
 
 def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -> dict[tuple[UUID, int], str]:

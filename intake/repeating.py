@@ -4,18 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from core.errors import NotFound, StillRunning
+from core.errors import NotFound
 from core.isolation.caller import Caller
 from intake import services
 from intake.idempotency import once
 from intake.models import Turn
 
-STILL_ANSWERED = "This message is still being answered. Try again shortly."
-
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A turn to be answered; or one whose answer is there, and is only to be told again."""
+    """A turn to be answered; or one whose answer was begun before, and is to be followed or told again."""
 
     turn: Turn
     is_replay: bool = False
@@ -26,7 +24,7 @@ def begin_turn_once(
 ) -> Begun:
     """`services.begin_turn`, unless the caller has sent this message with this key before. Then the turn it made then
 
-    1. raises `StillRunning` while it is being answered;
+    1. is followed from the start while it is being answered;
     2. is taken up and answered anew if it has no whole answer and is still the last of its conversation;
     3. is told again as it is, otherwise.
 
@@ -49,6 +47,4 @@ def begin_turn_once(
     turn = Turn.objects.for_caller(caller).filter(pk=turn_id).first()
     if turn is None:
         raise NotFound("The message was sent before, and has been deleted since.")
-    if not turn.has_ended:
-        raise StillRunning(STILL_ANSWERED)
     return Begun(turn, is_replay=True)

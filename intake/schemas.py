@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from core.problems import CONTENT_TYPE, STATUSES
-from core.validation import Input
+from core.validation import LONGEST_PASSWORD, Input
 from intake import idempotency
 
 
@@ -23,7 +23,7 @@ class Problem(BaseModel):
 
 
 class PasswordConfirmation(Input):
-    password: Annotated[str, Field(max_length=4096, description="The account's password, to make sure.")]
+    password: Annotated[str, Field(max_length=LONGEST_PASSWORD, description="The account's password, to make sure.")]
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:

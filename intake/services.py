@@ -1,7 +1,7 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,33 @@ from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 
 MAX_MESSAGE_LENGTH = 32_000
+# As the number of a parent: there is none, and the turn is a first one.
+NO_PARENT = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an answer took: tokens and seconds over all its requests, and how the last one ended, as OpenTelemetry
+    names it (`stop`, `length`, `content_filter` …). None where it is not known."""
+
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    seconds: float | None = None
+    finish_reason: str | None = None
+
+    def after(self, earlier: "Usage") -> "Usage":
+        """Of an answer that was continued: the sums, and the end of the last part."""
+        return Usage(
+            model=self.model or earlier.model,
+            input_tokens=_sum(earlier.input_tokens, self.input_tokens),
+            output_tokens=_sum(earlier.output_tokens, self.output_tokens),
+            seconds=_sum(earlier.seconds, self.seconds),
+            finish_reason=self.finish_reason,
+        )
+
+    def as_data(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,37 +52,44 @@ class Answer:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     is_recall: bool = False
     error: dict[str, Any] | None = None
+    usage: Usage = Usage()
 
 
-def begin_turn(*, caller: Caller, message: str, conversation_id: UUID | None, now: datetime) -> Turn:
+def begin_turn(
+    *, caller: Caller, message: str, conversation_id: UUID | None, now: datetime, parent: int | None = None
+) -> Turn:
     """Save what somebody said, before any model is asked.
 
+    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
     The same message sent again after a failure takes up the failed turn, so that a retry leaves no trace of it.
-    Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation that is not the caller's.
+    Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the
+    caller's.
     """
     message = clean_message(message)
     try:
-        return _begin_turn(caller, message, conversation_id, now)
+        with transaction.atomic(savepoint=False):
+            conversation = _open_conversation(caller, conversation_id, message, now)
+            return begin_in(conversation, message=message, parent=parent, now=now)
     except IntegrityError:
         # The account was deleted after the caller had been let in.
         raise AuthenticationRequired from None
 
 
-def _begin_turn(caller: Caller, message: str, conversation_id: UUID | None, now: datetime) -> Turn:
-    with transaction.atomic(savepoint=False):
-        conversation = _open_conversation(caller, conversation_id, message, now)
-        failed = _failed_turn(conversation, message)
-        if failed is None:
-            turn = _add_turn(conversation, user_message=message, said_at=now)
-            # Whether the person is still there is asked here, not when the caller's transaction ends.
-            connection.check_constraints()
-            return turn
-        return _take_up(failed)
+def begin_in(conversation: Conversation, *, message: str, parent: int | None, now: datetime) -> Turn:
+    """`begin_turn` with a clean message, in a conversation whose row the caller has locked (or just made)."""
+    follows = conversation.current_number if parent is None else parent
+    failed = _failed_turn(conversation, message, follows)
+    if failed is not None:
+        return take_up(failed)
+    turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
+    # Whether the person is still there is asked here, not when the caller's transaction ends.
+    connection.check_constraints()
+    return turn
 
 
 def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
-    """Open a turn of the caller's once more, to be answered anew; None unless it is its conversation's last, and has
-    ended without a whole answer."""
+    """Open a turn of the caller's once more, to be answered anew; None unless it has ended without a whole answer, and
+    nothing has been said after it."""
     with transaction.atomic():
         # The conversation is locked before its turns, as everywhere.
         holding = Conversation.objects.for_caller(caller).filter(turns__pk=turn_id)
@@ -63,20 +97,26 @@ def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
         if conversation is None:
             return None
         unanswered = Q(pk=turn_id, status__in=(Turn.Status.FAILED, Turn.Status.INTERRUPTED))
-        turn = conversation.turns.filter(unanswered, turn_number=conversation.turn_count).first()
-        return None if turn is None else _take_up(turn)
+        turn = conversation.turns.filter(unanswered).first()
+        return None if turn is None or has_children(turn) else take_up(turn)
 
 
-def save_progress(*, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime) -> None:
-    """Keep what has been written and done so far, so that a killed server loses a moment and no more."""
-    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING)
-    streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now)
+def save_progress(
+    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1
+) -> bool:
+    """Keep what has been written and done so far, so that a killed server loses a moment and no more.
+
+    Returns whether the turn is still open for this attempt at an answer.
+    """
+    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+    return bool(streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now))
 
 
-def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
-    """Close a turn with its answer; one already closed, or deleted meanwhile, stays as it is and gives None."""
+def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
+    """Close a turn with its answer; one closed, deleted or begun anew meanwhile stays as it is and gives None."""
     with transaction.atomic(savepoint=False):
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
         if turn is None:
             return None
         turn.assistant_message = without_nul(answer.text)
@@ -84,14 +124,26 @@ def finish_turn(*, turn_id: int, answer: Answer) -> Turn | None:
         turn.tool_calls = answer.tool_calls
         turn.is_recall = answer.is_recall
         turn.error = answer.error
-        turn.save(update_fields=["assistant_message", "status", "tool_calls", "is_recall", "error", "updated_at"])
+        turn.usage = answer.usage.after(Usage(**turn.usage or {})).as_data() or None
+        changed = ("assistant_message", "status", "tool_calls", "is_recall", "error", "usage", "updated_at")
+        turn.save(update_fields=changed)
         return turn
 
 
-def save_exchange(*, conversation: Conversation, user_message: str, assistant_message: str, said_at: datetime) -> Turn:
+def save_exchange(
+    *,
+    conversation: Conversation,
+    user_message: str,
+    assistant_message: str,
+    said_at: datetime,
+    parent: int | None = None,
+) -> Turn:
     """Save a message and its answer at once, with the time they were written: for exchanges from elsewhere.
 
-    Raises `Conversation.DoesNotExist`. If it fails, so does the transaction around it.
+    `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
+    Turns with the same parent are versions of each other. The chosen path ends with the new turn.
+    Raises `Conversation.DoesNotExist`, `NotFound` for a parent that is not there. If it fails, so does the transaction
+    around it.
     """
     with transaction.atomic(savepoint=False):
         locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
@@ -101,16 +153,31 @@ def save_exchange(*, conversation: Conversation, user_message: str, assistant_me
             assistant_message=without_nul(assistant_message),
             status=Turn.Status.COMPLETE,
             said_at=said_at,
+            follows=locked.current_number if parent is None else parent,
         )
-    conversation.turn_count = turn.turn_number
+    conversation.turn_count = conversation.current_number = turn.turn_number
     return turn
 
 
-def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
-    """Close turns whose server died while it was answering; what they had is kept, and is indexed like any other."""
-    abandoned = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=now - idle)
-    ids = list(abandoned.order_by("updated_at").values_list("pk", flat=True)[:1000])
-    return sum(_interrupt(turn_id) for turn_id in ids)
+def open_turns(*, silent_since: datetime) -> list[Turn]:
+    """Turns that are being answered and have shown no sign of life since: at most a thousand, the most silent first."""
+    silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
+    return list(silent.order_by("updated_at").only("pk", "attempt", "updated_at")[:1000])
+
+
+def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
+    """Close a turn whose answer nobody writes any more; what it had is kept, and is indexed like any other.
+
+    The status alone: a worker does this, and may write nothing else of a turn. Returns whether it was still open.
+    """
+    with transaction.atomic():
+        is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
+        turn = Turn.objects.select_for_update().filter(is_open).first()
+        if turn is None:
+            return False
+        turn.status = Turn.Status.INTERRUPTED
+        turn.save(update_fields=["status", "updated_at"])
+        return True
 
 
 def clean_message(message: str) -> str:
@@ -151,39 +218,52 @@ def _open_conversation(caller: Caller, conversation_id: UUID | None, message: st
         raise NotFound from None
 
 
-def _failed_turn(conversation: Conversation, message: str) -> Turn | None:
-    latest = Q(turn_number=conversation.turn_count, status=Turn.Status.FAILED)
-    return conversation.turns.filter(latest, user_message=message).first()
+def _failed_turn(conversation: Conversation, message: str, number: int | None) -> Turn | None:
+    failed = Q(turn_number=number, status=Turn.Status.FAILED, user_message=message)
+    turn = conversation.turns.filter(failed).first()
+    return None if turn is None or has_children(turn) else turn
 
 
-def _take_up(turn: Turn) -> Turn:
-    turn.status, turn.assistant_message, turn.error = Turn.Status.STREAMING, "", None
+def has_children(turn: Turn) -> bool:
+    """Whether something was said after a turn; to be asked under the conversation's lock."""
+    after = Turn.objects.filter(user=turn.user_id, conversation=turn.conversation_id)
+    return after.filter(parent_number=turn.turn_number).exists()
+
+
+def take_up(turn: Turn) -> Turn:
+    """Open a turn that has ended, of a conversation whose row the caller has locked, to be answered anew."""
+    turn.status, turn.assistant_message, turn.error, turn.usage = Turn.Status.STREAMING, "", None, None
+    turn.attempt += 1
     # What the earlier try has stored stays stored, and so can still be taken back.
     turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
     return turn
 
 
-def _add_turn(conversation: Conversation, *, said_at: datetime, **fields: Any) -> Turn:
-    """The next turn of a conversation whose row the caller has locked (or just made)."""
+def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | None, **fields: Any) -> Turn:
+    """A new turn of a conversation whose row the caller has locked (or just made); the chosen path ends with it.
+
+    Raises `NotFound` for a turn to follow that is not there.
+    """
+    if (
+        follows
+        and follows != conversation.current_number
+        and not conversation.turns.filter(turn_number=follows).exists()
+    ):
+        raise NotFound
     conversation.turn_count += 1
+    conversation.current_number = conversation.turn_count
     conversation.last_active_at = max(conversation.last_active_at, said_at)
-    conversation.save(update_fields=["turn_count", "last_active_at"])
+    conversation.save(update_fields=["turn_count", "current_number", "last_active_at"])
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,
         turn_number=conversation.turn_count,
+        parent_number=follows or None,
         said_at=said_at,
         **fields,
     )
 
 
-def _interrupt(turn_id: int) -> bool:
-    """The status alone: a worker does this, and may write nothing else of a turn."""
-    with transaction.atomic():
-        turn = Turn.objects.select_for_update().filter(pk=turn_id, status=Turn.Status.STREAMING).first()
-        if turn is None:
-            return False
-        turn.status = Turn.Status.INTERRUPTED
-        turn.save(update_fields=["status", "updated_at"])
-        return True
+def _sum(a: float | None, b: float | None) -> Any:
+    return a if b is None else b if a is None else a + b

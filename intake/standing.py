@@ -34,10 +34,15 @@ async def until_out(is_still_in: StillIn) -> None:
     while True:
         await asyncio.sleep(CHECKED_EVERY_SECONDS)
         try:
-            if not await sync_to_async(_ask, thread_sensitive=False)(is_still_in):
+            if not await is_in_now(is_still_in):
                 return
         except (OperationalError, InterfaceError):
             logger.warning("A caller could not be checked again: the database is away")
+
+
+async def is_in_now(is_still_in: StillIn) -> bool:
+    """Raises `OperationalError` or `InterfaceError` while the database is away."""
+    return await sync_to_async(_ask, thread_sensitive=False)(is_still_in)
 
 
 def _ask(is_still_in: StillIn) -> bool:

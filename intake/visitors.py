@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from intake import passwords
+from intake import passwords, registration
 from intake.models import Conversation, IdempotentAnswer, Turn, User
 
 # Visitors who have been silent since; those of one run, so that no transaction grows without bounds. The database
@@ -27,11 +27,17 @@ DELETE FROM users WHERE id IN (
 """
 
 
-def register(*, visitor: User | None, email: str, password: str, time_zone: str) -> tuple[User, int]:
-    """The account, and how many turns of the visitor's it begins with. Raises `IntegrityError` for a taken email."""
+def register(
+    *, visitor: User | None, email: str, password: str, time_zone: str, invitation: str = ""
+) -> tuple[User, int]:
+    """The account, and how many turns of the visitor's it begins with.
+
+    Raises `IntegrityError` for a taken email, `InvalidInput` for somebody who may not register.
+    """
     # Before the transaction, which keeps a connection.
     encoded = passwords.encode(password)
     with transaction.atomic():
+        registration.admit(invitation)
         visitors = User.objects.select_for_update().filter(is_visitor=True)
         user = visitors.filter(pk=visitor.pk).first() if visitor is not None else None
         if user is None:

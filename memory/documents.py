@@ -1,7 +1,9 @@
-"""MEMORY.md and the daily logs: every read and write goes through here, and a write indexes in its own transaction.
+"""MEMORY.md, the page about the person and the daily logs: every read and write goes through here and indexes in its
+own transaction.
 
-A document is named by its day: MEMORY.md, which has none, by None. Whoever overwrites one says which state of it they
-have read, so that of two who read the same only one overwrites it. Whoever appends need not: appends never conflict.
+A document is named by its day: MEMORY.md, which has none, by None, and the page about the person by `ABOUT_ME`. Whoever
+overwrites one says which state of it they have read, so that of two who read the same only one overwrites it. Whoever
+appends need not: appends never conflict.
 """
 
 from collections.abc import Collection
@@ -19,7 +21,7 @@ from core.validation import checked
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet
-from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
 from memory.sources import document_entry
 
 MAX_LOGS = 100
@@ -77,19 +79,19 @@ class DailyLogs:
     before: date | None
 
 
-def read(*, user: User, day: date | None) -> Document:
+def read(*, user: User, day: DocumentDay) -> Document:
     """Raises `NotFound`."""
     return Document.of(_get(user, day))
 
 
-def beginning(*, user: User, day: date | None, length: int) -> str:
+def beginning(*, user: User, day: DocumentDay, length: int) -> str:
     """So many characters of a document; empty where there is none."""
     found = MemoryDocument.objects.for_user(user).on(day)
     text: str | None = found.values_list(Left("content", length), flat=True).first()
     return text or ""
 
 
-def exists(*, user: User, day: date | None) -> bool:
+def exists(*, user: User, day: DocumentDay) -> bool:
     return MemoryDocument.objects.for_user(user).on(day).exists()
 
 
@@ -104,7 +106,7 @@ def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_
     return DailyLogs(logs[:limit], before=logs[limit - 1].date if len(logs) > limit else None)
 
 
-def create(*, user: User, day: date | None, content: str, now: datetime) -> Document:
+def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Document:
     """Write a document that is not there yet. Raises `Conflict` if it is, also if somebody was a moment faster."""
     _check_day(day)
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
@@ -112,7 +114,7 @@ def create(*, user: User, day: date | None, content: str, now: datetime) -> Docu
         try:
             with transaction.atomic():
                 row = MemoryDocument.objects.create(
-                    user=user, kind=_kind(day), date=day, content=content, created_at=now, updated_at=now
+                    user=user, kind=_kind(day), date=_date(day), content=content, created_at=now, updated_at=now
                 )
         except IntegrityError:
             raise Conflict(EXISTS) from None
@@ -120,7 +122,7 @@ def create(*, user: User, day: date | None, content: str, now: datetime) -> Docu
     return Document.of(row)
 
 
-def replace(*, user: User, day: date | None, content: str, expected: Collection[str] | None, now: datetime) -> Document:
+def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime) -> Document:
     """Overwrite a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     with transaction.atomic():
@@ -133,17 +135,17 @@ def replace(*, user: User, day: date | None, content: str, expected: Collection[
         return _indexed(user, day, now)
 
 
-def append(*, user: User, day: date | None, text: str, now: datetime) -> Document:
+def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Document:
     """Add lines to a document, which is made if need be. Raises `TooLarge`, and then has added nothing."""
     _check_day(day)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
     with transaction.atomic():
-        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=day, lines=as_lines(text), now=now):
+        if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=_date(day), lines=as_lines(text), now=now):
             raise TooLarge(FULL)
         return _indexed(user, day, now)
 
 
-def take_back(*, user: User, day: date | None, text: str, at: int | None, now: datetime) -> Document | None:
+def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: datetime) -> Document | None:
     """Undo an append: take out exactly what it added, and leave the rest alone, whoever wrote since.
 
     `at`: where the lines began, in characters; of equal lines these are taken, or else the last. A document that is
@@ -164,7 +166,7 @@ def take_back(*, user: User, day: date | None, text: str, at: int | None, now: d
         return _indexed(user, day, now)
 
 
-def delete(*, user: User, day: date | None, expected: Collection[str] | None) -> None:
+def delete(*, user: User, day: DocumentDay, expected: Collection[str] | None) -> None:
     """Delete a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
     with transaction.atomic():
         document = MemoryDocument.objects.for_user(user).on(day)
@@ -176,7 +178,7 @@ def as_lines(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def _get(user: User, day: date | None) -> MemoryDocument:
+def _get(user: User, day: DocumentDay) -> MemoryDocument:
     try:
         return MemoryDocument.objects.for_user(user).on(day).select_related("user").get()
     except MemoryDocument.DoesNotExist:
@@ -190,19 +192,28 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
     return row
 
 
-def _indexed(user: User, day: date | None, now: datetime) -> Document:
+def _indexed(user: User, day: DocumentDay, now: datetime) -> Document:
     row = _get(user, day)
     indexing.index(document_entry(row), now=now)
     return Document.of(row)
 
 
-def _check_day(day: date | None) -> None:
-    if day is not None and day.year not in YEARS:
+def _check_day(day: DocumentDay) -> None:
+    if isinstance(day, date) and day.year not in YEARS:
         raise InvalidInput(errors={"date": [f"A log's year lies between {YEARS[0]} and {YEARS[-1]}."]})
 
 
-def _kind(day: date | None) -> MemoryDocument.Kind:
-    return MemoryDocument.Kind.MEMORY if day is None else MemoryDocument.Kind.DAILY_LOG
+def _kind(day: DocumentDay) -> MemoryDocument.Kind:
+    match day:
+        case None:
+            return MemoryDocument.Kind.MEMORY
+        case AboutMe():
+            return MemoryDocument.Kind.ABOUT
+    return MemoryDocument.Kind.DAILY_LOG
+
+
+def _date(day: DocumentDay) -> date | None:
+    return None if isinstance(day, AboutMe) else day
 
 
 def _without(content: str, text: str, at: int | None) -> str | None:

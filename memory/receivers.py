@@ -1,5 +1,6 @@
 """Where memory listens: a registered user's turn is indexed when it has ended, and whatever is deleted is forgotten."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import Model, QuerySet
@@ -7,6 +8,7 @@ from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
+from intake.history import turns_saved
 from intake.models import Conversation, Turn, User
 from memory import indexing
 from memory.models import Corpus, MemoryDocument, MemoryRecord
@@ -18,6 +20,12 @@ from memory.sources import document_place, record_place, turn_entry, turn_place
 def index_turn(instance: Turn, raw: bool, **kwargs: Any) -> None:
     if not raw and _is_indexed(instance):
         indexing.index(turn_entry(instance), now=timezone.now())
+
+
+@receiver(turns_saved, dispatch_uid="memory.index_turns")
+def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
+    if _is_indexed(turns[0]):
+        indexing.index_new([turn_entry(turn) for turn in turns], now=timezone.now())
 
 
 def _is_indexed(turn: Turn) -> bool:

@@ -131,7 +131,7 @@ class TurnReader(Reader[Turn]):
 
 
 class DocumentReader(Reader[MemoryDocument]):
-    """For one of the two kinds of document."""
+    """For the daily logs, or for all other documents."""
 
     columns = {"source_id": "pk"}
 
@@ -140,7 +140,7 @@ class DocumentReader(Reader[MemoryDocument]):
 
     def rows(self) -> QuerySet[MemoryDocument, Any]:
         """See Reader: an empty document has nothing to index."""
-        filled = MemoryDocument.objects.filter(kind=self.corpus).exclude(content="")
+        filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(self.corpus)).exclude(content="")
         # Of the person nothing but the time zone, which is all that a worker is shown.
         own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
         return filled.select_related("user").only(*own, "user__time_zone")

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
-from intake.services import close_abandoned_turns as close_turns
+from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, recounting, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
@@ -28,9 +28,13 @@ TASK_SECONDS = 10
 
 @worker_init.connect
 def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
-    """Also in the parent, whose connection and pool its children must not inherit."""
+    """Also in the parent, whose connection and pool its children must not inherit.
+
+    The importing worker writes conversations, which the worker role may not: it is the web role, and acts as a person.
+    """
+    roles = settings.DATABASE_ROLES
     try:
-        refuse_unless_isolated(settings.DATABASE_ROLES.worker)
+        refuse_unless_isolated(roles.web if settings.IMPORTING_WORKER else roles.worker)
     except NotIsolated as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
@@ -57,7 +61,9 @@ def refuse_without_a_model(**_: Any) -> None:
 
 @worker_process_init.connect
 def load_the_model(**_: Any) -> None:
-    """In each child, so that the first turn does not wait for it."""
+    """In each child, so that the first turn does not wait for it. An import only counts tokens."""
+    if settings.IMPORTING_WORKER:
+        return
     try:
         get_embedder().warm_up(for_documents=True)
     except EmbedderError:

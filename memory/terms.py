@@ -12,6 +12,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -262,6 +263,12 @@ def add(entry: Entry) -> set[int]:
         return _add_changed(entry)
     (text,) = entry.texts
     return {text.key.chunk_index} if _add_one(text, entry.place) else set()
+
+
+def add_many(texts: Sequence[Text]) -> None:
+    """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
+    with connection.cursor() as cursor:
+        cursor.executemany(_ADD, [row_of(text) for text in texts])
 
 
 def delete(place: Place) -> None:

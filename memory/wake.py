@@ -1,7 +1,7 @@
 """Wakes a worker after a save, from a thread of its own, so that a dead or silent broker delays nobody.
 
-The message carries nothing: the pending rows are the queue. Many calls become one message, and the sweep makes up for a
-lost one.
+The message carries nothing but the name of a request: the pending rows are the queue. Many calls become one message,
+and the sweep makes up for a lost one.
 """
 
 import logging
@@ -10,6 +10,8 @@ import threading
 import time
 
 from celery import current_app
+
+from core.request_ids import request_id
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +22,18 @@ PAUSE_SECONDS = 0.05
 
 
 class Waker:
-    """One thread for each process, started with the first call."""
+    """One thread for each process, started with the first call. `task`: the name of the one that it sends."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: str = TASK) -> None:
+        self._task = task
         self._wanted = threading.Event()
         self._lock = threading.Lock()
         self._started_in: int | None = None
+        self._request_id = ""
 
     def wake_worker(self) -> None:
         self._ensure_started()
+        self._request_id = request_id.get()
         self._wanted.set()
 
     def _ensure_started(self) -> None:
@@ -42,8 +47,9 @@ class Waker:
     def _run(self) -> None:
         while self._wanted.wait():
             self._wanted.clear()
+            request_id.set(self._request_id)
             try:
-                current_app.send_task(TASK, retry=False, ignore_result=True)
+                current_app.send_task(self._task, retry=False, ignore_result=True)
             except Exception as error:  # whatever ails the broker, the sweep will find the rows
                 logger.warning("No worker could be woken: %s", type(error).__name__)
             time.sleep(PAUSE_SECONDS)

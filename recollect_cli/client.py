@@ -35,7 +35,7 @@ class Server:
 
     def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> dict[str, Any]:
         """The tool's answer; raises `Failure`."""
-        request = Request(  # noqa: S310  # the address was looked at above
+        request = Request(  # noqa: S310 - the address was looked at above
             f"{self.address.rstrip('/')}/api/v1/tools/{tool}/",
             data=json.dumps(arguments).encode(),
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers},

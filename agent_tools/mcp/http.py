@@ -35,7 +35,7 @@ from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
 from core.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
-from core.rate_limits import client_address
+from core.rate_limits import client_address, counted_refusal, running_call
 
 logger = logging.getLogger(__name__)
 
@@ -108,16 +108,18 @@ class McpEndpoint:
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
             return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
         body = await _read(receive, headers)
-        scope[EXCHANGE] = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
-        return await self._exchange(scope, body, receive, send)
+        scope[EXCHANGE] = exchange = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
+        # The SDK, which keeps no session, would drop it. It also makes room for others.
+        if (stopped := cancelled_id(body)) is not None:
+            self._calls.stop((caller.digest, exchange.session_id, stopped))
+        with running_call(caller.user.pk):
+            await self._exchange(scope, body, receive, send)
+        return None
 
     async def _exchange(self, scope: ConnectionScope, body: bytes, receive: Receive, send: Send) -> None:
         """Hand the message to the SDK, for as long as the caller is there and may ask."""
-        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101
+        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101 - tells the types what the code around has seen to
         exchange: Exchange = scope[EXCHANGE]
-        # The SDK, which keeps no session, would drop it.
-        if (stopped := cancelled_id(body)) is not None:
-            self._calls.stop((exchange.caller.digest, exchange.session_id, stopped))
         is_refused = False
         async with anyio.create_task_group() as group:
 
@@ -157,13 +159,17 @@ class McpEndpoint:
 
 def _admitted(request: ASGIRequest) -> TokenCaller:
     """Raises `TokenRefused`, and `RateLimited` by the same limits as REST."""
-    secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
-    return admit(secret, address=client_address(request), now=timezone.now())
+    address = client_address(request)
+    try:
+        secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
+        return admit(secret, address=address, now=timezone.now())
+    except TokenRefused as refused:
+        raise counted_refusal(refused, address=address) from None
 
 
 def _exchange(ctx: Context) -> Exchange:
     exchange = ctx.request.scope[EXCHANGE] if ctx.request is not None else None
-    assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101
+    assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101 - tells the types what the code around has seen to
     return exchange
 
 

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from agent_tools.authentication import AccessTokenAuthentication, TokenCaller
-from agent_tools.scopes import ALL_SCOPES, TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from agent_tools.tokens import (
     DEFAULT_DAYS,
     LONGEST_DAYS,
@@ -28,6 +28,9 @@ from core.validation import Input, validate
 from intake.identity import person_of
 from intake.schemas import problems
 
+# Each may be named more than once.
+MOST_SCOPES = 20
+
 
 class TokenWanted(Input):
     """The body that asks for a token."""
@@ -37,8 +40,12 @@ class TokenWanted(Input):
     name: Annotated[str, Field(max_length=LONGEST_NAME, description="What it is for, so that you know it again.")] = ""
     scopes: Annotated[
         list[TokenScope],
-        Field(min_length=1, description="What it may do: `search` reads memory, `write` adds to it."),
-    ] = sorted(ALL_SCOPES)
+        Field(
+            min_length=1,
+            max_length=MOST_SCOPES,
+            description="What it may do: `search` reads memory, `write` adds to it, `import` imports.",
+        ),
+    ] = sorted(DEFAULT_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
 
 

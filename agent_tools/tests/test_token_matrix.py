@@ -124,6 +124,7 @@ REST = {
     "unknown tool": Endpoint("POST", "/api/v1/tools/drop_everything/", None, {}),
     "records": Endpoint("GET", "/api/v1/memory/records/", TokenScope.SEARCH),
     "conversations": Endpoint("GET", "/api/v1/conversations/", TokenScope.SEARCH),
+    "imports": Endpoint("GET", "/api/v1/imports/", TokenScope.IMPORT),
     "export": Endpoint("GET", "/api/v1/account/export/", TokenScope.SEARCH),
     "chat": Endpoint("POST", "/api/v1/intake/chat", None, {"message": "Hello"}),
 }
@@ -171,13 +172,13 @@ def test_a_token_in_the_address_opens_no_endpoint(server, alice, name):
     assert AccessToken.objects.get().last_used_at is None
 
 
-@pytest.mark.parametrize("scopes", [[TokenScope.SEARCH], [TokenScope.WRITE], list(TokenScope)])
+@pytest.mark.parametrize("scopes", [[TokenScope.SEARCH], [TokenScope.WRITE], [TokenScope.IMPORT], list(TokenScope)])
 def test_a_token_opens_what_its_scope_is_for_and_nothing_else(server, alice, language_model, scopes):
     language_model(Say(("Yes.",)))
     headers = {"Authorization": f"Bearer {create_token(user=alice, scopes=scopes).secret}"}
     for name, endpoint in ENDPOINTS.items():
         response = endpoint.knock(server, headers)
-        needed = set(TokenScope) if name == "chat" else {endpoint.scope} - {None}
+        needed = {TokenScope.SEARCH, TokenScope.WRITE} if name == "chat" else {endpoint.scope} - {None}
         if needed <= set(scopes):
             assert "insufficient_scope" not in response.text, name
         else:

@@ -159,6 +159,12 @@ def test_a_chat_needs_a_token_that_may_search_and_write(alice):
         assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
 
 
+def test_imports_need_a_token_with_their_own_scope(alice):
+    for scope in TokenScope:
+        response = client_of(alice, scopes=[scope]).get("/api/v1/imports/")
+        assert response.status_code == (200 if scope == TokenScope.IMPORT else 403)
+
+
 def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
     made = make(session, name="  my   laptop ", scopes=["search"], expiresInDays=7)
     assert made.status_code == 201

@@ -13,6 +13,7 @@ from agent_tools.tools.chat_history import LINKS, link_text
 from core.errors import AuthenticationRequired, InvalidInput
 from core.isolation.caller import Caller
 from core.pagination import Position
+from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.reading import get_conversation as find
@@ -32,7 +33,12 @@ TurnCount = Annotated[int, Field(description="How many turns it has; they are nu
 
 class GetConversationInput(ToolInput):
     conversation_id: Annotated[
-        str, Field(alias="conversationId", description="The `conversationId` of a search result or of a list.")
+        str,
+        Field(
+            alias="conversationId",
+            description="The `conversationId` of a search result or of a list.",
+            max_length=LONGEST_REFERENCE,
+        ),
     ]
     around: Annotated[
         int | None,
@@ -79,14 +85,16 @@ class ListRecentConversationsInput(ToolInput):
         str | None,
         Field(
             description="Only those last active before this date (its day not included) or date-time, in ISO 8601. "
-            "Without an offset it is in the person's time zone. To see more, give the answer's `more`."
+            "Without an offset it is in the person's time zone. To see more, give the answer's `more`.",
+            max_length=LONGEST_REFERENCE,
         ),
     ] = None
     after: Annotated[
         str | None,
         Field(
             description="Only those last active on or after this date (its day included) or date-time, in ISO 8601. "
-            "Without an offset it is in the person's time zone."
+            "Without an offset it is in the person's time zone.",
+            max_length=LONGEST_REFERENCE,
         ),
     ] = None
 

@@ -13,6 +13,7 @@ from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
 from agent_tools.times import day as parse_day
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.validation import text_limit
 from intake.models import User
 from memory import documents, records
 from memory.models.documents import (
@@ -31,23 +32,31 @@ class SaveMemoryInput(ToolInput):
         str,
         Field(
             description=f"What to remember, in words that stand for themselves a year from now: 1 to "
-            f"{MAX_RECORD_LENGTH:,} characters."
+            f"{MAX_RECORD_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_RECORD_LENGTH),
         ),
     ]
     type: Annotated[
         str | None,
         Field(
             description="What kind of memory: decision, lesson, preference, fact, note (if not given), or a word of "
-            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it."
+            f"your own of at most {MAX_LABEL_LENGTH} characters. `search_memory` can be narrowed by it.",
+            json_schema_extra=text_limit(MAX_LABEL_LENGTH),
         ),
     ] = None
     project_id: Annotated[
         str | None,
-        Field(description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters."),
+        Field(
+            description=f"The project it belongs to, if to one, in at most {MAX_PROJECT_LENGTH} characters.",
+            json_schema_extra=text_limit(MAX_PROJECT_LENGTH),
+        ),
     ] = None
     tags: Annotated[
-        list[str] | None,
-        Field(description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each."),
+        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]] | None,
+        Field(
+            description=f"At most {MAX_TAGS} labels to find it by, of at most {MAX_LABEL_LENGTH} characters each.",
+            json_schema_extra={"maxItems": MAX_TAGS},
+        ),
     ] = None
 
 
@@ -59,11 +68,17 @@ class SaveMemoryOutput(ToolOutput):
 class AppendDailyLogInput(ToolInput):
     text: Annotated[
         str,
-        Field(description=f"The lines to add; a log may have {MAX_DOCUMENT_LENGTH:,} characters in all."),
+        Field(
+            description=f"The lines to add; a log may have {MAX_DOCUMENT_LENGTH:,} characters in all.",
+            json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH),
+        ),
     ]
     date: Annotated[
         str | None,
-        Field(description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given."),
+        Field(
+            description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given.",
+            json_schema_extra=text_limit(len("YYYY-MM-DD")),
+        ),
     ] = None
 
 

@@ -1,6 +1,7 @@
 """Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
 
 import importlib.util
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "intake.middleware.PrivacyMiddleware",
+    "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -76,6 +78,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "intake.registration.context",
             ],
         },
     },
@@ -87,6 +90,8 @@ USE_I18N = True
 USE_TZ = True
 
 STATIC_URL = "/static/"
+# Swagger UI, without the rest of the package that carries it.
+STATICFILES_DIRS = [("swagger-ui", files("drf_spectacular_sidecar") / "static/drf_spectacular_sidecar/swagger-ui-dist")]
 STATIC_ROOT = Path(env.str("STATIC_ROOT", default=str(VAR_DIR / "static")))
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -98,6 +103,8 @@ STORAGES = {
 SESSION_ENGINE = "intake.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# Whom to tell of a weakness: "mailto:…" or "https://…", several with commas between them.
+SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
@@ -121,6 +128,7 @@ AUTH_USER_MODEL = "intake.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "intake.passwords.MaximumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
@@ -132,6 +140,10 @@ PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
+# Who may register: everybody ("open"), those with an invitation of staff's ("invite"), nobody ("closed").
+REGISTRATION = env.str("REGISTRATION", default="open")
+# Whether somebody may chat before they register.
+VISITORS = env.bool("VISITORS", default=True)
 # A visitor who has said nothing for so long is removed, with what they said.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
@@ -170,18 +182,16 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "SERVE_INCLUDE_SCHEMA": False,
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "write"],
+        "TokenScopeEnum": ["search", "write", "import"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "intake.schemas.add_chat",
         "intake.schemas.add_confirmation",
     ],
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
 }
 
 # Limits: how often a client may ask, and how much it may send
@@ -193,16 +203,28 @@ RATE_LIMITS = {
     for name, rate in {
         "api": "6000/minute",
         "api_address": "60000/minute",
+        # Requests to the API without a token or session that is known.
+        "refused_address": "1200/minute",
+        # Every page outside the API, by session; for somebody without one by address.
+        "page": "1200/minute",
+        "page_address": "12000/minute",
+        "health_address": "1200/minute",
         "chat": "60/minute",
         "chat_address": "600/minute",
         "export": "30/hour",
         "export_address": "300/hour",
+        # The answers of a language model to all visitors together: they pay with nothing, and the model costs money.
+        "visitors": "2000/day",
         # For one account from one address; then for all accounts.
         "login": "10/minute",
         "login_address": "100/minute",
         "register_address": "60/hour",
     }.items()
 }
+# How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
+# answers are written at once, in all processes together. 0 is no limit; the next one gets 429.
+CONCURRENT_CALLS = env.int("CONCURRENT_CALLS", default=8)
+CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # The number of trusted proxies in front of this server, each of which appends to X-Forwarded-For. With none, the header
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
@@ -212,6 +234,23 @@ MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 # The time in which a whole body must arrive, on a slow line too.
 BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
+
+# Imports: uploads, their room, and the worker that reads them
+
+# Private: web processes write uploads here, and the importing worker reads them.
+IMPORTS_DIR = Path(env.str("IMPORTS_DIR", default=str(VAR_DIR / "imports")))
+# All open uploads of a person together, and how many there may be; an upload that nobody goes on with is deleted.
+IMPORTS_BYTES_PER_PERSON = env.int("IMPORTS_BYTES_PER_PERSON", default=10 * 1024**3)
+IMPORTS_OPEN_PER_PERSON = env.int("IMPORTS_OPEN_PER_PERSON", default=3)
+IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
+# What uploads leave free on the disk.
+IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
+# Reading or storing one export may take this long.
+IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
+# Another worker takes over from one that has not been heard of for so long.
+IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
+# Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
+IMPORTING_WORKER = env.bool("IMPORTING_WORKER", default=False)
 
 # Database, its roles, and Redis
 
@@ -229,6 +268,7 @@ NOT_PERSONAL = {
     "admin.LogEntry": "staff actions, by id; shared among staff",
     "intake.Session": "looked up by its key before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
+    "imports.ImportJob": "ids alone, by which a worker finds out for whom it is to work",
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
 # connection before a request uses it.
@@ -268,7 +308,8 @@ CHAT_NOTES = "memory.hooks.notes"
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
-# A streaming turn without a heartbeat for this long has lost its server.
+# A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
+# tell that its lease has run out, it is closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
 
 # Search: embedding models, terms, ranking
@@ -374,6 +415,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A worker of their own serves them, so that no turn waits behind an import.
+CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -382,7 +425,8 @@ CELERY_BEAT_SCHEDULE = {
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
-    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 60, "options": {"expires": 60}},
+    "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
+    "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
@@ -390,14 +434,16 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# "line" for people, "json" for programs.
+LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.
 QUIET = LOG_LEVEL if LOG_LEVEL in ("ERROR", "CRITICAL") else "WARNING"
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {name: {"level": QUIET} for name in ("httpx2", "mcp", "psycopg")},
 }

@@ -20,7 +20,7 @@ SYSTEM_DIR = Path("/var/lib/recollect")
 UNPRIVILEGED = ("postgres", "nobody")
 # A socket's address holds 104 bytes on macOS and 108 on Linux; the longest name in the folder is ".s.PGSQL.5432".
 LONGEST_SOCKET_DIR = 85
-SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108
+SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108 - folders in it are made private and under new names
 PRIVATE = 0o700
 
 

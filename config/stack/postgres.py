@@ -55,6 +55,7 @@ SETTINGS = {
     # Statements and details carry what people said, and a log is no place for that.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
+    "log_parameter_max_length": "0",
     "log_parameter_max_length_on_error": "0",
 }
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}

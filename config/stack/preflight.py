@@ -129,6 +129,12 @@ def as_worker(environment: dict[str, str]) -> dict[str, str]:
     return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
 
 
+def as_importer(environment: dict[str, str]) -> dict[str, str]:
+    """For the importing worker, which is the web role and has no other's address."""
+    others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
+    return environment | dict.fromkeys(others, "") | {"IMPORTING_WORKER": "1"}
+
+
 def _taken(given: Mapping[str, str]) -> dict[str, str]:
     for name, purpose in (("DATABASE_WORKER_URL", "workers"), ("DATABASE_OWNER_URL", "migrations")):
         if not given.get(name):

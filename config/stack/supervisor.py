@@ -14,7 +14,7 @@ from config.stack import StackError
 from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
-from config.stack.preflight import addresses, as_worker, check_broker, read_environment, roles_named
+from config.stack.preflight import addresses, as_importer, as_worker, check_broker, read_environment, roles_named
 from config.stack.processes import MARK, LogReader, Program, Service, Watch, begin_log, last_lines
 
 # The first start also builds the embedding model.
@@ -28,6 +28,8 @@ DEATHS_BEFORE_SHOWN = 3
 # The web process has run the system checks, which load much that neither needs.
 CELERY = ("celery", "--skip-checks", "-A", "config.celery")
 WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
+# A process of its own, so that no turn waits behind an import. It embeds nothing.
+IMPORTER = (*CELERY, "worker", "--queues=imports", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
 BEAT = (*CELERY, "beat")
 
 
@@ -41,7 +43,7 @@ class Address:
     @property
     def local_host(self) -> str:
         """A host to reach it by from this machine."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared with, not bound to
 
     def __str__(self) -> str:
         host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
@@ -105,6 +107,7 @@ class Supervisor:
         self._wait_until_it_answers()
         # They need the tables that the web process makes, and it needs the processors until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
+        self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()

@@ -4,16 +4,21 @@ import os
 import re
 import subprocess
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.checks import run_checks
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
+from django.utils import timezone
 
+from config.tests.endpoints.house import Things
+from config.tests.endpoints.registered import ENDPOINTS
 from config.urls import handler400, handler403, handler404, handler500  # noqa: F401 - the handlers of these URLs, too
 from config.urls import urlpatterns as all_urls
 from core.errors import RateLimited
@@ -63,8 +68,9 @@ def is_locked_down(response) -> None:
     assert response["Referrer-Policy"] == "same-origin"
     assert response["Cross-Origin-Opener-Policy"] == "same-origin"
     assert response["X-Frame-Options"] == "DENY"
-    assert "no-store" in response["Cache-Control"]
-    assert "private" in response["Cache-Control"]
+    if "public" not in response["Cache-Control"]:
+        assert "no-store" in response["Cache-Control"]
+        assert "private" in response["Cache-Control"]
     if response["Content-Type"].startswith("text/html"):
         assert "camera=()" in response["Permissions-Policy"]
         page = response.content.decode()
@@ -80,7 +86,7 @@ def test_every_page_is_locked_down(root):
         response = root.get(page)
         assert response.status_code == 200, page
         is_locked_down(response)
-    for page in ("/login/", "/register/", "/admin/login/"):
+    for page in ("/login/", "/register/", "/admin/login/", "/api/docs/"):
         is_locked_down(Client().get(page))
     is_locked_down(root.get("/nowhere"))
     is_locked_down(Client(enforce_csrf_checks=True).post("/login/"))
@@ -107,6 +113,37 @@ def test_every_answer_of_the_api_is_locked_down(root):
     for page in ("/api/v1/conversations/", "/api/v1/tools/", "/api/v1/schema/", "/api/v1/nowhere/", "/healthz"):
         is_locked_down(root.get(page))
         is_locked_down(Client().get(page))
+
+
+@pytest.mark.parametrize("who", ["root", "nobody"])
+def test_every_endpoint_there_is_is_locked_down(root, who):
+    """The pages above are full; these are all there are, found or refused."""
+    things = Things(conversation=str(a_turn(a_person(), "Hello").conversation_id))
+    for endpoint in ENDPOINTS.values():
+        for method in endpoint.probes:
+            if not endpoint.probes[method][0].is_streamed and method in ("GET", "POST"):
+                client = Client(raise_request_exception=False) if who == "nobody" else root
+                if who == "root":
+                    client.force_login(User.objects.get(email="root@example.com"))
+                is_locked_down(getattr(client, method.lower())(f"/{things.fill(endpoint.at)}"))
+
+
+def test_security_txt_says_whom_to_tell_and_until_when(settings):
+    settings.SECURITY_CONTACT = ["mailto:a@example.com", "https://example.com/report"]
+    answer = Client().get("/.well-known/security.txt")
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    contact, other, expires, languages = answer.text.splitlines()
+    assert (contact, other) == ("Contact: mailto:a@example.com", "Contact: https://example.com/report")
+    good_for = datetime.fromisoformat(expires.removeprefix("Expires: ")) - timezone.now()
+    assert timedelta(days=362) < good_for < timedelta(days=365)
+    assert languages == "Preferred-Languages: en"
+    settings.SECURITY_CONTACT = []
+    assert Client().get("/.well-known/security.txt").status_code == 404
+
+
+def test_a_contact_that_is_none_is_said_at_start_up(settings):
+    settings.SECURITY_CONTACT = ["a@example.com"]
+    assert [error.id for error in run_checks()] == ["config.E001"]
 
 
 @pytest.mark.urls("config.tests.test_headers")
@@ -174,9 +211,12 @@ other = Client().get("/login/", secure=True, headers={"host": "evil.example"})
 assert other.status_code == 400, other
 proxied = Client().get("/login/", headers={"host": "recollect.example", "x-forwarded-proto": "https"})
 assert proxied.status_code == 200, proxied
-assert "max-age=31536000" in proxied["Strict-Transport-Security"]
-cookie = proxied.cookies["csrftoken"]
-assert cookie["secure"] and cookie["samesite"] == "Lax", cookie
+assert proxied["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains", proxied.headers
+(cookie,) = proxied.cookies.values()
+assert cookie.key == "__Host-csrftoken", cookie
+assert cookie["secure"] and cookie["samesite"] == "Lax" and cookie["path"] == "/" and not cookie["domain"], cookie
+assert settings.SESSION_COOKIE_NAME == "__Host-sessionid", settings.SESSION_COOKIE_NAME
+assert settings.SESSION_COOKIE_PATH == "/" and not settings.SESSION_COOKIE_DOMAIN
 assert settings.SESSION_COOKIE_SECURE and settings.SESSION_COOKIE_HTTPONLY and not settings.DEBUG
 print("as it should be")
 """

@@ -18,6 +18,7 @@ from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.testing.emptying import delete_past_signals
 from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
+from imports.tests.factories import an_import
 from intake import services, visitors
 from intake.idempotency import once
 from intake.links import conversation_path
@@ -60,6 +61,7 @@ def rows_everywhere(*users):
             documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+        an_import(user, word=SECRET)
     return turn
 
 

@@ -16,12 +16,15 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from core.isolation.caller import Caller
+from core.request_ids import APPLICATION, request_id
 
 # The role that logged in, also after another has been taken on.
 OWN_ROLE = "none"
 
+# The request's name is for whoever looks at the server's sessions, or has them in its log.
 _BECOME = """
-SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true)
+SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
+       set_config('application_name', %(name)s, true)
 """
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
@@ -88,7 +91,7 @@ def _database() -> Any:
 
 def _become(identity: _Identity) -> None:
     with _database().cursor() as cursor:
-        cursor.execute(_BECOME, identity._asdict())
+        cursor.execute(_BECOME, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
 
 
 def _present() -> _Identity:

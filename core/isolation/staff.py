@@ -4,15 +4,30 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django import forms
 from django.contrib.admin import AdminSite
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.contrib.auth.forms import UsernameField
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 
 from core.isolation.acting import acting_as_staff
+from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
+
+
+class StaffLoginForm(AdminAuthenticationForm):
+    username = UsernameField(max_length=LONGEST_EMAIL, widget=forms.TextInput(attrs={"autofocus": True}))
+    password = forms.CharField(
+        strip=False,
+        max_length=LONGEST_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
 
 
 class StaffSite(AdminSite):
     """Each page acts as staff, once it is certain that staff asks."""
+
+    login_form = StaffLoginForm
 
     def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Any:
         return super().admin_view(_as_staff(view), cacheable)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -10,12 +10,15 @@ from typing import Any
 class Event:
     name: str
     data: dict[str, Any]
+    id: str | None = field(default=None, compare=False)
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
-    name = ""
+    name, id_ = "", None
     for line in lines:
         if line.startswith("event: "):
-            name = line.removeprefix("event: ")
+            name, id_ = line.removeprefix("event: "), None
+        elif line.startswith("id: "):
+            id_ = line.removeprefix("id: ")
         elif line.startswith("data: "):
-            yield Event(name, json.loads(line.removeprefix("data: ")))
+            yield Event(name, json.loads(line.removeprefix("data: ")), id_)

@@ -113,20 +113,33 @@ def silent_server():
 
 
 @pytest.mark.parametrize("kind", ["refuses", "is silent"])
-def test_when_redis_is_away_nobody_is_refused_or_kept_waiting(settings, caplog, silent_server, kind):
-    settings.RATE_LIMITS = {"api": "1/hour"}
+def test_when_redis_is_away_this_process_counts_and_nobody_is_kept_waiting(settings, caplog, silent_server, kind):
+    settings.RATE_LIMITS = {"api": "20/hour"}
     settings.REDIS_URL = silent_server if kind == "is silent" else "redis://127.0.0.1:9/0"
     started = time.monotonic()
-    assert times_allowed("api", 1, tries=50) == 50
-    assert time.monotonic() - started < 0.2
-    assert [record.message.startswith("No request is limited") for record in caplog.records] == [True]
+    assert times_allowed("api", 1, tries=50) == 20
+    assert times_allowed("api", 2, tries=50) == 20
+    assert time.monotonic() - started < 0.3
+    assert [record.message.startswith("Each process counts") for record in caplog.records] == [True]
+
+
+@pytest.mark.django_db
+def test_passwords_cannot_be_guessed_while_redis_is_away(settings):
+    settings.RATE_LIMITS = {"login": "3/hour", "login_address": "5/hour"}
+    settings.REDIS_URL = "redis://127.0.0.1:9/0"
+    client, email = Client(), "alice@example.com"
+    statuses = [client.post(LOGIN, {"username": email, "password": "x"}).status_code for _ in range(4)]
+    assert statuses == [200, 200, 200, 429]
+    others = [client.post(LOGIN, {"username": f"{n}@example.com", "password": "x"}).status_code for n in range(3)]
+    assert others == [200, 200, 429]
 
 
 def test_redis_is_asked_again_after_a_while(settings):
     settings.RATE_LIMITS = {"api": "1/hour"}
     url, settings.REDIS_URL = settings.REDIS_URL, "redis://127.0.0.1:9/0"
-    times_allowed("api", 1)
+    assert times_allowed("api", 1) == 1
     settings.REDIS_URL = url
+    assert times_allowed("api", 1) == 0
     rate_limits.bypass.until -= rate_limits.REST_SECONDS
     assert times_allowed("api", 1) == 1
 

@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.2
 RESTART_SECONDS = 0.5
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
 # Those that a run of one address and a few people would reach.
-LIMITS = ("api", "api_address", "chat", "chat_address")
+LIMITS = ("api", "api_address", "refused_address", "page", "page_address", "health_address", "chat", "chat_address")
 BEYOND_REACH = "60000000/minute"
 LAST_LINES = 15
 
@@ -189,6 +189,8 @@ def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
         "MODEL_CACHE_DIR": str(settings.MODEL_CACHE_DIR),
         "LOG_LEVEL": "WARNING",
         **{f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in LIMITS},
+        "CONCURRENT_CALLS": "1000",
+        "CONCURRENT_ANSWERS": "1000",
     }
 
 

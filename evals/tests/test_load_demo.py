@@ -67,7 +67,7 @@ def test_a_run_that_was_cut_short_is_completed_by_the_next():
     Conversation.objects.get(external_id="cat").delete()
     shortened = Conversation.objects.get(external_id="piano")
     shortened.turns.filter(turn_number=3).delete()
-    Conversation.objects.filter(pk=shortened.pk).update(turn_count=2)
+    Conversation.objects.filter(pk=shortened.pk).update(turn_count=2, current_number=2)
 
     assert demo.load_demo(user, now=NOW) == 4
     assert Turn.objects.for_user(user).count() == 40

@@ -1,7 +1,7 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
 )
+from pydantic_ai.models import Model
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
@@ -40,11 +41,16 @@ from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
 
 
-async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -> AsyncIterator[AgentEvent]:
-    """Stream the events of one answer. Raises `RecollectError` when the model fails, in words for the person."""
+async def answer(
+    *, message: str, history: list[ModelMessage], deps: ChatDeps, model: Model | None = None
+) -> AsyncGenerator[AgentEvent, None]:
+    """Stream the events of one answer, by the model of the settings unless another is given.
+
+    Raises `RecollectError` when the model fails, in words for the person.
+    """
     teller = _Teller()
     try:
-        async with _agent(deps).run_stream_events(
+        async with _agent(deps, model or chat_model(deps.caller)).run_stream_events(
             message, message_history=history, deps=deps, usage_limits=usage_limits()
         ) as events:
             async for event in events:
@@ -54,11 +60,11 @@ async def answer(*, message: str, history: list[ModelMessage], deps: ChatDeps) -
         raise _in_words(error) from error
 
 
-def _agent(deps: ChatDeps) -> Agent[ChatDeps, str]:
+def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
     """A call that cannot even be read costs a round, too: its corrections need no other bound."""
     common = model_settings()
     return Agent(
-        chat_model(deps.caller),
+        model,
         deps_type=ChatDeps,
         instructions=[
             introduction(),

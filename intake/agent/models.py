@@ -1,5 +1,6 @@
 """Which language model answers: the one the environment names, or recall mode where it names none."""
 
+import asyncio
 from asyncio import AbstractEventLoop, get_running_loop
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -20,6 +21,15 @@ def chat_model(caller: Caller) -> Model:
     if is_recall_mode():
         return recall_model(caller)
     return _kept_model(settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY)
+
+
+async def warm_up() -> None:
+    """Load the vendor's package, and build the client of this event loop; nothing is sent."""
+    if is_recall_mode():
+        return
+    key = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY)
+    built = await asyncio.to_thread(_build, *key)
+    _models.setdefault(get_running_loop(), {}).setdefault(key, built)
 
 
 def model_settings() -> ModelSettings:

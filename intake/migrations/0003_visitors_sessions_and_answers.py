@@ -1,3 +1,4 @@
+import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
@@ -13,16 +14,33 @@ KEYS = """
     ALTER TABLE intake_conversation_turns
         ADD CONSTRAINT intake_turns_of_user UNIQUE (user_id, id),
         ADD CONSTRAINT intake_turns_conversation
-            FOREIGN KEY (user_id, conversation_id) REFERENCES intake_conversations (user_id, id) ON DELETE CASCADE;
+            FOREIGN KEY (user_id, conversation_id) REFERENCES intake_conversations (user_id, id) ON DELETE CASCADE,
+        -- A turn cannot go and leave children behind. Checked at the end, so that a whole tree goes in any order.
+        ADD CONSTRAINT intake_turns_parent FOREIGN KEY (user_id, conversation_id, parent_number)
+            REFERENCES intake_conversation_turns (user_id, conversation_id, turn_number) DEFERRABLE INITIALLY DEFERRED;
     ALTER TABLE intake_idempotent_answers
         DROP CONSTRAINT intake_idempotent_answers_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
 """
 NO_KEYS = """
     ALTER TABLE intake_conversation_turns
-        DROP CONSTRAINT intake_turns_conversation, DROP CONSTRAINT intake_turns_of_user;
+        DROP CONSTRAINT intake_turns_parent, DROP CONSTRAINT intake_turns_conversation, DROP CONSTRAINT intake_turns_of_user;
     ALTER TABLE intake_conversations
         DROP CONSTRAINT intake_conversations_user, DROP CONSTRAINT intake_conversations_of_user
+"""
+
+# Until now each turn followed the one before it.
+BACKFILL_PARENTS = """
+    UPDATE intake_conversation_turns AS turn
+       SET parent_number = numbered.before
+      FROM (SELECT id, lag(turn_number) OVER (PARTITION BY conversation_id ORDER BY turn_number) AS before
+              FROM intake_conversation_turns) AS numbered
+     WHERE turn.id = numbered.id AND numbered.before IS NOT NULL
+"""
+BACKFILL_PATHS = """
+    UPDATE intake_conversations
+       SET current_number = (SELECT max(turn_number) FROM intake_conversation_turns AS turn
+                              WHERE turn.conversation_id = intake_conversations.id)
 """
 
 
@@ -34,6 +52,10 @@ def user(**options):
         on_delete=django.db.models.deletion.CASCADE,
         **options,
     )
+
+
+def number():
+    return models.PositiveIntegerField(editable=False, null=True)
 
 
 class Migration(migrations.Migration):
@@ -72,6 +94,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             "turn", "created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)
         ),
+        migrations.AddField("turn", "attempt", models.PositiveIntegerField(default=1)),
         migrations.CreateModel(
             name="Session",
             fields=[
@@ -97,6 +120,34 @@ class Migration(migrations.Migration):
                 "db_table": "intake_sessions",
                 "abstract": False,
             },
+        ),
+        migrations.CreateModel(
+            name="Invitation",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.CharField(editable=False, max_length=64, unique=True)),
+                (
+                    "note",
+                    models.CharField(
+                        blank=True, default="", help_text="Whom it is for. Shown to staff alone.", max_length=200
+                    ),
+                ),
+                (
+                    "uses",
+                    models.PositiveSmallIntegerField(
+                        default=1,
+                        help_text="How many people may register by it.",
+                        validators=[
+                            django.core.validators.MinValueValidator(1),
+                            django.core.validators.MaxValueValidator(10000),
+                        ],
+                    ),
+                ),
+                ("used", models.PositiveSmallIntegerField(default=0, editable=False)),
+                ("expires_at", models.DateTimeField()),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+            ],
+            options={"db_table": "intake_invitations"},
         ),
         migrations.CreateModel(
             name="IdempotentAnswer",
@@ -126,5 +177,41 @@ class Migration(migrations.Migration):
                 to="intake.conversation",
             ),
         ),
+        migrations.AddField("conversation", "current_number", number()),
+        migrations.AddField("conversation", "branched_from", models.UUIDField(editable=False, null=True)),
+        migrations.AddField("conversation", "branched_after", number()),
+        migrations.AddIndex(
+            "conversation",
+            models.Index(
+                fields=["user", "branched_from"],
+                name="idx_ic_branches",
+                condition=models.Q(branched_from__isnull=False),
+            ),
+        ),
+        migrations.AddConstraint(
+            "conversation",
+            models.CheckConstraint(
+                condition=models.Q(branched_from=None, branched_after=None)
+                | models.Q(branched_from__isnull=False, branched_after__isnull=False),
+                name="intake_conversations_branched_from_a_turn",
+            ),
+        ),
+        migrations.AddField("turn", "parent_number", number()),
+        migrations.AddField("turn", "usage", models.JSONField(blank=True, null=True)),
+        migrations.AddIndex(
+            "turn",
+            models.Index(fields=["user", "conversation", "parent_number", "turn_number"], name="idx_ict_tree"),
+        ),
+        migrations.AddConstraint(
+            "turn",
+            models.CheckConstraint(
+                condition=models.Q(parent_number=None)
+                | models.Q(parent_number__gte=1, parent_number__lt=models.F("turn_number")),
+                name="intake_turns_follow_an_earlier_one",
+            ),
+        ),
         migrations.RunSQL(KEYS, NO_KEYS),
+        # Last: PostgreSQL alters no table that has constraint checks pending from an update in the same transaction.
+        migrations.RunSQL(BACKFILL_PARENTS, migrations.RunSQL.noop),
+        migrations.RunSQL(BACKFILL_PATHS, migrations.RunSQL.noop),
     ]

@@ -46,6 +46,8 @@ class Migration(migrations.Migration):
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),
+        # Staff make invitations; the web role uses them up.
+        grant("intake_invitations", web=["SELECT", "UPDATE (used)"], staff=EVERYTHING),
         # Rights, which staff hand out.
         grant("auth_group", web=READ, staff=EVERYTHING),
         grant("auth_group_permissions", web=READ, staff=EVERYTHING),

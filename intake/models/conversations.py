@@ -5,7 +5,7 @@ from typing import Self, TypeVar
 from uuid import UUID
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
@@ -44,6 +44,12 @@ class Conversation(models.Model):
     external_id = models.CharField(max_length=200, blank=True, default="")
     # The number of the latest turn; locking this row is what makes turn numbers gap-free among concurrent writers.
     turn_count = models.PositiveIntegerField(default=0, editable=False)
+    # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
+    current_number = models.PositiveIntegerField(null=True, editable=False)
+    # For a branch: the conversation and the turn that it goes on from. Without a foreign key, like a link: numbers are
+    # never given again, so a pair that leads to no turn says that the turn has been deleted.
+    branched_from = models.UUIDField(null=True, editable=False)
+    branched_after = models.PositiveIntegerField(null=True, editable=False)
     started_at = models.DateTimeField(default=timezone.now)
     last_active_at = models.DateTimeField(default=timezone.now)
 
@@ -54,8 +60,16 @@ class Conversation(models.Model):
         indexes = [
             models.Index(fields=["user"], name="idx_ic_user_id"),
             models.Index(fields=["user", "-last_active_at", "-id"], name="idx_ic_user_recent"),
+            models.Index(
+                fields=["user", "branched_from"], name="idx_ic_branches", condition=Q(branched_from__isnull=False)
+            ),
         ]
         constraints = [
+            models.CheckConstraint(
+                condition=Q(branched_from=None, branched_after=None)
+                | Q(branched_from__isnull=False, branched_after__isnull=False),
+                name="intake_conversations_branched_from_a_turn",
+            ),
             models.UniqueConstraint(
                 fields=["user", "source", "external_id"],
                 condition=~Q(external_id=""),
@@ -86,7 +100,10 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
 
 
 class Turn(models.Model):
-    """What a person said and what was answered."""
+    """What a person said and what was answered.
+
+    The turns of a conversation are a tree: turns with the same parent are versions of each other.
+    """
 
     class Status(models.TextChoices):
         STREAMING = "streaming"
@@ -100,7 +117,11 @@ class Turn(models.Model):
     )
     # The owner again, so that the database can tell whose row this is without asking another table.
     user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    # In the order of saving, over all versions.
     turn_number = models.PositiveIntegerField()
+    # The number of the turn that this one follows; NULL for a first turn. A constraint keeps it smaller than the turn's
+    # own number, so the database refuses a circle.
+    parent_number = models.PositiveIntegerField(null=True, editable=False)
     user_message = models.TextField()
     assistant_message = models.TextField(blank=True, default="")
     # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.
@@ -108,6 +129,10 @@ class Turn(models.Model):
     tool_calls = models.JSONField(default=list, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
+    # How often an answer has been begun: a writer that another has replaced changes nothing any more.
+    attempt = models.PositiveIntegerField(default=1)
+    # What the answer took, as `services.Usage` says it.
+    usage = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -120,14 +145,25 @@ class Turn(models.Model):
             models.UniqueConstraint(
                 fields=["conversation", "turn_number", "user"], nulls_distinct=False, name="intake_turns_numbered_once"
             ),
+            models.CheckConstraint(
+                condition=Q(parent_number=None) | Q(parent_number__gte=1, parent_number__lt=F("turn_number")),
+                name="intake_turns_follow_an_earlier_one",
+            ),
         ]
         indexes = [
             models.Index(fields=["user", "said_at"], name="idx_ict_user_said_at"),
+            # The whole tree of a conversation by an index-only scan; also the children of a turn.
+            models.Index(fields=["user", "conversation", "parent_number", "turn_number"], name="idx_ict_tree"),
             models.Index(fields=["updated_at"], name="idx_ict_streaming", condition=Q(status="streaming")),
         ]
 
     def __str__(self) -> str:
         return f"{self.conversation_id}#{self.turn_number}"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the model stopped at its limit of tokens, in the middle of the answer."""
+        return self.status == self.Status.COMPLETE and (self.usage or {}).get("finish_reason") == "length"
 
     @property
     def has_ended(self) -> bool:

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from core.errors import InvalidInput
 from core.pagination import position_in_address
-from core.validation import validate
+from core.validation import LONGEST_REFERENCE, validate
 from intake import deleting, undoing
 from intake.identity import caller_of, person_of
 from intake.reading import (
@@ -30,13 +30,14 @@ from intake.schemas import problems
 
 NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}
+CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 
 
 class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
-        parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
-        responses={200: ConversationListOutput, **problems(*NOT_THERE)},
+        parameters=[OpenApiParameter("after", CURSOR, description="`more` of the page before.")],
+        responses={200: ConversationListOutput, **problems(400, *NOT_THERE)},
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""

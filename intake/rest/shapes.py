@@ -7,8 +7,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.validation import Input
+from core.validation import Input, text_limit
 from intake.models import Conversation, Turn
+from intake.models.conversations import TITLE_LENGTH
 from intake.reading import ConversationList, TurnWindow
 
 
@@ -82,7 +83,9 @@ class UndoneOutput(Output):
 
 
 class Rename(Input):
-    title: Annotated[str, Field(description="1 to 80 characters.")]
+    title: Annotated[
+        str, Field(description=f"1 to {TITLE_LENGTH} characters.", json_schema_extra=text_limit(TITLE_LENGTH))
+    ]
 
 
 def _of(conversation: Conversation) -> dict[str, Any]:

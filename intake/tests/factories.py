@@ -47,11 +47,21 @@ def a_turn(
 
 def a_long_conversation(user: User, turns: int) -> Conversation:
     """For pages alone: its turns are written in one go and so tell nobody of themselves."""
-    conversation = Conversation.objects.create(user=user, title="Message 1", turn_count=turns, last_active_at=NOW)
+    conversation = Conversation.objects.create(
+        user=user, title="Message 1", turn_count=turns, current_number=turns, last_active_at=NOW
+    )
     numbers = range(1, turns + 1)
     texts = [{"user_message": f"Message {number}", "assistant_message": f"Answer {number}"} for number in numbers]
     Turn.objects.bulk_create(
-        Turn(conversation=conversation, user=user, turn_number=number, said_at=NOW, status=Turn.Status.COMPLETE, **text)
+        Turn(
+            conversation=conversation,
+            user=user,
+            turn_number=number,
+            parent_number=number - 1 or None,
+            said_at=NOW,
+            status=Turn.Status.COMPLETE,
+            **text,
+        )
         for number, text in zip(numbers, texts, strict=True)
     )
     return conversation

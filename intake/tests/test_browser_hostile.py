@@ -56,12 +56,16 @@ def test_there_are_enough_of_them():
 
 def a_hostile_conversation(user: User) -> Conversation:
     """Every payload as message, answer, title, tool input and tool summary."""
-    conversation = Conversation.objects.create(user=user, title=PAYLOADS[0][:80], turn_count=len(PAYLOADS))
+    count = len(PAYLOADS)
+    conversation = Conversation.objects.create(
+        user=user, title=PAYLOADS[0][:80], turn_count=count, current_number=count
+    )
     Turn.objects.bulk_create(
         Turn(
             conversation=conversation,
             user=user,
             turn_number=number,
+            parent_number=number - 1 or None,
             user_message=payload.replace("\x00", ""),
             assistant_message=payload.replace("\x00", ""),
             tool_calls=[{"id": "1", "name": "search", "input": {"query": payload}, "summary": payload}]

@@ -16,10 +16,10 @@ STREAM = (
     "event: cut off\ndata: never dispatched"
 )
 EVENTS = [
-    {"type": "turn", "data": '{"a": 1}'},
-    {"type": "delta", "data": "naïve 🙂 é"},
-    {"type": "message", "data": "two\nlines"},
-    {"type": "done", "data": "x:y"},
+    {"type": "turn", "id": None, "data": '{"a": 1}'},
+    {"type": "delta", "id": None, "data": "naïve 🙂 é"},
+    {"type": "message", "id": "7", "data": "two\nlines"},
+    {"type": "done", "id": None, "data": "x:y"},
 ]
 
 # For each set of places to cut at, the events that came of it.

@@ -94,7 +94,7 @@ def test_whoever_is_thrown_out_is_out_within_five_seconds(person, client_of, lan
     if throw_out is delete:
         assert not Turn.objects.exists()
     else:
-        assert the_turn().status == "interrupted"
+        wait_until(lambda: the_turn().status == "interrupted")
         assert the_turn().assistant_message.startswith("word0 word1 word2 word3 ")
 
 
@@ -129,7 +129,7 @@ def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_o
             raise OperationalError("gone")
         return session_is_good(*args, **kwargs)
 
-    monkeypatch.setattr("intake.views.chat.session_is_good", away_at_first)
+    monkeypatch.setattr("intake.views.admission.session_is_good", away_at_first)
     language_model(Say(("Still ", "here", "."), seconds_apart=0.3))
     assert client_of(has_token=False).events("Talk")[-1].name == "done"
     assert len(asked) > 1

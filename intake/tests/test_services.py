@@ -1,7 +1,6 @@
 """Recording what is said: numbers without gaps, titles, retries, and what a visitor's words become."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -87,17 +86,19 @@ def test_progress_is_kept_only_while_the_turn_streams():
     assert turn.assistant_message == "Whole"
 
 
-def test_a_turn_whose_server_died_is_closed_with_what_it_had():
-    turn = begin(Caller(user_id=a_person().pk))
-    services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=NOW)
-    young = begin(Caller(user_id=turn.user_id), "Still going")
-    services.save_progress(turn_id=young.pk, text="", tool_calls=[], now=NOW + timedelta(minutes=4))
-    now = NOW + timedelta(minutes=5)
-    assert services.close_abandoned_turns(now=now, idle=timedelta(minutes=2)) == 1
+def test_a_writer_whose_turn_another_attempt_has_taken_over_changes_nothing():
+    caller = Caller(user_id=a_person().pk)
+    turn = begin(caller)
+    assert services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)
+    again = services.take_up_turn(caller=caller, turn_id=turn.pk)
+    assert (again.pk, again.attempt) == (turn.pk, turn.attempt + 1)
+    assert not services.save_progress(turn_id=turn.pk, attempt=turn.attempt, text="Late", tool_calls=[], now=NOW)
+    late = Answer(text="Late", status=Turn.Status.COMPLETE)
+    assert services.finish_turn(turn_id=turn.pk, attempt=turn.attempt, answer=late) is None
+    assert not services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)
+    assert services.save_progress(turn_id=turn.pk, attempt=again.attempt, text="New", tool_calls=[], now=NOW)
     turn.refresh_from_db()
-    young.refresh_from_db()
-    assert (turn.assistant_message, turn.status) == ("Half an", "interrupted")
-    assert young.status == "streaming"
+    assert (turn.assistant_message, turn.status) == ("New", "streaming")
 
 
 def test_a_recorded_turn_keeps_the_time_it_was_said():

@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -16,6 +17,7 @@ from django.views.generic import FormView
 
 from core import rate_limits
 from core.problems import retry_after
+from intake import registration
 from intake.forms import LoginForm, RegisterForm
 from intake.identity import is_registered, tell_what_came_along, visitor_of
 
@@ -52,6 +54,11 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if is_registered(request):
             return HttpResponseRedirect(self.get_success_url())
+        invitation = request.POST.get("invitation") or request.GET.get("invitation") or ""
+        if (refusal := registration.why_not(invitation)) is not None:
+            context = {"refusal": refusal, "next": self.get_redirect_url()}
+            return render(request, "intake/no_registration.html", context, status=HTTPStatus.FORBIDDEN)
+        self.initial = {"invitation": invitation}
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -1,109 +1,90 @@
 """`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import login
-from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.decorators import method_decorator
-from django.utils.module_loading import import_string
-from django.views import View
-from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from pydantic import Field
-from rest_framework.authentication import BaseAuthentication
-from rest_framework.request import Request
 
 from core import rate_limits
-from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from core.problems import as_recollect_error, problem_response
-from core.validation import Input, parse_json, validate
+from core.validation import LONGEST_REFERENCE, Input, parse_json, text_limit, validate
 from intake import idempotency
-from intake.identity import caller_of
 from intake.models import User
 from intake.reading import as_conversation_id
 from intake.repeating import Begun, begin_turn_once
-from intake.standing import StillIn, session_is_good
-
-# RFC 7240: the answer also as HTML, block by block.
-PREFER_BLOCKS = "blocks"
+from intake.running_answers import refuse_one_too_many
+from intake.services import MAX_MESSAGE_LENGTH
+from intake.views.admission import Admitted, StreamingView, admit, refusal
+from intake.views.answers import event_stream, prefers_blocks
 
 
 class ChatMessage(Input):
     """The request's body."""
 
-    message: Annotated[str, Field(description="What the person says: 1 to 32,000 characters.")]
-    conversation_id: Annotated[str | None, Field(description="The conversation to go on with, if any.")] = None
+    message: Annotated[
+        str,
+        Field(
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
+        ),
+    ]
+    conversation_id: Annotated[
+        str | None, Field(description="The conversation to go on with, if any.", max_length=LONGEST_REFERENCE)
+    ] = None
 
 
-@method_decorator([csrf_exempt, login_not_required], name="dispatch")
-class ChatView(View):
-    """Checks the caller itself: a token, or a session (also a visitor's) with CSRF."""
-
-    # The stubs know of synchronous views only.
-    async def http_method_not_allowed(  # type: ignore[override]
-        self, request: HttpRequest, *args: Any, **kwargs: Any
-    ) -> HttpResponse:
-        """In the words of the other endpoints."""
-        error = InvalidInput(f'Method "{request.method}" not allowed.')
-        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
-        response["Allow"] = "POST, OPTIONS"
-        return response
-
+class ChatView(StreamingView):
     async def post(self, request: HttpRequest) -> HttpResponseBase:
+        # In a task of its own: a client who leaves at this moment must not leave a turn that nobody answers.
         try:
-            begun, admitted = await sync_to_async(_begin)(request)
+            begun, admitted = await asyncio.shield(asyncio.create_task(_open(request)))
         except Exception as error:
-            return _refusal(error)
-        # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
-        from intake.chat import replay, stream_answer
+            return await sync_to_async(refusal)(request, error)
+        from intake.chat import follow_answer, replay
 
-        # The chat's own page draws the answer as HTML while it is written; other clients render `delta` themselves.
-        with_blocks = request.headers.get("Prefer") == PREFER_BLOCKS
-        events = (
+        with_blocks = prefers_blocks(request)
+        response = event_stream(
             replay(turn=begun.turn, with_blocks=with_blocks)
-            if begun.is_replay
-            else stream_answer(
-                turn=begun.turn,
-                caller=admitted.caller,
-                is_still_in=admitted.is_still_in,
-                with_blocks=with_blocks,
+            if begun.turn.has_ended
+            else follow_answer(
+                turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in, with_blocks=with_blocks
             )
         )
-        response = StreamingHttpResponse(events, content_type="text/event-stream")
         if begun.is_replay:
             response[idempotency.REPLAYED] = "true"
-        response["Cache-Control"] = "no-store"
-        # Some proxies gather a response before they pass it on; this one is asked not to.
-        response["X-Accel-Buffering"] = "no"
         return response
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Who is let in, and how to find out later whether they still are; from a visitor nothing can be taken away."""
+async def _open(request: HttpRequest) -> tuple[Begun, Admitted]:
+    begun, admitted = await sync_to_async(_begin)(request)
+    if not begun.is_replay:
+        # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
+        from intake.chat import start_answer
 
-    caller: Caller
-    is_still_in: StillIn | None = None
+        start_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
+    return begun, admitted
 
 
 def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
-    admitted = _authenticate(request)
+    lacking = "A chat recalls and records: its token needs the scopes `search` and `write`."
+    admitted = admit(request, scopes={"search", "write"}, lacking=lacking)
     # Visitors are counted by their address: one who forgets the cookies is somebody new.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
+    if settings.LLM_MODEL and not admitted.caller.is_registered:
+        rate_limits.take_all(("visitors",))
     wanted = validate(ChatMessage, parse_json(request.body))
     given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
     begin = partial(
@@ -118,6 +99,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     else:
         with acting_as(admitted.caller):
             begun = begin(caller=admitted.caller)
+            if not begun.is_replay:
+                refuse_one_too_many(caller=admitted.caller, now=timezone.now())
     if admitted.caller.is_visitor:
         # As long as what they said is kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
@@ -133,40 +116,3 @@ def _begin_as_visitor(request: HttpRequest, begin: Callable[..., Begun]) -> tupl
             begun = begin(caller=caller)
         login(request, visitor)
     return Admitted(caller), begun
-
-
-def _authenticate(request: HttpRequest) -> Admitted:
-    if request.headers.get("Authorization"):
-        return _admitted_by_token(Request(request))
-    if _protected(request).status_code != HTTPStatus.OK:
-        raise AuthenticationRequired("The page is out of date. Reload it and try again.")
-    caller = caller_of(request)
-    if caller.user_id is None or caller.is_visitor:
-        return Admitted(caller)
-    return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
-
-
-def _admitted_by_token(request: Request) -> Admitted:
-    """By the API's own authentication class, the first in the settings; the token must be good for all a chat does."""
-    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
-    authenticator: type[BaseAuthentication] = import_string(names[0])
-    authenticated = authenticator().authenticate(request)
-    if authenticated is None:
-        raise AuthenticationRequired
-    user, token = authenticated
-    if not {"search", "write"} <= set(token.scopes):
-        raise InsufficientScope("A chat recalls and records: its token needs the scopes `search` and `write`.")
-    return Admitted(Caller(user_id=user.pk), lambda: token.is_still_valid(now=timezone.now()))
-
-
-@csrf_protect
-def _protected(request: HttpRequest) -> HttpResponse:
-    """Answers 200 where Django's check of the CSRF token lets the request pass."""
-    return HttpResponse()
-
-
-def _refusal(error: Exception) -> HttpResponse:
-    known = as_recollect_error(error)
-    if known is None:
-        raise error
-    return problem_response(known)

@@ -7,6 +7,7 @@ from django.template.loader import render_to_string
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.problems import STATUSES, as_recollect_error, problem_response, retry_after
+from core.rate_limits import client_address, counted_refusal
 
 HEADINGS = {
     HTTPStatus.BAD_REQUEST: "That was not understood",
@@ -37,6 +38,10 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
     It knows nobody, so that it is the same, byte for byte, for everybody.
     """
+    if _is_api(request) and request.resolver_match is None:
+        # No view is there to count it.
+        error = counted_refusal(NotFound(), address=client_address(request))
+        return _answer(request, error, page="404.html")
     return _answer(request, NotFound(), page="404.html")
 
 

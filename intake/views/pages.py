@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -13,12 +14,13 @@ from django.views.decorators.http import require_safe
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
-from intake.identity import caller_of
+from intake.identity import caller_of, is_registered
 from intake.reading import (
     TURNS_PER_PAGE,
     as_turn_number,
     get_conversation,
     list_conversations,
+    open_answers,
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
@@ -34,10 +36,13 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """For visitors too, to read. Kept by no cache, and one same answer to whatever is not there for this caller."""
+    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache, and one same answer to
+    whatever is not there for this caller."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not settings.VISITORS and not is_registered(request):
+            return redirect_to_login(request.get_full_path())
         try:
             with acting_as(caller_of(request)):
                 return view(request, *args, **kwargs)
@@ -72,7 +77,12 @@ def conversations(request: HttpRequest) -> HttpResponse:
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     """What every page beside the list of chats shows of it; another app's pages as well."""
-    return {"page": list_conversations(caller=caller_of(request)), "visitor_days": settings.VISITOR_DAYS}
+    caller = caller_of(request)
+    return {
+        "page": list_conversations(caller=caller),
+        "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
+        "visitor_days": settings.VISITOR_DAYS,
+    }
 
 
 def _shell(request: HttpRequest) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def _run_builder(weights: Path, target: Path) -> None:
     """In a process of its own, whose 240 MB go back to the system when it ends."""
     script = Path(__file__).with_name("bert_graph.py")
     try:
-        subprocess.run(  # noqa: S603
+        subprocess.run(  # noqa: S603 - a fixed command
             [sys.executable, "-I", str(script), str(weights), str(target)],
             check=True,
             capture_output=True,

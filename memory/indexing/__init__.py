@@ -1,7 +1,7 @@
 """From a saved text to its terms and vectors: `writer` runs in the transaction of the save, `worker` in the workers."""
 
 from memory.indexing.worker import Filled, claim, embed_pending, fill, has_pending, quarantine_exhausted
-from memory.indexing.writer import enqueue, enqueue_missing, forget, index, refresh
+from memory.indexing.writer import enqueue, enqueue_missing, forget, index, index_new, refresh
 
 __all__ = [
     "Filled",
@@ -13,6 +13,7 @@ __all__ = [
     "forget",
     "has_pending",
     "index",
+    "index_new",
     "quarantine_exhausted",
     "refresh",
 ]

@@ -6,7 +6,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -76,6 +76,23 @@ def index(entry: Entry, *, now: datetime) -> None:
         logger.exception("A text was saved without being queued for indexing")
         if changed:
             vectors.delete(Embedding.objects.at(entry.place))
+
+
+def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
+    """Index texts at places that nothing has been indexed at yet, in a few statements however many there are."""
+    texts = [text for entry in entries for text in entry.texts]
+    terms.add_many(texts)
+    try:
+        embedder = get_embedder()
+        missing = [passage for text in texts for passage in _passages(text, embedder)]
+        model = EmbeddingModel.objects.for_embedder(embedder)
+    except EmbedderError:
+        logger.exception("Texts were saved without being queued for indexing")
+        return
+    rows = [Embedding(**passage.row(model, now=now)) for passage in missing]
+    Embedding.objects.bulk_create(rows, ignore_conflicts=True, batch_size=ROWS_AT_A_TIME)
+    if rows:
+        transaction.on_commit(wake.wake_worker, robust=True)
 
 
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:

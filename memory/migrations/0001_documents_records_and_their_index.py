@@ -50,9 +50,18 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "kind",
-                    models.CharField(choices=[("memory", "MEMORY.md"), ("daily_log", "Daily Log")], max_length=16),
+                    models.CharField(
+                        choices=[
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("about", "About me"),
+                            ("note", "note"),
+                        ],
+                        max_length=16,
+                    ),
                 ),
-                ("date", models.DateField(blank=True, help_text="The day of a log; MEMORY.md has none.", null=True)),
+                ("date", models.DateField(blank=True, help_text="The day of a log; other kinds have none.", null=True)),
+                ("title", models.CharField(blank=True, default="", help_text="Of a note.", max_length=300)),
                 ("content", models.TextField(blank=True, default="", help_text="Markdown.")),
                 ("version", models.PositiveIntegerField(default=1, help_text="Counts up with every write.")),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
@@ -60,13 +69,23 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "memory_documents",
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("kind", "note")),
+                        fields=["user", "-updated_at", "-id"],
+                        name="idx_memory_documents_notes",
+                    )
+                ],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("user", "kind", "date"), name="memory_documents_once", nulls_distinct=False
+                        condition=models.Q(("kind", "note"), _negated=True),
+                        fields=("user", "kind", "date"),
+                        name="memory_documents_once",
+                        nulls_distinct=False,
                     ),
                     models.CheckConstraint(
                         condition=models.Q(
-                            models.Q(("date__isnull", True), ("kind", "memory")),
+                            models.Q(("date__isnull", True), ("kind__in", ["memory", "about", "note"])),
                             models.Q(("date__isnull", False), ("kind", "daily_log")),
                             _connector="OR",
                         ),

@@ -1,6 +1,7 @@
 """The texts that a person or their agent keeps on purpose: MEMORY.md, a log for each day that has one, and records."""
 
 from datetime import date, datetime
+from enum import Enum
 from typing import Self
 
 from django.conf import settings
@@ -17,16 +18,28 @@ from memory.models.corpora import Corpus
 MAX_DOCUMENT_LENGTH = 500_000
 # As much as the parts of one text hold, so that no end of a record goes without a vector.
 MAX_RECORD_LENGTH = 32_000
+MAX_NOTE_TITLE = 300
 MAX_LABEL_LENGTH = 100
 MAX_PROJECT_LENGTH = 200
 MAX_TAGS = 50
 
+
+class AboutMe(Enum):
+    """The name of the page about the person, in the place of a day."""
+
+    ABOUT_ME = "about"
+
+
+ABOUT_ME = AboutMe.ABOUT_ME
+DocumentDay = date | AboutMe | None
+"""Which document: the log of a day, the page about the person, or MEMORY.md for None."""
+
 # A last line without an end is ended first. What would be too long leaves no row, and the caller sees that.
 _APPEND = r"""
-INSERT INTO memory_documents AS document (id, user_id, kind, date, content, version, created_at, updated_at)
-SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, %(lines)s, 1, %(now)s, %(now)s
+INSERT INTO memory_documents AS document (id, user_id, kind, date, title, content, version, created_at, updated_at)
+SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s
  WHERE char_length(%(lines)s) <= %(max_length)s
-    ON CONFLICT (user_id, kind, date) DO UPDATE
+    ON CONFLICT (user_id, kind, date) WHERE kind <> 'note' DO UPDATE
    SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
        version = document.version + 1, updated_at = excluded.updated_at
  WHERE char_length(document.content) + char_length(excluded.content) < %(max_length)s
@@ -44,9 +57,17 @@ class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
     def daily_logs(self) -> Self:
         return self.filter(kind=MemoryDocument.Kind.DAILY_LOG)
 
-    def on(self, day: date | None) -> Self:
+    def notes(self) -> Self:
+        return self.filter(kind=MemoryDocument.Kind.NOTE)
+
+    def on(self, day: DocumentDay) -> Self:
         """The log of that day; MEMORY.md, which has no date, for None."""
-        return self.memory() if day is None else self.daily_logs().filter(date=day)
+        match day:
+            case None:
+                return self.memory()
+            case AboutMe():
+                return self.filter(kind=MemoryDocument.Kind.ABOUT)
+        return self.daily_logs().filter(date=day)
 
     def append(self, *, user: User, kind: str, day: date | None, lines: str, now: datetime) -> bool:
         """Add whole lines to a document, made if need be, in one statement; False if it would become too long.
@@ -71,15 +92,21 @@ class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
 
 class MemoryDocument(models.Model):
     class Kind(models.TextChoices):
-        """The document's corpus, too."""
-
         MEMORY = Corpus.MEMORY.value, Corpus.MEMORY.label
         DAILY_LOG = Corpus.DAILY_LOG.value, Corpus.DAILY_LOG.label
+        # Found as MEMORY.md is, in its corpus.
+        ABOUT = "about", "About me"
+        NOTE = "note", "note"
+
+        @classmethod
+        def in_corpus(cls, corpus: Corpus) -> "list[MemoryDocument.Kind]":
+            return [cls.DAILY_LOG] if corpus == Corpus.DAILY_LOG else [cls.MEMORY, cls.ABOUT, cls.NOTE]
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     kind = models.CharField(max_length=16, choices=Kind)
-    date = models.DateField(null=True, blank=True, help_text="The day of a log; MEMORY.md has none.")
+    date = models.DateField(null=True, blank=True, help_text="The day of a log; other kinds have none.")
+    title = models.CharField(max_length=MAX_NOTE_TITLE, blank=True, default="", help_text="Of a note.")
     content = models.TextField(blank=True, default="", help_text="Markdown.")
     # What a writer has read is compared with it, so that of two who read the same only one overwrites it.
     version = models.PositiveIntegerField(default=1, help_text="Counts up with every write.")
@@ -93,12 +120,21 @@ class MemoryDocument(models.Model):
         constraints = [
             # A date that is missing equals another: one MEMORY.md a person, and one log a day. Read by date, too.
             models.UniqueConstraint(
-                fields=["user", "kind", "date"], nulls_distinct=False, name="memory_documents_once"
+                fields=["user", "kind", "date"],
+                condition=~Q(kind="note"),
+                nulls_distinct=False,
+                name="memory_documents_once",
             ),
             models.CheckConstraint(
-                condition=Q(kind="memory", date__isnull=True) | Q(kind="daily_log", date__isnull=False),
+                condition=Q(kind__in=["memory", "about", "note"], date__isnull=True)
+                | Q(kind="daily_log", date__isnull=False),
                 name="memory_documents_logs_have_dates",
             ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["user", "-updated_at", "-id"], name="idx_memory_documents_notes", condition=Q(kind="note")
+            )
         ]
 
     def __str__(self) -> str:
@@ -106,7 +142,7 @@ class MemoryDocument(models.Model):
 
     @property
     def corpus(self) -> Corpus:
-        return Corpus(self.kind)
+        return Corpus.DAILY_LOG if self.kind == self.Kind.DAILY_LOG else Corpus.MEMORY
 
 
 class MemoryRecordQuerySet(models.QuerySet["MemoryRecord"]):

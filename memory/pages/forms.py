@@ -19,6 +19,9 @@ from memory.records import DEFAULT_TYPE
 from memory.rest.queries import NO_DAY, parse_day
 from memory.search.sources import HistoryScope
 
+LONGEST_QUERY = 10_000
+# With a comma and a blank after each.
+LONGEST_TAGS = MAX_TAGS * (MAX_LABEL_LENGTH + 2)
 SCOPES = [
     (HistoryScope.ALL.value, "Everything"),
     (HistoryScope.SESSIONS.value, "Chats"),
@@ -74,7 +77,7 @@ class TextField(forms.CharField):
 
 
 class SearchForm(PlainForm):
-    q = forms.CharField(required=False, label="Search")
+    q = forms.CharField(required=False, max_length=LONGEST_QUERY, label="Search")
     scope = forms.ChoiceField(
         choices=SCOPES,
         required=False,
@@ -125,13 +128,18 @@ class RecordForm(PlainForm):
     content = TextField(longest=MAX_RECORD_LENGTH, label="Note", error_messages={"required": "Write something."})
     type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label="Type")
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label="Project")
-    tags = forms.CharField(required=False, label="Tags", help_text=f"With commas between them; at most {MAX_TAGS}.")
+    tags = forms.CharField(
+        required=False,
+        max_length=LONGEST_TAGS,
+        label="Tags",
+        help_text=f"With commas between them; at most {MAX_TAGS}.",
+    )
 
     def clean_tags(self) -> list[str]:
         return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
 
 
 class RecordFilter(PlainForm):
-    type = forms.CharField(required=False, label="Type")
-    project = forms.CharField(required=False, label="Project")
-    tag = forms.CharField(required=False, label="Tag")
+    type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label="Type")
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label="Project")
+    tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label="Tag")

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.validation import Input, validate
+from core.validation import Input, text_limit, validate
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -22,7 +22,7 @@ from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
 from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
 
-READING = problems(401, 404, 503)
+READING = problems(400, 401, 404, 503)
 WRITING = problems(400, 401, 412, 413, 415, 428, 503)
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 
@@ -30,19 +30,30 @@ DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The lo
 class DocumentBody(Input):
     """The body of a PUT: the whole document."""
 
-    content: Annotated[str, Field(description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.")]
+    content: Annotated[
+        str,
+        Field(
+            description=f"Markdown, at most {MAX_DOCUMENT_LENGTH:,} characters.",
+            json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH),
+        ),
+    ]
 
 
 class AppendBody(Input):
     """The body of an append: whole lines."""
 
-    text: Annotated[str, Field(description="Markdown. It begins on a line of its own.")]
+    text: Annotated[
+        str,
+        Field(
+            description="Markdown. It begins on a line of its own.", json_schema_extra=text_limit(MAX_DOCUMENT_LENGTH)
+        ),
+    ]
 
 
 class TakeBackBody(Input):
     """The lines that were added, as they were sent."""
 
-    text: Annotated[str, Field(description="The text that was appended.")]
+    text: Annotated[str, Field(description="The text that was appended.", max_length=MAX_DOCUMENT_LENGTH)]
     at: Annotated[
         int | None,
         Field(ge=0, description="Where it began, in characters; it tells equal lines apart. Without it: the last."),
@@ -152,7 +163,7 @@ class MemoryViewSet(DocumentViewSet):
         operation_id="delete_memory",
         summary="Delete MEMORY.md",
         parameters=[IF_MATCH],
-        responses={204: None, **problems(401, 404, 412, 428, 503)},
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )
     def destroy(self, request: Request) -> Response:
         return self.remove(request)
@@ -218,7 +229,7 @@ class DailyLogViewSet(DocumentViewSet):
         operation_id="delete_daily_log",
         summary="Delete a day's log",
         parameters=[DATE, IF_MATCH],
-        responses={204: None, **problems(401, 404, 412, 428, 503)},
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )
     def destroy(self, request: Request, date: str) -> Response:
         return self.remove(request, date)

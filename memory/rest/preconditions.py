@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
-from core.errors import PreconditionRequired
+from core.errors import InvalidInput, PreconditionRequired
 
 READ_FIRST = (
     "This exists already. Read it, and send what its ETag said as If-Match, so that nothing you have not seen is lost."
 )
 
+
+# A tag of ours has about 20 characters; a reader may name several.
+LONGEST_HEADER = 1000
+TAGS = {"type": "string", "maxLength": LONGEST_HEADER}
 
 # Strong and weak tags; between two stands a comma.
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
@@ -28,11 +32,11 @@ class Precondition:
 
 def precondition_of(request: Request, *, exists: bool) -> Precondition:
     """Raises `PreconditionRequired` if something exists and the writer does not say what they have read of it."""
-    if_match = request.headers.get("If-Match")
+    if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
     if if_match is not None:
         # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
         return Precondition(expected=_states(if_match), is_new=False)
-    if exists and request.headers.get("If-None-Match") != "*":
+    if exists and if_none_match != "*":
         raise PreconditionRequired(READ_FIRST)
     return Precondition(expected=None, is_new=True)
 
@@ -43,8 +47,16 @@ def as_etag(state: str) -> str:
 
 def is_known(request: Request, etag: str) -> bool:
     """Whether the reader has it already; weak tags are good enough for that."""
-    if_none_match = request.headers.get("If-None-Match", "")
+    if_none_match = _header(request, "If-None-Match") or ""
     return if_none_match.strip() == "*" or etag in {tag.removeprefix("W/") for tag in _TAG.findall(if_none_match)}
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Raises `InvalidInput` for an endless one."""
+    value = request.headers.get(name)
+    if value is not None and len(value) > LONGEST_HEADER:
+        raise InvalidInput(errors={name: [f"At most {LONGEST_HEADER:,} characters."]})
+    return value
 
 
 def _states(if_match: str) -> list[str] | None:
@@ -61,13 +73,13 @@ ETAG = OpenApiParameter(
 )
 IF_MATCH = OpenApiParameter(
     "If-Match",
-    str,
+    TAGS,
     OpenApiParameter.HEADER,
     description="The ETag of what you have read. Required where the document exists; `*` for whatever is there.",
 )
 IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", str, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."
+    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="`*`: write only if there is no such document."
 )
 IF_KNOWN = OpenApiParameter(
-    "If-None-Match", str, OpenApiParameter.HEADER, description="The ETag of what you have: 304 if it is the same."
+    "If-None-Match", TAGS, OpenApiParameter.HEADER, description="The ETag of what you have: 304 if it is the same."
 )

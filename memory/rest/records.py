@@ -13,7 +13,7 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.pagination import Position
-from core.validation import Input, validate
+from core.validation import LONGEST_REFERENCE, Input, text_limit, validate
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -22,22 +22,41 @@ from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RE
 from memory.records import Record
 from memory.rest.queries import LIMIT, PlainText, validate_query
 
+LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
+PROJECT = {"type": "string", "maxLength": MAX_PROJECT_LENGTH}
+CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 RECORD_ID = OpenApiParameter("record_id", UUID, OpenApiParameter.PATH)
 
 
 class RecordBody(Input):
     """The body of a new record."""
 
-    content: Annotated[str, Field(description=f"At most {MAX_RECORD_LENGTH:,} characters.")]
-    type: Annotated[str, Field(description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.")] = (
-        records.DEFAULT_TYPE
-    )
+    content: Annotated[
+        str,
+        Field(
+            description=f"At most {MAX_RECORD_LENGTH:,} characters.", json_schema_extra=text_limit(MAX_RECORD_LENGTH)
+        ),
+    ]
+    type: Annotated[
+        str,
+        Field(
+            description=f"What kind of record it is, in at most {MAX_LABEL_LENGTH} characters.",
+            json_schema_extra=text_limit(MAX_LABEL_LENGTH),
+        ),
+    ] = records.DEFAULT_TYPE
     project_id: Annotated[
         str,
-        Field(description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters; empty for none."),
+        Field(
+            description=f"The project it belongs to, in at most {MAX_PROJECT_LENGTH} characters; empty for none.",
+            json_schema_extra=text_limit(MAX_PROJECT_LENGTH),
+        ),
     ] = ""
     tags: Annotated[
-        list[str], Field(description=f"At most {MAX_TAGS}, each of at most {MAX_LABEL_LENGTH} characters.")
+        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]],
+        Field(
+            description=f"At most {MAX_TAGS}, each of at most {MAX_LABEL_LENGTH} characters.",
+            json_schema_extra={"maxItems": MAX_TAGS},
+        ),
     ] = []
 
 
@@ -62,10 +81,10 @@ class RecordList(BaseModel):
 
 
 class RecordQuery(Input):
-    type: PlainText | None = None
-    project_id: PlainText | None = None
-    tag: PlainText | None = None
-    after: str | None = None
+    type: Annotated[PlainText | None, Field(max_length=MAX_LABEL_LENGTH)] = None
+    project_id: Annotated[PlainText | None, Field(max_length=MAX_PROJECT_LENGTH)] = None
+    tag: Annotated[PlainText | None, Field(max_length=MAX_LABEL_LENGTH)] = None
+    after: Annotated[str | None, Field(max_length=LONGEST_REFERENCE)] = None
     limit: Annotated[int, Field(ge=1, le=records.MAX_RECORDS)] = 50
 
 
@@ -86,10 +105,10 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
         operation_id="list_records",
         summary="The memory records there are",
         parameters=[
-            OpenApiParameter("type", str, description="Only records of this type."),
-            OpenApiParameter("project_id", str, description="Only records of this project; empty: of none."),
-            OpenApiParameter("tag", str, description="Only records with this tag."),
-            OpenApiParameter("after", str, description="Where the last list was left."),
+            OpenApiParameter("type", LABEL, description="Only records of this type."),
+            OpenApiParameter("project_id", PROJECT, description="Only records of this project; empty: of none."),
+            OpenApiParameter("tag", LABEL, description="Only records with this tag."),
+            OpenApiParameter("after", CURSOR, description="Where the last list was left."),
             LIMIT,
         ],
         responses={200: RecordList, **problems(400, 401, 503)},

@@ -32,6 +32,8 @@ REMARK_TERMS = 120
 BEHIND = 5
 # A text that has so much of what the query asks for makes its neighbours and its own side count in full.
 TELLING_SHARE = 0.35
+# Terms that hold less of what the query asks for than this are there by chance, however rare they are and far ahead.
+FAINT_SHARE = 0.05
 # BM25 of some three rare terms, and how often as much is the most that counts.
 RARE_SCORE, MOST_RARE = 10.0, 1.5
 # Brings the logarithm of a length to about 1.
@@ -81,7 +83,7 @@ def features_of(
 ) -> "dict[PlainKey, tuple[float, ...]]":
     """The features that `RankingWeights` weighs, in the order of its fields, by key."""
     best = sorted((one.lexical for one in candidates), reverse=True)
-    share, lead, rarity = _trust(best, ideal)
+    share, holding, lead, rarity = _trust(best, ideal)
     telling = min(1.0, share / TELLING_SHARE)
     nearby = _within(candidates, best[0] if best else 0.0, unrelated, convincing)
     return {
@@ -90,7 +92,7 @@ def features_of(
             (1 - here.shortness) * here.said_nearness,
             here.shortness * sum(each.nearness for each in _around(one.key, nearby)),
             here.closeness / convincing,
-            here.words * sqrt(share),
+            here.words * holding,
             here.words * lead,
             here.words * rarity,
             (1 - here.shortness) * here.said_words * telling,
@@ -101,12 +103,15 @@ def features_of(
     }
 
 
-def _trust(best: list[float], ideal: float) -> tuple[float, float, float]:
-    """How far this query's terms are to be trusted, by what its best text has of them: three views, see the module."""
+def _trust(best: list[float], ideal: float) -> tuple[float, float, float, float]:
+    """The best text's share of what the query asks for, and how far its terms are to be trusted by that, by its lead
+    and by their rarity, see the module. Where the share is faint, by none of the three."""
     if not best or best[0] <= 0:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
     behind = best[min(BEHIND, len(best) - 1)]
-    return best[0] / max(ideal, best[0]), (best[0] - behind) / best[0], min(MOST_RARE, best[0] / RARE_SCORE)
+    share = best[0] / max(ideal, best[0])
+    sure = share**2 / (share**2 + FAINT_SHARE**2)
+    return share, sure * sqrt(share), sure * (best[0] - behind) / best[0], sure * min(MOST_RARE, best[0] / RARE_SCORE)
 
 
 def _within(

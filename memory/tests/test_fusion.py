@@ -48,6 +48,13 @@ def test_terms_count_as_far_as_the_best_text_has_what_the_query_asks_for():
     assert ranking(incidental._replace(lexical=9.0), alike, *named, ideal=10.0)[0] == incidental.key
 
 
+def test_a_faint_likeness_in_terms_does_not_beat_the_nearest_however_far_it_leads():
+    faint, nearest = candidate(1, lexical=0.6, distance=0.7), candidate(3, distance=0.5)
+    others = [candidate(place, distance=0.85) for place in range(10, 20, 2)]
+    assert ranking(faint, nearest, *others, ideal=30.0)[0] == nearest.key
+    assert ranking(faint._replace(lexical=20.0), nearest, *others, ideal=30.0)[0] == faint.key
+
+
 def test_a_candidate_that_is_good_in_both_legs_beats_one_that_is_best_in_either():
     by_words = candidate(1, lexical=10.0, said_lexical=10.0, distance=0.9)
     by_meaning = candidate(3, distance=0.2)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from agent_tools.scopes import TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from agent_tools.tokens import DEFAULT_DAYS, create_token
 from core.errors import InvalidInput
 from intake.models import User
@@ -23,7 +23,7 @@ class Command(BaseCommand):
             "--scopes",
             nargs="+",
             choices=[scope.value for scope in TokenScope],
-            default=[scope.value for scope in TokenScope],
+            default=sorted(DEFAULT_SCOPES),
             help="What it may do: search memory, write to it (default: both).",
         )
 

@@ -10,10 +10,11 @@ from agent_tools.models import AccessToken
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from imports.tests.factories import an_import
 from intake import services
 from intake.deleting import delete_account
 from intake.idempotency import once
-from intake.models import Turn, User
+from intake.models import Invitation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 from memory import documents, indexing, records
 from memory.models import Embedding
@@ -32,6 +33,7 @@ class Things:
 
     conversation: str
     turn: str = "1"
+    turn_id: str = "987654321"
     day: str = "2026-02-01"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
@@ -39,11 +41,16 @@ class Things:
     memory_state: str = "1-nobody"
     log_state: str = "1-nobody"
     key: str = "of-nobody"
+    # Ready to be started; being uploaded; and over.
+    import_: str = "0190c0de-0000-7000-8000-000000000003"
+    upload: str = "0190c0de-0000-7000-8000-000000000004"
+    imported: str = "0190c0de-0000-7000-8000-000000000005"
     embedding: str = "987654321"
     person: str = "987654321"
     email: str = "nobody@example.com"
     content_type: str = "0"
     group: str = "0"
+    invitation: str = "0"
     model: str = "0"
 
     def fill(self, template: object) -> object:
@@ -95,6 +102,10 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
             run=lambda: {"text": f"Saved {word}"},
             now=NOW,
         )
+    imports = {
+        state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
+        for state in ("ready", "uploading", "done")
+    }
     made = create_token(user=user, name=f"Token for {word}")
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()
@@ -102,9 +113,13 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(
         conversation=str(turn.conversation_id),
+        turn_id=str(turn.pk),
         day=str(day),
         record=str(record.id),
         token=str(made.info.id),
+        import_=imports["ready"],
+        upload=imports["uploading"],
+        imported=imports["done"],
         project=project,
         memory_state=memory.state,
         log_state=log.state,
@@ -114,6 +129,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         email=user.email,
         content_type=str(ContentType.objects.get_for_model(User).pk),
         group=str(group.pk),
+        invitation=str(Invitation.objects.get_or_create(note="Keepers", defaults={"expires_at": NOW})[0].pk),
         model=str(embedding.model_id),
     )
     # What the chat's model stored for them, and can be taken back.
@@ -138,7 +154,7 @@ def drop_in(word: str) -> Resident:
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
         services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
-    things = Things(conversation=str(turn.conversation_id))
+    things = Things(conversation=str(turn.conversation_id), turn_id=str(turn.pk))
     return Resident(words=(word,), email_word="no address", things=things, user=visitor)
 
 

@@ -90,7 +90,7 @@ class Nobody:
         headers = {**self._headers(), **fill(probe.headers)}
         data: dict[str, Any] = {"data": fill(probe.form)} if probe.form is not None and method == "POST" else {}
         if probe.body is not None and method not in ("GET", "HEAD"):
-            data = {"data": fill(probe.body), "content_type": "application/json"}
+            data = {"data": fill(probe.body), "content_type": probe.content_type}
         got = getattr(self._client, method.lower())(f"/{path}", query_params=fill(probe.query), headers=headers, **data)
         text = "" if got.streaming else got.content.decode()
         given = "\n".join(f"{name}: {value}" for name, value in sorted(got.headers.items()))
@@ -281,7 +281,12 @@ def belongings(resident: Resident) -> str:
 
 
 def everything() -> str:
-    return _digest([f"SELECT '{table}' || t::text FROM {table} t" for table, _ in [*_tables(), ("auth_group", "")]])
+    return _digest(
+        [
+            f"SELECT '{table}' || t::text FROM {table} t"
+            for table, _ in [*_tables(), ("auth_group", ""), ("intake_invitations", "")]
+        ]
+    )
 
 
 def _tables() -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ class Probe:
     body: Any = None
     form: dict[str, Any] | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
     # Only the served application can open it: its answer is streamed, from threads.
     is_streamed: bool = False
 
@@ -170,6 +171,8 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("api/docs/", GET=answers()),
+    endpoint(".well-known/security.txt", GET=answers()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -181,6 +184,13 @@ DOCUMENT = {
 
 API = [
     endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint(
+        "intake/turns/<str:turn_id>/events",
+        "intake/turns/{turn_id}/events",
+        GET=[shows(is_streamed=True), shows(is_streamed=True, headers={"Last-Event-ID": "1-0", "Prefer": "blocks"})],
+    ),
+    endpoint("intake/turns/<str:turn_id>/stop", "intake/turns/{turn_id}/stop", POST=answers(is_streamed=True)),
+    endpoint("intake/answering", GET=answers(is_streamed=True)),
     endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
     endpoint(
         "conversations/<str:conversation_id>/",
@@ -228,6 +238,18 @@ API = [
         POST=changes(body=TEXT),
     ),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
+    endpoint("imports/", GET=shows(), POST=changes(body={"filename": "export.zip", "bytes": 1})),
+    endpoint("imports/<str:import_id>/", "imports/{import_}/", GET=shows(), DELETE=changes()),
+    endpoint(
+        "imports/<str:import_id>/content/",
+        "imports/{upload}/content/",
+        PUT=changes(body=b"x", content_type="application/octet-stream", headers={"Content-Range": "bytes 0-0/2"}),
+    ),
+    endpoint("imports/<str:import_id>/preview/", "imports/{import_}/preview/", GET=shows()),
+    endpoint("imports/<str:import_id>/start/", "imports/{import_}/start/", POST=changes(body={})),
+    endpoint("imports/<str:import_id>/cancel/", "imports/{import_}/cancel/", POST=changes()),
+    endpoint("imports/<str:import_id>/undo/", "imports/{imported}/undo/", POST=changes(body={"force": True})),
+    endpoint("imports/<str:import_id>/events/", "imports/{import_}/events/", GET=shows(is_streamed=True)),
     endpoint("schema/", GET=answers()),
 ]
 
@@ -250,6 +272,7 @@ def _part(model: str, thing: str, what: str, **probes: Probe) -> Endpoint:
 
 
 EMBEDDING, MODEL, PERSON, GROUP = "memory/embedding", "memory/embeddingmodel", "intake/user", "auth/group"
+INVITATION = "intake/invitation"
 NEW_PASSWORD = {"password1": "correct horse battery", "password2": "correct horse battery"}
 
 ADMIN = [
@@ -323,6 +346,15 @@ ADMIN = [
             post=changes(form={"email": "{email}", "time_zone": "UTC"}),
         ),
     ),
+    *_index(
+        INVITATION,
+        "{invitation}",
+        listed=answers(),
+        history=answers(),
+        add=staffs(f"{INVITATION}/add/", get=answers(), post=changes(form={"uses": "1", "days": "7"})),
+        delete=_part(INVITATION, "{invitation}", "delete", get=answers(), post=changes(form={"post": "yes"})),
+        change=_part(INVITATION, "{invitation}", "change", get=answers(), post=closed(form={})),
+    ),
     staffs("(?P<app_label>auth|memory|intake)/$", "memory/", get=answers()),
     staffs("(?P<url>.*)$", "no/such/page/", get=closed()),
 ]
@@ -342,6 +374,8 @@ CALL = "tools/call"
 
 # A task takes nothing: whatever could put a message before a worker can name nobody.
 TASKS = {
+    "imports.sweep",
+    "imports.work",
     "memory.close_abandoned_turns",
     "memory.embed_pending",
     "memory.remove_silent_visitors",

@@ -1,9 +1,13 @@
-/** One question to the server: POST it, then hand on the events of the answer. */
+/** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
 import { eventsOf } from "./sse.js";
 
 const UNREACHABLE = "Recollect cannot be reached. Check the connection, then try again.";
 const BROKEN_OFF = "The connection broke off before the answer was complete.";
 const TRANSIENT = new Set([403, 408, 429, 502, 503, 504]);
+const FIRST_WAIT_MS = 300;
+const LONGEST_WAIT_MS = 10_000;
+// About ten minutes without a line.
+const MOST_TRIES = 65;
 
 export class Failure extends Error {
   constructor({ code, detail, retryable }) {
@@ -16,23 +20,89 @@ export class Failure extends Error {
 /**
  * Asking again with the same message, conversation and key never makes a second turn of it.
  *
- * Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires.
- *
- * The body is read to its end, also after the last event: a reader who leaves early looks like one who has gone away.
+ * Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires. A `turn` event that comes
+ * again means that the answer is told from the start once more.
  */
 export async function* ask({ endpoint, message, conversationId, key, csrfToken, signal }) {
   const response = await post(endpoint, { message, conversationId, key, csrfToken, signal });
   if (!isEventStream(response)) throw await failureOf(response);
-  let isOver = false;
+  const place = { turnId: null, lastId: null };
+  if (yield* read(response.body, place)) return;
+  if (place.turnId === null) throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
+  yield* follow({ ...place, signal });
+}
+
+/** The events of the answer to a turn, from the start or behind the event `lastId`, to its end. */
+export async function* follow({ turnId, lastId = null, signal }) {
+  const place = { turnId, lastId };
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const before = place.lastId;
+    try {
+      if (yield* read(await open(place, signal), place)) return;
+      if (place.lastId !== before) tries = 0;
+    } catch (error) {
+      if (error.name === "AbortError" || (error instanceof Failure && !error.retryable)) throw error;
+    }
+    await pause(Math.min(FIRST_WAIT_MS * 1.7 ** tries, LONGEST_WAIT_MS), signal);
+  }
+  throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
+}
+
+/** Asks the server to end the answer; whoever follows it hears of its end. */
+export async function stop({ turnId, csrfToken }) {
   try {
-    for await (const { type, data } of eventsOf(response.body)) {
-      isOver ||= type === "done" || type === "error";
-      yield { type, data: JSON.parse(data) };
+    const response = await fetch(`${addressOf(turnId)}/stop`, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
+    if (!response.ok) throw await failureOf(response);
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    throw new Failure({ code: "unreachable", detail: UNREACHABLE, retryable: true });
+  }
+}
+
+/** Yields what comes, and notes in `place` how far it came; returns whether that was all. */
+async function* read(body, place) {
+  try {
+    for await (const { type, id, data: text } of eventsOf(body)) {
+      const data = JSON.parse(text);
+      if (type === "turn") place.turnId = data.turnId ?? null;
+      if (id !== null) place.lastId = id;
+      yield { type, data };
+      if (type === "done" || type === "error") return true;
     }
   } catch (error) {
     if (error.name === "AbortError") throw error;
   }
-  if (!isOver) throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
+  return false;
+}
+
+async function open({ turnId, lastId }, signal) {
+  const headers = { Accept: "text/event-stream", Prefer: "blocks" };
+  const response = await fetch(`${addressOf(turnId)}/events`, {
+    headers: lastId === null ? headers : { ...headers, "Last-Event-ID": lastId },
+    signal,
+    cache: "no-store",
+  });
+  if (!isEventStream(response)) throw await failureOf(response);
+  return response.body;
+}
+
+function addressOf(turnId) {
+  return `/api/v1/intake/turns/${turnId}`;
+}
+
+/** Shorter when the network comes back meanwhile; throws an AbortError when `signal` fires. */
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const finish = () => {
+      clearTimeout(timer);
+      removeEventListener("online", finish);
+      if (signal.aborted) reject(signal.reason);
+      else resolve();
+    };
+    const timer = setTimeout(finish, milliseconds);
+    addEventListener("online", finish);
+    signal.addEventListener("abort", finish, { once: true });
+  });
 }
 
 async function post(endpoint, { message, conversationId, key, csrfToken, signal }) {

@@ -1,9 +1,10 @@
 /** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
-import { ask, Failure } from "./ask.js";
+import { answering } from "./answering.js";
+import { ask, Failure, follow, stop } from "./ask.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
 import { Following } from "./following.js";
-import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, watchUnfinished } from "./reading.js";
+import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
@@ -16,12 +17,15 @@ const menu = document.querySelector("[data-menu]");
 const following = new Following(thread, document.querySelector("[data-jump]"));
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
-  onStop: () => request?.abort(),
+  onStop: stopAnswer,
   draftKey: () => `draft:${main.dataset.conversation}`,
 });
 
-// What can be stopped; null while nothing is being answered.
+// What can be stopped, and the turn that is being answered; null while nothing is.
 let request = null;
+let current = null;
+// How long a turn that is to be stopped may take to be known to the server.
+const PATIENCE_MS = 3000;
 
 function addTurn(message) {
   document.querySelector("[data-welcome]")?.remove();
@@ -33,19 +37,46 @@ function addTurn(message) {
 
 /** One try at an answer; a turn that failed may see several. */
 async function answer(turn) {
-  request = new AbortController();
-  composer.isAnswering = true;
-  turn.open({ announce, onRender: () => following.grown() });
   following.jump();
   if (!turn.isSaved) composer.unsent = turn.message;
+  await show(turn, () => ask(questionFor(turn)));
+}
+
+/** Shows an answer as its events come, from whatever moment on this page heard of it. */
+async function show(turn, events) {
+  request = new AbortController();
+  current = turn;
+  composer.isAnswering = true;
+  open(turn);
   try {
-    for await (const event of ask(questionFor(turn))) take(turn, event);
+    for await (const event of events()) take(turn, event);
   } catch (error) {
     giveUp(turn, error);
   } finally {
-    request = null;
+    request = current = null;
     composer.isAnswering = false;
+    answering.finished(conversationPath());
     following.grown();
+  }
+}
+
+function open(turn) {
+  turn.open({ announce, onRender: () => following.grown() });
+}
+
+/** The turn keeps what was written, and `done` says so. One that the server does not know yet is waited for a moment. */
+async function stopAnswer() {
+  const [turn, ours] = [current, request];
+  if (!turn) return;
+  if (!turn.turnId) {
+    turn.isToStop = true;
+    setTimeout(() => turn.turnId || ours.abort(), PATIENCE_MS);
+    return;
+  }
+  try {
+    await stop({ turnId: turn.turnId, csrfToken: composer.csrfToken });
+  } catch (error) {
+    announce(error.message);
   }
 }
 
@@ -64,17 +95,22 @@ function take(turn, { type, data }) {
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "blocks") turn.draw(data);
-  else if (type === "done") turn.complete(data.html);
+  else if (type === "done") turn.complete(data.html, data.status);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
 }
 
-function begin(turn, { conversationId, turnNumber }) {
+function begin(turn, { conversationId, turnNumber, turnId }) {
   const path = `/c/${conversationId}/`;
+  // Told from the start once more: after a long absence, or for another attempt.
+  if (turn.hasBegun) open(turn);
+  turn.hasBegun = true;
+  answering.began(path);
   composer.unsent = "";
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
-  turn.identify({ path, turnNumber });
+  turn.identify({ path, turnNumber, turnId });
+  if (turn.isToStop) stopAnswer();
   const title = sidebar.promote(path, turn.message);
   if (!isNew) return;
   history.pushState(null, "", path);
@@ -149,7 +185,7 @@ document.addEventListener("keydown", (event) => {
     menu.querySelector("summary").focus();
     return;
   }
-  if (event.key === "Escape" && !event.isComposing && !sidebarElement.classList.contains("open")) request?.abort();
+  if (event.key === "Escape" && !event.isComposing && !sidebarElement.classList.contains("open")) stopAnswer();
 });
 
 document.querySelector("[data-welcome]")?.addEventListener("click", (event) => {
@@ -172,7 +208,19 @@ followLinksWithin(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();
-watchUnfinished(thread);
+followUnfinished();
+
+/** An answer that another tab, another device or this page before a reload has asked for. */
+function followUnfinished() {
+  const element = unfinishedTurn(thread);
+  if (!element) return;
+  const turn = new Turn(element);
+  show(turn, () => follow({ turnId: turn.turnId, signal: request.signal }));
+}
+
+function conversationPath() {
+  return main.dataset.conversation ? `/c/${main.dataset.conversation}/` : null;
+}
 
 /** A named turn, or the latest; a page that is reloaded or come back to stays where it was. */
 function openAtTheRightPlace() {

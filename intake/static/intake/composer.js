@@ -37,7 +37,7 @@ export class Composer {
 
   /** The cookie is asked each time: logging in elsewhere in this browser changes it. */
   get csrfToken() {
-    const cookie = /(?:^|;\s*)csrftoken=([^;]+)/.exec(document.cookie);
+    const cookie = /(?:^|;\s*)(?:__Host-)?csrftoken=([^;]+)/.exec(document.cookie);
     return cookie ? cookie[1] : this.form.elements.csrfmiddlewaretoken.value;
   }
 

@@ -2,9 +2,6 @@
 import { fetchPage } from "./dom.js";
 import { showTime } from "./times.js";
 
-const FIRST_LOOK_MS = 1500;
-const LOOKS = 8;
-
 /** Goes to the turn that the address names, asking the server for it when it is not on this page. */
 export function goToNamedTurn() {
   const number = /^#turn-(\d+)$/.exec(location.hash)?.[1];
@@ -34,7 +31,7 @@ function placeOf(words, turn) {
   return place;
 }
 
-/** A link to a turn of this very conversation needs no new page, which would cut off an answer being written. */
+/** A link to a turn of this very conversation needs no new page. */
 export function followLinksWithin(thread) {
   thread.addEventListener("click", (event) => {
     const link = event.target.closest("a[href]");
@@ -66,17 +63,9 @@ export function listenForEarlier(thread) {
   });
 }
 
-/** A turn that another tab (or this one, before a reload) left being written: look again until it has ended. */
-export async function watchUnfinished(thread) {
-  for (let look = 0, wait = FIRST_LOOK_MS; look < LOOKS; look += 1, wait *= 1.6) {
-    const turn = thread.querySelector('.turn[id][data-status="streaming"]:not(.waiting)');
-    if (!turn) return;
-    await new Promise((resolve) => setTimeout(resolve, wait));
-    const fresh = (await fetchPage(location.href))?.getElementById(turn.id);
-    if (!fresh || !turn.isConnected) continue;
-    turn.replaceWith(fresh);
-    prepare(fresh);
-  }
+/** The turn, if there is one on this page, whose answer is still being written. */
+export function unfinishedTurn(thread) {
+  return thread.querySelector('.turn[data-turn-id][data-status="streaming"]');
 }
 
 export function prepare(turn) {

@@ -2,9 +2,10 @@
 export class EventParser {
   #rest = "";
   #type = "";
+  #id = null;
   #data = [];
 
-  /** Takes the next piece of text; returns the events it completed, as {type, data}. */
+  /** Takes the next piece of text; returns the events it completed, as {type, id, data}; `id` is null where there is none. */
   push(text) {
     this.#rest += text;
     // A carriage return at the very end may be half of a CRLF: it waits for what follows.
@@ -19,26 +20,47 @@ export class EventParser {
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "event") this.#type = value;
+    if (field === "id") this.#id = value;
     if (field === "data") this.#data.push(value);
     return null;
   }
 
   #dispatch() {
-    const event = { type: this.#type || "message", data: this.#data.join("\n") };
+    const event = { type: this.#type || "message", id: this.#id, data: this.#data.join("\n") };
     const isEmpty = this.#data.length === 0;
     this.#type = "";
+    this.#id = null;
     this.#data = [];
     return isEmpty ? null : event;
   }
 }
 
+// The server sends something every fifteen seconds: a line that is silent for longer broke while the machine slept.
+const SILENCE_MS = 40_000;
+
 /** The events of a response's body; the decoder keeps characters whole that were split between chunks. */
 export async function* eventsOf(body) {
   const parser = new EventParser();
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    yield* parser.push(value);
+  try {
+    for (;;) {
+      const { value, done } = await within(SILENCE_MS, reader.read());
+      if (done) return;
+      yield* parser.push(value);
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+async function within(milliseconds, promise) {
+  let timer;
+  const silence = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("silent")), milliseconds);
+  });
+  try {
+    return await Promise.race([promise, silence]);
+  } finally {
+    clearTimeout(timer);
   }
 }

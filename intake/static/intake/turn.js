@@ -32,6 +32,11 @@ export class Turn {
     return Number(this.element.dataset.number) || null;
   }
 
+  /** By which the server knows its answer. */
+  get turnId() {
+    return this.element.dataset.turnId ?? null;
+  }
+
   /** Whether the server knows of this turn. */
   get isSaved() {
     return this.number !== null;
@@ -68,8 +73,9 @@ export class Turn {
     showTime(time);
   }
 
-  identify({ path, turnNumber }) {
+  identify({ path, turnNumber, turnId }) {
     this.element.id = `turn-${turnNumber}`;
+    this.element.dataset.turnId = turnId;
     this.element.dataset.number = turnNumber;
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
     part(this.element, "delete").href = `${path}turns/${turnNumber}/delete/`;
@@ -113,11 +119,12 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  complete(html) {
+  /** `status`: "interrupted" for an answer that somebody stopped. */
+  complete(html, status = "complete") {
     this.drawing.finish();
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
-    this.#close("complete");
+    this.#close(status);
   }
 
   stop() {

@@ -1,0 +1,24 @@
+/* Draws the OpenAPI document with Swagger UI. A call that is tried out goes out as the reader's own session or token. */
+
+(() => {
+  const place = document.getElementById("api");
+  const isDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.documentElement.classList.toggle("dark-mode", isDark.matches);
+  follow();
+  isDark.addEventListener("change", follow);
+
+  const csrfToken = () => /(?:^|;\s*)(?:__Host-)?csrftoken=([^;]+)/.exec(document.cookie)?.[1];
+
+  window.SwaggerUIBundle({
+    url: place.dataset.document,
+    domNode: place,
+    deepLinking: true,
+    defaultModelsExpandDepth: -1,
+    docExpansion: "list",
+    requestInterceptor: (request) => {
+      const token = csrfToken();
+      if (token && new URL(request.url, location.href).origin === location.origin) request.headers["X-CSRFToken"] = token;
+      return request;
+    },
+  });
+})();

@@ -1,0 +1,104 @@
+"""The OpenAPI document of the API at `/api/v1/schema/`, and the same to read in a browser at `/api/docs/`.
+
+The document changes with the program alone. A process builds it once and answers everybody with the same bytes; a
+client that has them already gets 304.
+"""
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import get_conditional_response, patch_vary_headers
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.permissions import AllowAny
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from core.errors import InvalidInput
+from core.rate_limits import RequestThrottle
+
+JSON, YAML = "application/vnd.oai.openapi+json", "application/vnd.oai.openapi"
+# By `?format=`.
+FORMATS = {"json": JSON, "yaml": YAML}
+# By `Accept`; the first that a client takes.
+OFFERED = {JSON: JSON, "application/json": JSON, YAML: YAML, "application/yaml": YAML}
+# Everybody may keep it, but asks each time whether it is still the same.
+CACHE_CONTROL = "public, no-cache"
+
+_building = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedDocument:
+    body: bytes
+    media_type: str
+    etag: str
+
+
+def document(media_type: str) -> RenderedDocument:
+    """The document in one of `FORMATS`. Many who ask at once while it is not there yet wait for one to build it."""
+    with _building:
+        return _rendered(media_type)
+
+
+@lru_cache(maxsize=len(FORMATS))
+def _rendered(media_type: str) -> RenderedDocument:
+    renderer = OpenApiJsonRenderer() if media_type == JSON else OpenApiYamlRenderer()
+    # drf-spectacular declares no types here.
+    schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    body: bytes = renderer.render(schema)
+    return RenderedDocument(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+class _FailuresInJson(BaseContentNegotiation):
+    """DRF's own would refuse the media types of OpenAPI, which no renderer of it writes."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> tuple[BaseRenderer, str]:
+        return JSONRenderer(), JSONRenderer.media_type
+
+
+class ApiDocumentView(APIView):
+    """Says nothing of anybody: it looks at no session and no token, and asks the database nothing."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+    throttle_classes = [RequestThrottle]
+    content_negotiation_class = _FailuresInJson
+    schema = None
+
+    def get(self, request: Request) -> HttpResponse:
+        shown = document(_wanted(request))
+        response = get_conditional_response(request, etag=shown.etag) or HttpResponse(
+            shown.body, content_type=shown.media_type
+        )
+        response["ETag"] = shown.etag
+        response["Cache-Control"] = CACHE_CONTROL
+        patch_vary_headers(response, ["Accept"])
+        return response
+
+
+def _wanted(request: Request) -> str:
+    """The media type. Raises `InvalidInput` for a `?format=` that there is not."""
+    name = request.query_params.get("format")
+    if name is None:
+        found = request.get_preferred_type([*OFFERED])
+        return OFFERED.get(found or YAML, YAML)
+    if name not in FORMATS:
+        raise InvalidInput(errors={"format": [f"This is one of {', '.join(FORMATS)}."]})
+    return FORMATS[name]
+
+
+@login_not_required
+@require_safe
+def read_api(request: HttpRequest) -> HttpResponse:
+    """`/api/docs/`: Swagger UI on the document."""
+    return render(request, "agent_tools/api.html")

@@ -1,0 +1,74 @@
+"""The OpenAPI document costs a process one build, whoever asks how often; and it can be read in a browser."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import yaml
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from drf_spectacular.generators import SchemaGenerator
+
+from config import api_document
+
+SCHEMA = "/api/v1/schema/"
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "media_type"),
+    [
+        ("", "*/*", api_document.JSON),
+        ("", "text/html,application/xhtml+xml,*/*;q=0.8", api_document.JSON),
+        ("", "application/json", api_document.JSON),
+        ("", "application/vnd.oai.openapi", api_document.YAML),
+        ("", "application/yaml", api_document.YAML),
+        ("", "image/png", api_document.YAML),
+        ("?format=json", "application/yaml", api_document.JSON),
+        ("?format=yaml", "application/json", api_document.YAML),
+    ],
+)
+def test_it_comes_as_what_is_asked_for(query, accept, media_type):
+    answer = Client().get(f"{SCHEMA}{query}", headers={"accept": accept})
+    assert (answer.status_code, answer["Content-Type"]) == (200, media_type)
+    read = json.loads if media_type == api_document.JSON else yaml.safe_load
+    assert read(answer.content)["openapi"] == "3.1.0"
+    assert "Accept" in answer["Vary"]
+
+
+def test_a_format_that_there_is_not_is_named():
+    answer = Client().get(f"{SCHEMA}?format=xml")
+    assert answer.status_code == 400
+    assert answer.json()["errors"] == {"format": ["This is one of json, yaml."]}
+
+
+def test_a_client_that_has_it_is_told_so_and_a_cache_may_keep_it():
+    first = Client().get(SCHEMA)
+    assert first["Cache-Control"] == "public, no-cache"
+    again = Client().get(SCHEMA, headers={"if-none-match": first["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    other = Client().get(f"{SCHEMA}?format=yaml", headers={"if-none-match": first["ETag"]})
+    assert other.status_code == 200
+
+
+def test_many_who_ask_at_once_have_it_built_once(monkeypatch):
+    built, original = [], SchemaGenerator.get_schema
+
+    def get_schema(self, *args, **kwargs):
+        built.append(threading.get_ident())
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(SchemaGenerator, "get_schema", get_schema)
+    api_document._rendered.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        bodies = set(pool.map(lambda _: api_document.document(api_document.JSON).body, range(8)))
+    assert (len(built), len(bodies)) == (1, 1)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer wrong"}, {"cookie": "sessionid=wrong0123456789"}])
+def test_it_asks_the_database_nothing(headers):
+    with CaptureQueriesContext(connection) as asked:
+        assert Client(headers=headers).get(SCHEMA).status_code == 200
+    assert [query["sql"] for query in asked if "FROM" in query["sql"]] == []

@@ -1,0 +1,37 @@
+"""How a line of the log looks: for people, or as JSON for programs; both with the request that it belongs to."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from core.request_ids import request_id
+
+
+class LineFormatter(logging.Formatter):
+    """`2026-02-25 17:20:30,123 WARNING memory.wake [3f2a…]: No worker could be woken`."""
+
+    def __init__(self) -> None:
+        super().__init__("{asctime} {levelname} {name}{request}: {message}", style="{")
+
+    def format(self, record: logging.LogRecord) -> str:
+        name = request_id.get()
+        record.request = f" [{name}]" if name else ""
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: `time` (UTC), `level`, `logger`, `message`; where there is one, `request_id`, `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if name := request_id.get():
+            line["request_id"] = name
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)

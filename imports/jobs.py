@@ -1,0 +1,126 @@
+"""The queue of imports: a row for each that wants a worker, taken under a lease, so that a dead worker's is taken over.
+
+A worker acts as a person only once it has taken that person's job. In the transaction of each batch it keeps its lease;
+where it has lost it, to a cancellation or to another worker, the batch is rolled back and the worker stops.
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import DatabaseError, connections, transaction
+from django.utils import timezone
+
+from imports.models import Import, ImportJob
+from intake.models import User
+from memory.wake import Waker
+
+TASK = "imports.work"
+# A job that brought its worker down so often is given up.
+MAX_ATTEMPTS = 3
+
+# How often within a lease its worker is heard of.
+BEATS = 4
+RETRY_SECONDS = 5
+
+logger = logging.getLogger(__name__)
+
+wake_importer = Waker(TASK).wake_worker
+
+
+class LeaseLost(Exception):
+    """The import is not this worker's any more: cancelled, deleted, or taken over."""
+
+
+def want_worker(batch: Import, *, now: datetime) -> None:
+    """Queue the import in the caller's transaction; a worker is woken when that has ended."""
+    ImportJob.objects.update_or_create(
+        import_id=batch.pk,
+        defaults={"user_id": batch.user_id, "created_at": now, "due_at": now, "lease": None, "attempts": 0},
+    )
+    transaction.on_commit(wake_importer, robust=True)
+
+
+def expire_at(batch: Import, moment: datetime) -> None:
+    """Until then the person may go on with the upload; then a worker deletes it."""
+    ImportJob.objects.update_or_create(
+        import_id=batch.pk,
+        defaults={"user_id": batch.user_id, "created_at": moment, "due_at": moment, "lease": None, "attempts": 0},
+    )
+
+
+def end(batch: Import) -> None:
+    """No worker is wanted any more; one that is at it loses its lease."""
+    ImportJob.objects.filter(user_id=batch.user_id, import_id=batch.pk).delete()
+
+
+def claim(*, now: datetime) -> ImportJob | None:
+    """The job that waits longest, for as long as the lease runs."""
+    with transaction.atomic():
+        due = ImportJob.objects.filter(due_at__lte=now).order_by("created_at", "id")
+        job = due.select_for_update(skip_locked=True).first()
+        if job is None:
+            return None
+        job.lease = uuid.uuid4()
+        job.attempts += 1
+        job.due_at = now + _lease()
+        job.save(update_fields=["lease", "attempts", "due_at"])
+        return job
+
+
+def has_due(*, now: datetime) -> bool:
+    return ImportJob.objects.filter(due_at__lte=now).exists()
+
+
+def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
+    """The import, its row locked, with a fresh lease. Raises `LeaseLost`.
+
+    The import's row is locked before the job's, as by whoever cancels it.
+    """
+    batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
+    mine = ImportJob.objects.filter(pk=job.pk, lease=job.lease)
+    if batch is None or not mine.update(due_at=timezone.now() + _lease()):
+        raise LeaseLost
+    return batch
+
+
+def count_anew(job: ImportJob) -> None:
+    """In the transaction of a batch that has got on: what fails next fails for the first time."""
+    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(attempts=0)
+
+
+def release(job: ImportJob, *, now: datetime) -> None:
+    """Let the job be tried again in a moment."""
+    later = now + timedelta(seconds=RETRY_SECONDS * job.attempts)
+    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
+
+
+@contextmanager
+def kept_alive(job: ImportJob) -> Iterator[None]:
+    """Renews the lease from a thread: a large export is read for minutes before its first batch."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_renew, args=(job, ended), name="import lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _renew(job: ImportJob, ended: threading.Event) -> None:
+    while not ended.wait(settings.IMPORTS_LEASE_SECONDS / BEATS):
+        try:
+            ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(due_at=timezone.now() + _lease())
+        except DatabaseError:
+            logger.warning("The lease of an import could not be renewed")
+        finally:
+            connections.close_all()
+
+
+def _lease() -> timedelta:
+    return timedelta(seconds=settings.IMPORTS_LEASE_SECONDS)

@@ -1,0 +1,212 @@
+"""Documents and records of an export: added to the person's own, once, with their own times.
+
+What several write, MEMORY.md, a day's log and the page about the person, gets only the lines that it does not have and
+that have not come in before: so lines that the person took out stay out, and an undoing finds what it has to take away.
+A note is a document of its own, and goes by its id.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from uuid import UUID
+
+from django.utils import timezone
+
+from core.errors import Conflict, NotFound, TooLarge
+from core.pg_text import storable_text
+from imports.items import ImportedDocument, ImportedRecord
+from imports.keys import hash_of, key_of
+from imports.models import Import, ImportedItem, ImportEntry
+from intake.models import User
+from memory import documents, indexing, notes
+from memory.models import MemoryRecord
+from memory.models.documents import (
+    ABOUT_ME,
+    MAX_DOCUMENT_LENGTH,
+    MAX_LABEL_LENGTH,
+    MAX_NOTE_TITLE,
+    MAX_PROJECT_LENGTH,
+    MAX_TAGS,
+    DocumentDay,
+)
+from memory.sources import record_entry
+
+Kept = ImportedDocument | ImportedRecord
+KnownKept = Mapping[bytes, ImportedItem]
+Status = ImportEntry.Status
+NO_ROW = UUID(int=0)
+
+
+def known_kept(user: User, items: Iterable[Kept]) -> dict[bytes, ImportedItem]:
+    """What came in before, of these."""
+    keys = [_key(item) for item in items]
+    found = ImportedItem.objects.for_user(user).filter(key__in=keys) if keys else ()
+    return {bytes(item.key): item for item in found}
+
+
+def status_of(item: Kept, known: KnownKept) -> ImportEntry.Status:
+    came_in = known.get(_key(item))
+    if came_in is None:
+        return Status.NEW
+    return Status.HERE if bytes(came_in.content_hash) == _hash(item) else Status.LONGER
+
+
+def keep_all(items: Sequence[Kept], *, user: User, brought_by: Import) -> list[Kept]:
+    """Store what is not here yet, in the caller's transaction; returns what added something."""
+    known = known_kept(user, items)
+    added = []
+    for item in items:
+        came_in = known.get(_key(item))
+        if came_in is not None and bytes(came_in.content_hash) == _hash(item):
+            continue
+        entry = came_in or ImportedItem(
+            user=user, batch=brought_by, kind=ImportedItem.Kind.DOCUMENT, key=_key(item), content_hash=b""
+        )
+        if _keep(item, entry, user):
+            entry.content_hash = _hash(item)
+            entry.save()
+            known[_key(item)] = entry
+            added.append(item)
+    return added
+
+
+def take_out(item: ImportedItem, user: User) -> None:
+    """Undo: what came in goes, and what others wrote beside it stays."""
+    if item.kind == ImportedItem.Kind.RECORD:
+        for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
+            record.delete()
+        return
+    try:
+        if item.lines:
+            documents.take_back(user=user, day=_day_named(item.place), text=item.lines, at=None, now=timezone.now())
+        elif item.row_id is not None:
+            notes.delete(user=user, note_id=item.row_id)
+    except (Conflict, NotFound):
+        # Changed or deleted here: what is left is the person's.
+        return
+
+
+def is_changed_here(item: ImportedItem, user: User) -> bool:
+    """Whether a note says something else by now."""
+    if item.kind != ImportedItem.Kind.DOCUMENT or item.lines or item.row_id is None:
+        return False
+    try:
+        note = notes.read(user=user, note_id=item.row_id)
+    except NotFound:
+        return False
+    return hash_of(note.title, note.content) != bytes(item.content_hash)
+
+
+def _keep(item: Kept, entry: ImportedItem, user: User) -> bool:
+    if isinstance(item, ImportedRecord):
+        entry.kind = ImportedItem.Kind.RECORD
+        return _keep_record(item, entry, user)
+    if item.kind == "note":
+        return _keep_note(item, entry, user)
+    return _keep_lines(item, entry, user)
+
+
+def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
+    """Records are not edited: one that came in before stays as it is here, or gone."""
+    if entry.pk is not None or MemoryRecord.objects.for_user(user).filter(pk=item.id).exists():
+        return False
+    record = MemoryRecord.objects.create(
+        id=item.id,
+        user=user,
+        content=storable_text(item.content),
+        type=storable_text(item.type)[:MAX_LABEL_LENGTH],
+        project_id=storable_text(item.project_id)[:MAX_PROJECT_LENGTH],
+        tags=[storable_text(tag)[:MAX_LABEL_LENGTH] for tag in item.tags[:MAX_TAGS]],
+        created_at=item.created_at,
+    )
+    indexing.index(record_entry(record), now=timezone.now())
+    entry.row_id = record.pk
+    return True
+
+
+def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
+    title, content = _title_and_text(item)
+    at = _moment(item) or timezone.now()
+    if entry.row_id is None:
+        entry.row_id = notes.create(user=user, title=title, content=content, at=at).pk
+        return True
+    if not _is_as_it_came(entry, user):
+        return False
+    notes.rewrite(user=user, note_id=entry.row_id, title=title, content=content, at=at)
+    return True
+
+
+def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
+    """Neither changed nor deleted here."""
+    try:
+        notes.read(user=user, note_id=entry.row_id or NO_ROW)
+    except NotFound:
+        return False
+    return not is_changed_here(entry, user)
+
+
+def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
+    day = _day_of(item)
+    text = storable_text(item.text).strip("\n")
+    there = documents.beginning(user=user, day=day, length=MAX_DOCUMENT_LENGTH)
+    known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
+    new = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
+    entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
+    if not "".join(new).strip():
+        # So that lines that stand there already are not added once the person takes them out.
+        return True
+    try:
+        if not there and item.updated_at is not None:
+            documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
+        else:
+            now = timezone.now() if there else _moment(item) or timezone.now()
+            documents.append(user=user, day=day, text="\n".join(new), now=now)
+    except TooLarge:
+        return False
+    entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
+    return True
+
+
+def _day_of(item: ImportedDocument) -> DocumentDay:
+    match item.kind:
+        case "about":
+            return ABOUT_ME
+        case "daily_log" if item.at is not None:
+            return item.at.date() if isinstance(item.at, datetime) else item.at
+    return None
+
+
+def _day_named(place: str) -> DocumentDay:
+    """As an item names it."""
+    if place == ABOUT_ME.value:
+        return ABOUT_ME
+    return date.fromisoformat(place) if place else None
+
+
+def _key(item: Kept) -> bytes:
+    if isinstance(item, ImportedRecord):
+        return key_of(item.product, "record", str(item.id))
+    return key_of(item.product, "document", item.kind, item.external_id)
+
+
+def _hash(item: Kept) -> bytes:
+    if isinstance(item, ImportedRecord):
+        return hash_of(item.content)
+    return hash_of(*_title_and_text(item))
+
+
+def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
+    return storable_text(item.title)[:MAX_NOTE_TITLE], storable_text(item.text)
+
+
+def title_of(item: Kept) -> str:
+    return item.content if isinstance(item, ImportedRecord) else item.title
+
+
+def written_at(item: Kept) -> datetime | None:
+    return item.created_at if isinstance(item, ImportedRecord) else _moment(item)
+
+
+def _moment(item: ImportedDocument) -> datetime | None:
+    if item.at is None or isinstance(item.at, datetime):
+        return item.at
+    return datetime(item.at.year, item.at.month, item.at.day, 12, tzinfo=timezone.get_default_timezone())

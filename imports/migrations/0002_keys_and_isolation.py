@@ -1,0 +1,37 @@
+"""Keys that begin with the user, what goes with what, and who may do what."""
+
+from django.db import migrations
+
+from core.isolation.policies import EVERYTHING, grant, isolate
+
+# An item outlives its import: removed from the list, it is still known what came in.
+KEYS = """
+    ALTER TABLE imports DROP CONSTRAINT imports_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT imports_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE import_entries DROP CONSTRAINT import_entries_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT import_entries_import
+            FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE CASCADE;
+    ALTER TABLE imported_items DROP CONSTRAINT imported_items_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT imported_items_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE,
+        ADD CONSTRAINT imported_items_import
+            FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE SET NULL (import_id);
+    ALTER TABLE import_jobs
+        ADD CONSTRAINT import_jobs_import
+            FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE CASCADE;
+    CREATE INDEX idx_import_jobs_import ON import_jobs (user_id, import_id)
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("imports", "0001_imports_and_what_they_brought"),
+    ]
+
+    operations = [
+        migrations.RunSQL(KEYS, migrations.RunSQL.noop),
+        isolate("imports"),
+        isolate("import_entries"),
+        isolate("imported_items"),
+        # The importing worker is the web role: it finds a job before it knows as whom to act.
+        grant("import_jobs", web=EVERYTHING),
+    ]

@@ -1,0 +1,145 @@
+"""The preview: what an export holds, and how much of it is here already, before anything is stored.
+
+A worker reads the whole export once and writes a line for each conversation, document and record (`ImportEntry`). The
+same lines are the choice that the person makes, and the report afterwards.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db.models import Count, Max, Min, Q, Sum
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from core.pg_text import storable_text
+from imports import jobs, uploads
+from imports.items import ImportedConversation
+from imports.keeping import Kept, known_kept, status_of, title_of, written_at
+from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
+from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
+from imports.turns import conversation_key, planned_turns
+from imports.writing import Stretch, item_of, known_items
+from intake.models import Conversation, User
+
+# Looked up together.
+BATCH = 100
+STATES = (Import.State.READING,)
+Status = ImportEntry.Status
+
+
+def preview(job: ImportJob, user: User) -> None:
+    """Read the export and make it ready. Raises `UnreadableExport` and `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        # What a worker that died had begun.
+        ImportEntry.objects.for_user(user).filter(batch=batch).delete()
+    product = product_of(batch)
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        batch.product = product
+        batch.save(update_fields=["product"])
+    left_out = LeftOut()
+    for items in batches_of(read(batch, left_out), size=BATCH):
+        with acting_as(user):
+            batch = jobs.keep(job, user=user, states=STATES)
+            _add(items, user, batch)
+            _save(batch, left_out)
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        batch.state = Import.State.READY
+        batch.progress = 1.0
+        _save(batch, left_out)
+        uploads.keep_until_expiry(batch, now=batch.updated_at)
+
+
+def _add(items: Sequence[Wanted], user: User, batch: Import) -> None:
+    conversations = [item for item in items if isinstance(item, ImportedConversation)]
+    others = [item for item in items if not isinstance(item, ImportedConversation)]
+    entries = [*_conversation_entries(conversations, user, batch), *_other_entries(others, user, batch)]
+    # A second one with an id is stored like the first, by what it has more.
+    ImportEntry.objects.bulk_create(entries, ignore_conflicts=True)
+
+
+def _conversation_entries(
+    conversations: Sequence[ImportedConversation], user: User, batch: Import
+) -> Iterator[ImportEntry]:
+    whole = [
+        Stretch(
+            conversation=conversation,
+            key=conversation_key(conversation),
+            turns=planned_turns(conversation, otherwise=batch.created_at),
+        )
+        for conversation in conversations
+    ]
+    known = known_items(user, whole)
+    came_in = [item.conversation_id for item in known.values() if item.conversation_id]
+    here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))
+    for stretch in whole:
+        item = known.get(stretch.key)
+        is_new = [turn for turn in stretch.turns if item_of(turn, known) is None]
+        if item is None:
+            status = Status.NEW
+        elif item.conversation_id not in here:
+            status = Status.DELETED
+        else:
+            status = Status.LONGER if is_new else Status.HERE
+        times = [turn.said_at for turn in stretch.turns]
+        first = storable_text(stretch.turns[0].user_message or stretch.turns[0].assistant_message)
+        yield ImportEntry(
+            user=user,
+            batch=batch,
+            kind=EntryKind.CONVERSATION,
+            external_id=id_of(stretch.conversation),
+            title=_line(stretch.conversation.title or first),
+            first_at=min(times),
+            last_at=max(times),
+            turns=len(stretch.turns),
+            versions=sum(not turn.is_current for turn in stretch.turns),
+            status=status,
+            is_selected=status in (Status.NEW, Status.LONGER),
+            conversation_id=item.conversation_id if item and item.conversation_id in here else None,
+        )
+
+
+def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator[ImportEntry]:
+    known = known_kept(user, items)
+    for item in items:
+        at = written_at(item)
+        status = status_of(item, known)
+        yield ImportEntry(
+            user=user,
+            batch=batch,
+            kind=kind_of(item),
+            external_id=id_of(item),
+            title=_line(title_of(item)),
+            first_at=at,
+            last_at=at,
+            status=status,
+            is_selected=status in (Status.NEW, Status.LONGER),
+        )
+
+
+def _save(batch: Import, left_out: LeftOut) -> None:
+    """What is known so far."""
+    entries = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
+    batch.found = counted(entries) | {"skipped": left_out.count}
+    batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
+    batch.notices, batch.skipped = left_out.notices, left_out.listed
+    span = entries.aggregate(first=Min("first_at"), last=Max("last_at"))
+    batch.first_at, batch.last_at = span["first"], span["last"]
+    batch.updated_at = timezone.now()
+    batch.save()
+
+
+def counted(entries: Any, *, with_statuses: bool = True) -> dict[str, int]:
+    """Conversations, turns, documents and records among the entries, and how many are new, longer, here or deleted."""
+    wanted: dict[str, Any] = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
+    wanted["turns_of_all"] = Sum("turns")
+    if with_statuses:
+        wanted |= {status: Count("pk", filter=Q(status=status)) for status in Status.values}
+    found = entries.aggregate(**wanted)
+    return {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
+
+
+def _line(text: str) -> str:
+    return " ".join(storable_text(text[: 4 * MAX_TITLE]).split())[:MAX_TITLE]

@@ -1,0 +1,1 @@
+"""The DRF edge of imports."""

@@ -1,0 +1,136 @@
+"""`GET /api/v1/imports/{id}/events/`: the import as it changes, as server-sent events, until it rests.
+
+The row is looked at twice a second, in a thread that gives its connection back at once: a stream outlives any pool.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db import connections
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
+from django.views import View
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from core import rate_limits
+from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput, NotFound, RecollectError
+from core.isolation.acting import acting_as
+from core.problems import as_recollect_error, problem_response
+from imports import services
+from imports.rest.views import IMPORT_SCOPE, data_of
+from intake.identity import is_registered
+from intake.models import User
+from intake.sse import KEEP_ALIVE
+from intake.standing import StillIn, session_is_good
+
+LOOK_SECONDS = 0.5
+KEEP_ALIVE_SECONDS = 15
+# So many looks between two checks that the caller is still let in.
+LOOKS_PER_CHECK = 6
+
+
+@method_decorator(login_not_required, name="dispatch")
+class ImportEventsView(View):
+    """Checks the caller itself: a token with the scope `import`, or a session."""
+
+    # The stubs know of synchronous views only.
+    async def http_method_not_allowed(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """In the words of the other endpoints."""
+        error = InvalidInput(f'Method "{request.method}" not allowed.')
+        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        response["Allow"] = "GET, HEAD, OPTIONS"
+        return response
+
+    async def get(self, request: HttpRequest, import_id: str) -> HttpResponseBase:
+        try:
+            user, is_still_in = await sync_to_async(_admit)(request)
+            first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
+        except Exception as error:
+            known = as_recollect_error(error)
+            if known is None:
+                raise
+            return problem_response(known)
+        response = StreamingHttpResponse(_events(user, import_id, first, is_still_in), content_type="text/event-stream")
+        response["Cache-Control"] = "no-store"
+        # Some proxies gather a response before they pass it on; this one is asked not to.
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _admit(request: HttpRequest) -> tuple[User, StillIn]:
+    if request.headers.get("Authorization"):
+        names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+        authenticator: type[BaseAuthentication] = import_string(names[0])
+        authenticated = authenticator().authenticate(Request(request))
+        if authenticated is None:
+            raise AuthenticationRequired
+        user, token = authenticated
+        if IMPORT_SCOPE not in token.scopes:
+            raise InsufficientScope(f"This token lacks the scope `{IMPORT_SCOPE}`.")
+        is_still_in: StillIn = lambda: token.is_still_valid(now=timezone.now())  # noqa: E731
+    elif is_registered(request) and isinstance(request.user, User):
+        user = request.user
+        is_still_in = partial(session_is_good, request.session.session_key, user_id=user.pk)
+    else:
+        raise AuthenticationRequired
+    rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
+    return user, is_still_in
+
+
+async def _events(user: User, import_id: str, first: dict[str, Any], is_still_in: StillIn) -> AsyncIterator[bytes]:
+    number, silent, looks, shown = 1, 0.0, 0, first
+    yield _encode(number, first)
+    while not shown["is_at_rest"]:
+        await asyncio.sleep(LOOK_SECONDS)
+        looks += 1
+        try:
+            if looks % LOOKS_PER_CHECK == 0 and not await sync_to_async(_ask, thread_sensitive=False)(is_still_in):
+                return
+            now = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
+        except NotFound:
+            return
+        except Exception as error:
+            if not isinstance(as_recollect_error(error), RecollectError):
+                raise
+            # The database is away for the moment.
+            continue
+        if now != shown:
+            shown, silent, number = now, 0.0, number + 1
+            yield _encode(number, shown)
+        elif (silent := silent + LOOK_SECONDS) >= KEEP_ALIVE_SECONDS:
+            silent = 0.0
+            yield KEEP_ALIVE
+
+
+def _look(user: User, import_id: str) -> dict[str, Any]:
+    try:
+        with acting_as(user):
+            batch = services.get(user=user, import_id=import_id)
+            return {"import": data_of(batch), "is_at_rest": batch.is_at_rest}
+    finally:
+        connections.close_all()
+
+
+def _ask(is_still_in: StillIn) -> bool:
+    try:
+        return is_still_in()
+    finally:
+        connections.close_all()
+
+
+def _encode(number: int, shown: dict[str, Any]) -> bytes:
+    body = json.dumps(shown["import"], ensure_ascii=False, separators=(",", ":"))
+    return f"id: {number}\nevent: import\ndata: {body}\n\n".encode(errors="replace")

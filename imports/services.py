@@ -1,0 +1,218 @@
+"""What a person does with an import: begin, upload, look, choose and start, cancel, undo, remove.
+
+Each acts as the person. Each locks the import's row first, as the worker does for each batch, so that neither overlooks
+the other.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q, Sum
+
+from core.errors import (
+    ContinuedSince,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    TooManyImports,
+    WrongOffset,
+    WrongState,
+)
+from core.pagination import Position
+from core.pg_text import storable_text
+from imports import jobs, uploads
+from imports.models import MAX_FILENAME, Import, ImportEntry
+from imports.previewing import counted
+from imports.readers import readers
+from imports.storing import finish
+from imports.undoing import continued_since
+from intake.models import User
+
+PAGE = 30
+MAX_CHUNK = 2 * 1024 * 1024
+MAX_CHOSEN = 10_000
+State = Import.State
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPage:
+    """`more`: where the list goes on, if it does."""
+
+    imports: list[Import]
+    more: Position | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryQuestion:
+    """Which lines of a preview."""
+
+    q: str = ""
+    status: str = ""
+    kind: str = ""
+    after: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    entries: list[ImportEntry]
+    newest: list[str]
+    more: int | None
+
+
+def begin(*, user: User, filename: str, size: int, product: str, now: datetime) -> Import:
+    """Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
+    if product and product not in {reader.product for reader in readers()}:
+        raise InvalidInput(errors={"product": ["There is no such product."]})
+    with transaction.atomic():
+        # One person's begin one after the other, so that two do not both find room.
+        User.objects.select_for_update().get(pk=user.pk)
+        held = Import.objects.for_user(user).open()
+        if held.count() >= settings.IMPORTS_OPEN_PER_PERSON:
+            raise TooManyImports
+        used = held.aggregate(used=Sum("bytes"))["used"] or 0
+        if used + size > settings.IMPORTS_BYTES_PER_PERSON:
+            left = max(0, settings.IMPORTS_BYTES_PER_PERSON - used)
+            raise QuotaExceeded(f"There is room for {left:,} more bytes, and this file has {size:,}.")
+        uploads.check_room(size)
+        name = " ".join(storable_text(filename).split())[:MAX_FILENAME] or "export"
+        batch = Import.objects.create(
+            user=user, filename=name, bytes=size, product=product, created_at=now, updated_at=now
+        )
+        uploads.keep_until_expiry(batch, now=now)
+    return batch
+
+
+def list_imports(*, user: User, after: Position | None) -> ImportPage:
+    """The newest first, 30 at a time."""
+    found = Import.objects.for_user(user).order_by("-created_at", "-id")
+    if after is not None:
+        found = found.filter(after.later_in_list("created_at"))
+    rows = list(found[: PAGE + 1])
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    return ImportPage(rows[:PAGE], Position(last.created_at, last.pk) if last else None)
+
+
+def get(*, user: User, import_id: str) -> Import:
+    """Raises `NotFound`."""
+    batch = Import.objects.for_user(user).filter(pk=_as_id(import_id)).first()
+    if batch is None:
+        raise NotFound
+    return batch
+
+
+def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, now: datetime) -> Import:
+    """Take a chunk. Raises `NotFound`, `WrongState`, `WrongOffset`, `InvalidInput` and `NoRoom`."""
+    with transaction.atomic():
+        batch = _locked(user, import_id, State.UPLOADING)
+        if total != batch.bytes or first + len(data) > batch.bytes:
+            raise InvalidInput(f"The file was announced with {batch.bytes:,} bytes.")
+        if first != batch.bytes_received:
+            raise WrongOffset(batch.bytes_received)
+        uploads.write(batch, data, offset=first)
+        batch.bytes_received += len(data)
+        batch.progress = batch.bytes_received / batch.bytes
+        batch.updated_at = now
+        if batch.bytes_received == batch.bytes:
+            batch.state, batch.progress = State.READING, 0.0
+            jobs.want_worker(batch, now=now)
+        else:
+            uploads.keep_until_expiry(batch, now=now)
+        batch.save(update_fields=["bytes_received", "progress", "updated_at", "state"])
+    return batch
+
+
+def entries_of(batch: Import, asked: EntryQuestion) -> EntryPage:
+    """Lines of the preview, the newest first. Raises `WrongState` before there is one."""
+    if batch.state in (State.UPLOADING, State.READING):
+        raise WrongState(f"The import is {batch.state}: there is no preview yet.")
+    of_import = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
+    found = of_import
+    if asked.q:
+        found = found.filter(title__icontains=asked.q)
+    if asked.kind:
+        found = found.filter(kind=asked.kind)
+    if asked.status:
+        found = found.filter(Q(stored__gt=0) if asked.status == "stored" else Q(status=asked.status))
+    newest_first = (F("last_at").desc(nulls_last=True), "id")
+    start = asked.after or 0
+    rows = list(found.order_by(*newest_first)[start : start + asked.limit + 1])
+    newest = list(of_import.order_by(*newest_first).values_list("title", flat=True)[:10])
+    return EntryPage(rows[: asked.limit], newest, start + asked.limit if len(rows) > asked.limit else None)
+
+
+def start(
+    *,
+    user: User,
+    import_id: str,
+    only: Collection[str] | None,
+    leave_out: Collection[str],
+    since: datetime | None,
+    now: datetime,
+) -> Import:
+    """Choose, and let a worker store it. Raises `NotFound` and `WrongState`."""
+    with transaction.atomic():
+        batch = _locked(user, import_id, State.READY)
+        entries = ImportEntry.objects.for_user(user).filter(batch=batch)
+        if only is not None:
+            entries.update(is_selected=False)
+            entries.filter(external_id__in=list(only)).update(is_selected=True)
+        entries.filter(external_id__in=list(leave_out)).update(is_selected=False)
+        if since is not None:
+            entries.filter(last_at__lt=since).update(is_selected=False)
+        batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
+        batch.state, batch.progress, batch.updated_at = State.WAITING, 0.0, now
+        batch.save(update_fields=["selected", "state", "progress", "updated_at"])
+        jobs.want_worker(batch, now=now)
+    return batch
+
+
+def cancel(*, user: User, import_id: str) -> Import:
+    """Stop an import that has not ended. Raises `NotFound` and `WrongState`."""
+    with transaction.atomic():
+        batch = _locked(user, import_id, *State.with_upload())
+        finish(batch, State.CANCELLED)
+    return batch
+
+
+def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
+    """Take back what it brought. Raises `NotFound`, `WrongState` and, without `force`, `ContinuedSince`."""
+    with transaction.atomic():
+        batch = _locked(user, import_id, State.DONE, State.CANCELLED, State.FAILED)
+        if not force and (changed := continued_since(batch, user)):
+            raise ContinuedSince(changed)
+        batch.state, batch.progress, batch.error, batch.updated_at = State.UNDOING, 0.0, "", now
+        batch.save(update_fields=["state", "progress", "error", "updated_at"])
+        jobs.want_worker(batch, now=now)
+    return batch
+
+
+def remove(*, user: User, import_id: str) -> None:
+    """Take an import off the list: one that runs ends, and what it brought stays. Raises `NotFound`."""
+    with transaction.atomic():
+        batch = _locked(user, import_id)
+        jobs.end(batch)
+        transaction.on_commit(partial(uploads.delete, batch), robust=True)
+        # Its lines go with it, in the database.
+        Import.objects.for_user(user).filter(pk=batch.pk).delete()
+
+
+def _locked(user: User, import_id: str, *states: Import.State) -> Import:
+    batch = Import.objects.for_user(user).select_for_update().filter(pk=_as_id(import_id)).first()
+    if batch is None:
+        raise NotFound
+    if states and batch.state not in states:
+        raise WrongState(f"The import is {batch.state}, and this cannot be done then.")
+    return batch
+
+
+def _as_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None

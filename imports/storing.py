@@ -1,0 +1,159 @@
+"""Stores what the person chose of an export, a transaction for each batch, so that a killed worker loses one at most.
+
+1. The export is read from its beginning, also by a worker that goes on where another was killed: what came in is known
+   by its key, and costs a look.
+2. Each batch is stored, counted and searchable, or nothing of it.
+3. A cancellation takes the worker's lease away, so the batch that it is at is rolled back.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from imports import jobs, uploads
+from imports.items import ImportedConversation
+from imports.keeping import Kept, keep_all
+from imports.models import EntryKind, Import, ImportEntry, ImportJob
+from imports.reading import LeftOut, id_of, kind_of, read
+from imports.writing import BATCH_TURNS, Stretch, stretches, write
+from intake.models import User
+
+STATES = (Import.State.WAITING, Import.State.RUNNING)
+EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
+# Documents and records of one transaction.
+MOST_KEPT = 50
+
+_NOTE_STORED = """
+UPDATE import_entries AS entry
+   SET stored = entry.stored + given.stored, conversation_id = coalesce(given.conversation_id, entry.conversation_id)
+  FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(conversations)s::uuid[], %(stored)s::int[])
+       AS given(kind, external_id, conversation_id, stored)
+ WHERE entry.user_id = %(user_id)s AND import_id = %(import_id)s
+   AND entry.kind = given.kind AND entry.external_id = given.external_id
+"""
+
+
+def store(job: ImportJob, user: User) -> None:
+    """Raises `UnreadableExport` and `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        batch.state = Import.State.RUNNING
+        batch.started_at = batch.started_at or timezone.now()
+        batch.stored = batch.stored or {"conversations": 0, "turns": 0, "versions": 0, "documents": 0, "records": 0}
+        batch.updated_at = timezone.now()
+        batch.save()
+        chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
+        wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
+    store = _Store(job, user, batch, wanted)
+    for each in _work_of(batch, wanted):
+        store.add(each)
+    store.flush()
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        finish(batch, Import.State.DONE)
+
+
+def expire(job: ImportJob, user: User) -> None:
+    """An upload that the person did not go on with. Raises `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
+        finish(batch, Import.State.CANCELLED, error=EXPIRED)
+
+
+def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
+    """Let the import rest, and delete its upload; in a transaction that acts as the person."""
+    now = timezone.now()
+    batch.state, batch.error, batch.finished_at, batch.updated_at = state, error, now, now
+    batch.progress = 1.0 if state == Import.State.DONE else batch.progress
+    batch.save(update_fields=["state", "error", "finished_at", "updated_at", "progress"])
+    jobs.end(batch)
+    transaction.on_commit(partial(uploads.delete, batch), robust=True)
+
+
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | Kept]:
+    """The chosen conversations in stretches, and the chosen documents and records."""
+    for item in read(batch, LeftOut()):
+        if (kind_of(item), id_of(item)) not in wanted:
+            continue
+        if isinstance(item, ImportedConversation):
+            yield from stretches(item, otherwise=batch.created_at)
+        else:
+            yield item
+
+
+class _Store:
+    """Gathers batches and stores each in a transaction."""
+
+    def __init__(self, job: ImportJob, user: User, batch: Import, wanted: set[tuple[str, str]]) -> None:
+        self._job = job
+        self._user = user
+        self._id = batch.pk
+        self._total = max(1, (batch.selected or {}).get("turns", 0) + len(wanted))
+        self._passed = 0
+        self._stretches: list[Stretch] = []
+        self._others: list[Kept] = []
+
+    def add(self, each: Stretch | Kept) -> None:
+        if isinstance(each, Stretch):
+            self._stretches.append(each)
+        else:
+            self._others.append(each)
+        is_full = sum(len(stretch.turns) for stretch in self._stretches) >= BATCH_TURNS
+        if is_full or len(self._others) >= MOST_KEPT:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._stretches and not self._others:
+            return
+        with acting_as(self._user):
+            batch = jobs.keep(self._job, user=self._user, states=STATES)
+            done = write(self._stretches, user=self._user, brought_by=batch)
+            kept = keep_all(self._others, user=self._user, brought_by=batch)
+            noted: list[tuple[str, str, Any, int]] = [
+                (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
+            ] + [(kind_of(item), id_of(item), None, 1) for item in kept]
+            _note_stored(batch, noted)
+            if done.turns or kept:
+                jobs.count_anew(self._job)
+            self._count(batch, done.conversations, done.turns, done.versions, kept)
+        self._stretches, self._others = [], []
+
+    def _count(self, batch: Import, conversations: int, turns: int, versions: int, kept: list[Kept]) -> None:
+        kinds = [kind_of(item) for item in kept]
+        new = {
+            "conversations": conversations,
+            "turns": turns,
+            "versions": versions,
+            "documents": kinds.count(EntryKind.DOCUMENT),
+            "records": kinds.count(EntryKind.RECORD),
+        }
+        stored: dict[str, int] = batch.stored
+        batch.stored = {name: stored.get(name, 0) + number for name, number in new.items()}
+        # A conversation counts with its last turns, of which the others are waiting.
+        self._passed += sum(len(stretch.turns) for stretch in self._stretches) + len(self._others)
+        self._passed += len({id(stretch.conversation) for stretch in self._stretches})
+        batch.progress = min(0.999, self._passed / self._total)
+        batch.updated_at = timezone.now()
+        batch.save(update_fields=["stored", "progress", "updated_at"])
+
+
+def _note_stored(batch: Import, noted: list[tuple[str, str, Any, int]]) -> None:
+    if not noted:
+        return
+    kinds, ids, conversations, stored = (list(column) for column in zip(*noted, strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _NOTE_STORED,
+            {
+                "user_id": batch.user_id,
+                "import_id": batch.pk,
+                "kinds": [str(kind) for kind in kinds],
+                "ids": ids,
+                "conversations": conversations,
+                "stored": stored,
+            },
+        )

@@ -1,0 +1,22 @@
+"""The tasks of the importing worker. They take nothing: the rows of `import_jobs` are the queue."""
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from imports import jobs, running, uploads
+
+
+@shared_task(name=jobs.TASK, soft_time_limit=settings.IMPORTS_SECONDS)
+def work() -> None:
+    """One job; a long queue is worked off in several tasks, so that each has the time limit for itself."""
+    if running.work() and jobs.has_due(now=timezone.now()):
+        work.apply_async(retry=False)
+
+
+@shared_task(name="imports.sweep")
+def sweep() -> None:
+    """Find the jobs that no message announced, for a broker was away or a worker died; and files without an import."""
+    uploads.delete_forgotten(now=timezone.now())
+    if jobs.has_due(now=timezone.now()):
+        work.apply_async(retry=False)

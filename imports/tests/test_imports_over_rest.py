@@ -1,0 +1,414 @@
+"""From the upload to the undoing, over REST and by the worker: what a person sees, and what is in the database then."""
+
+import io
+import json
+import zipfile
+
+import pytest
+from django.test import Client
+
+from core.isolation.checks import personal_models
+from imports import jobs, running, storing
+from imports.models import Import, ImportJob
+from imports.tests.exports import chatgpt
+from imports.tests.over_rest import URL, Importer
+from intake.models import Conversation, Turn
+from intake.tests.factories import a_person, a_turn
+from memory.models import MemoryDocument, MemoryRecord
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def importer(alice):
+    client = Client()
+    client.force_login(alice)
+    return Importer(client)
+
+
+def zipped(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as export:
+        for name, content in files.items():
+            export.writestr(name, content if isinstance(content, bytes | str) else json.dumps(content))
+    return buffer.getvalue()
+
+
+def export(**options):
+    return zipped({"conversations.json": chatgpt(**options)})
+
+
+def said(user):
+    return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
+
+
+def everything():
+    """Every row of every person, but those of imports themselves."""
+    return {
+        model._meta.label: sorted(map(repr, model.objects.values()))
+        for model in personal_models()
+        if model._meta.app_label != "imports"
+    }
+
+
+def test_an_export_is_uploaded_looked_at_chosen_from_stored_and_reported(importer, alice):
+    id_ = importer.upload(export(conversations=3, turns=2))
+    assert said(alice) == [], "nothing is stored before it is started"
+    preview = importer.get(f"{id_}/preview/").json()
+    assert preview["import"]["state"] == "ready"
+    assert preview["import"]["product_label"] == "ChatGPT"
+    assert preview["import"]["found"] == {
+        "conversations": 3,
+        "documents": 0,
+        "records": 0,
+        "turns": 6,
+        "new": 3,
+        "longer": 0,
+        "here": 0,
+        "deleted": 0,
+        "skipped": 0,
+    }
+    assert preview["import"]["from"].startswith("2023-05-01")
+    assert preview["newest"] == ["Sourdough 2", "Sourdough 1", "Sourdough 0"]
+    assert [item["status"] for item in preview["items"]] == ["new"] * 3
+    response = importer.post(f"{id_}/start/", {"except": ["conversation-1"]})
+    assert (response.status_code, response.json()["state"]) == (202, "waiting")
+    assert running.work()
+    done = importer.get(f"{id_}/").json()
+    assert done["state"] == "done"
+    assert done["stored"] == {"conversations": 2, "turns": 4, "versions": 0, "documents": 0, "records": 0}
+    assert done["vectors"]["waiting"] == 4
+    assert done["can_undo"]
+    stored = importer.get(f"{id_}/preview/", status="stored").json()["items"]
+    assert {item["conversation_id"] for item in stored} == {
+        str(pk) for pk in Conversation.objects.values_list("pk", flat=True)
+    }
+    assert {item["external_id"] for item in stored} == {"conversation-0", "conversation-2"}
+
+
+def test_the_upload_is_deleted_when_the_job_ends(importer, imports_dir):
+    importer.bring(export())
+    assert not [path for path in imports_dir.rglob("*") if path.is_file()]
+    assert not ImportJob.objects.exists()
+
+
+def test_the_same_export_again_adds_nothing_and_says_so(importer, alice):
+    importer.bring(export())
+    before = everything()
+    again = importer.bring(export())
+    assert again["found"]["here"] == 3
+    assert sum(again["stored"].values()) == 0
+    assert everything() == before
+
+
+def test_a_newer_export_brings_what_is_new_or_longer(importer, alice):
+    importer.bring(export(conversations=2, turns=1))
+    newer = importer.bring(export(conversations=3, turns=2))
+    assert (newer["found"]["new"], newer["found"]["longer"]) == (1, 2)
+    assert newer["stored"]["turns"] == 4
+    assert len(said(alice)) == 6
+
+
+def test_only_what_was_chosen_comes_in(importer, alice):
+    importer.bring(export(), only=["conversation-2", "unknown"])
+    assert len(said(alice)) == 2
+    importer.bring(export(), since="2023-05-02T00:00:00Z")
+    assert set(Conversation.objects.values_list("external_id", flat=True)) == {"conversation-1", "conversation-2"}
+
+
+def test_an_undone_import_leaves_the_database_as_it_was(importer, alice):
+    a_turn(alice, "I was here before")
+    importer.bring(export(conversations=1, turns=1))
+    before = everything()
+    done = importer.bring(export(conversations=4, turns=3))
+    assert everything() != before
+    assert importer.undo(done["id"]).status_code == 202
+    assert importer.get(f"{done['id']}/").json()["state"] == "undone"
+    after = everything()
+    kept = Conversation.objects.get(external_id="conversation-0")
+    # Of a conversation that it made longer the count stays: a number is never given again.
+    assert kept.turn_count == 3
+    Conversation.objects.filter(pk=kept.pk).update(turn_count=1)
+    assert everything() | {"intake.Conversation": None} == before | {"intake.Conversation": None}, after
+    assert everything()["intake.Conversation"] == before["intake.Conversation"]
+
+
+def test_after_an_undoing_the_same_comes_in_again_but_for_what_was_deleted(importer, alice):
+    done = importer.bring(export(conversations=2, turns=1))
+    Conversation.objects.get(external_id="conversation-0").delete()
+    importer.undo(done["id"])
+    again = importer.bring(export(conversations=2, turns=1))
+    assert again["found"]["deleted"] == 1
+    assert set(Conversation.objects.values_list("external_id", flat=True)) == {"conversation-1"}
+
+
+def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here(importer, alice):
+    done = importer.bring(export(conversations=2, turns=2))
+    a_turn(alice, "And now?", conversation=Conversation.objects.get(external_id="conversation-1"))
+    refused = importer.undo(done["id"])
+    assert (refused.status_code, refused.json()["code"]) == (409, "continued_since")
+    assert refused.json()["continued_since"] == 1
+    assert len(said(alice)) == 5
+    assert importer.undo(done["id"], force=True).status_code == 202
+    assert said(alice) == ["And now?"]
+
+
+def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):
+    data = export(conversations=10, turns=3)
+    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    id_ = importer.upload(data)
+    importer.post(f"{id_}/start/")
+    write, written = storing.write, []
+
+    def die_at_the_third(batch, **options):
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(batch)
+        return write(batch, **options)
+
+    monkeypatch.setattr(storing, "write", die_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        running.work()
+    assert 0 < len(said(alice)) < 30
+    assert importer.get(f"{id_}/").json()["state"] == "running"
+    monkeypatch.setattr(storing, "write", write)
+    assert not running.work(), "as long as the lease of the dead one runs"
+    ImportJob.objects.update(due_at=Import.objects.get().created_at)
+    assert running.work()
+    done = importer.get(f"{id_}/").json()
+    assert (done["state"], done["stored"]["turns"], done["stored"]["conversations"]) == ("done", 30, 10)
+    resumed = sorted(Turn.objects.values_list("conversation__external_id", "turn_number", "user_message", "said_at"))
+    other = a_person("bob@example.com")
+    client = Client()
+    client.force_login(other)
+    Importer(client).bring(data)
+    mine = Turn.objects.for_user(other)
+    assert sorted(mine.values_list("conversation__external_id", "turn_number", "user_message", "said_at")) == resumed
+
+
+def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice, monkeypatch):
+    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    id_ = importer.upload(export(conversations=10, turns=3))
+    importer.post(f"{id_}/start/")
+    write, written = storing.write, []
+
+    def cancelled_meanwhile(batch, **options):
+        if len(written) == 2:
+            raise jobs.LeaseLost
+        written.append(batch)
+        return write(batch, **options)
+
+    monkeypatch.setattr(storing, "write", cancelled_meanwhile)
+    running.work()
+    assert importer.post(f"{id_}/cancel/").json()["state"] == "cancelled"
+    assert not running.work()
+    assert len(said(alice)) == 12
+    monkeypatch.setattr(storing, "write", write)
+    assert importer.undo(id_).status_code == 202
+    assert said(alice) == []
+
+
+def test_a_lease_that_was_taken_away_lets_nothing_more_be_stored(importer, alice, monkeypatch):
+    id_ = importer.upload(export(conversations=2, turns=1))
+    importer.post(f"{id_}/start/")
+    read = storing.read
+
+    def cancel_while_reading(*arguments):
+        importer.post(f"{id_}/cancel/")
+        yield from read(*arguments)
+
+    monkeypatch.setattr(storing, "read", cancel_while_reading)
+    running.work()
+    assert said(alice) == []
+    assert importer.get(f"{id_}/").json()["state"] == "cancelled"
+
+
+def test_an_upload_goes_on_where_it_stands(importer):
+    data = export()
+    id_ = importer.begin(data)
+    assert importer.put(id_, data[:100], first=0, total=len(data)).json()["bytes_received"] == 100
+    wrong = importer.put(id_, data[200:300], first=200, total=len(data))
+    assert (wrong.status_code, wrong.json()["code"], wrong.json()["bytes_received"]) == (409, "wrong_offset", 100)
+    head = importer.client.head(f"{URL}{id_}/")
+    assert head.headers["Upload-Offset"] == "100"
+    last = importer.put(id_, data[100:], first=100, total=len(data))
+    assert last.json()["state"] == "reading"
+    assert importer.put(id_, b"x", first=len(data), total=len(data)).json()["code"] == "wrong_state"
+
+
+@pytest.mark.parametrize(
+    ("data", "header", "status"),
+    [
+        (b"abc", "bytes 0-2/999", 400),
+        (b"abc", "bytes 0-1/10", 400),
+        (b"abc", "nonsense", 400),
+        (b"abc", "", 400),
+        (b"x" * 11, "bytes 0-10/10", 400),
+        (b"", "bytes 0-0/10", 400),
+        (b"x" * (2 * 1024 * 1024 + 1), f"bytes 0-{2 * 1024 * 1024}/10", 413),
+    ],
+)
+def test_a_chunk_that_is_none_is_refused_and_changes_nothing(importer, data, header, status):
+    id_ = importer.begin(b"x" * 10)
+    response = importer.client.put(
+        f"{URL}{id_}/content/", data, content_type="application/octet-stream", headers={"content-range": header}
+    )
+    assert (response.status_code, response["content-type"]) == (status, "application/problem+json")
+    assert importer.get(f"{id_}/").json()["bytes_received"] == 0
+
+
+def test_there_is_a_limit_to_open_imports_and_to_their_bytes(importer, settings):
+    settings.IMPORTS_OPEN_PER_PERSON = 1
+    settings.IMPORTS_BYTES_PER_PERSON = 100
+    large = importer.post("", {"filename": "x", "bytes": 101})
+    assert (large.status_code, large.json()["code"]) == (413, "quota_exceeded")
+    importer.begin(b"x")
+    more = importer.post("", {"filename": "x", "bytes": 1})
+    assert (more.status_code, more.json()["code"]) == (409, "too_many_imports")
+
+
+def test_an_upload_for_which_the_disk_has_no_room_is_refused_before_it_begins(importer, settings):
+    settings.IMPORTS_FREE_BYTES = 2**60
+    response = importer.post("", {"filename": "x", "bytes": 1})
+    assert (response.status_code, response.json()["code"]) == (507, "no_room")
+    assert not Import.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "filename"),
+        ({"filename": "x", "bytes": 0}, "bytes"),
+        ({"filename": "x", "bytes": 1, "product": "myspace"}, "product"),
+        ({"filename": "x", "bytes": 1, "path": "/etc"}, "path"),
+    ],
+)
+def test_what_cannot_be_begun_is_said_by_field(importer, body, field):
+    response = importer.post("", body)
+    assert response.status_code == 400
+    assert field in response.json()["errors"]
+
+
+def test_a_file_name_is_never_a_path(importer, imports_dir):
+    importer.begin(b"x", filename="../../etc/passwd\x00")
+    importer.put(importer.get("").json()["imports"][0]["id"], b"x", first=0, total=1)
+    (file,) = [path for path in imports_dir.rglob("*") if path.is_file()]
+    assert file.parent.parent == imports_dir
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello",
+        b"PK\x03\x04 broken",
+        b"[]",
+        b'{"a": 1}',
+        zipped({"users.json": [], "channels.json": []}),
+        zipped({"bomb.json": b"0" * 100_000_000}),
+        zipped({"conversations.json": b'[{"mapping": {"a": '}),
+    ],
+    ids=["text", "broken zip", "empty", "unknown", "slack", "bomb", "cut off"],
+)
+def test_what_cannot_be_read_fails_with_a_sentence_and_no_path_of_the_server(importer, alice, imports_dir, data):
+    id_ = importer.upload(data)
+    got = importer.get(f"{id_}/").json()
+    assert got["state"] in ("failed", "ready")
+    if got["state"] == "failed":
+        assert got["error"].endswith((".", "!"))
+    assert str(imports_dir) not in json.dumps(got)
+    assert said(alice) == []
+
+
+def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, monkeypatch, caplog):
+    data = export()
+
+    def broken(*_):
+        raise RuntimeError("secret words")
+
+    monkeypatch.setattr("imports.previewing.product_of", broken)
+    id_ = importer.begin(data)
+    importer.put(id_, data, first=0, total=len(data))
+    for _ in range(jobs.MAX_ATTEMPTS + 1):
+        ImportJob.objects.update(due_at=Import.objects.get().created_at)
+        assert running.work()
+    got = importer.get(f"{id_}/").json()
+    assert (got["state"], got["error"]) == ("failed", running.BROKEN)
+    assert "RuntimeError at" in caplog.text
+    assert "secret words" not in caplog.text
+
+
+def test_an_upload_that_nobody_goes_on_with_is_deleted(importer, imports_dir):
+    id_ = importer.begin(b"xyz")
+    importer.put(id_, b"x", first=0, total=3)
+    assert not running.work()
+    ImportJob.objects.update(due_at=Import.objects.get().created_at)
+    assert running.work()
+    got = importer.get(f"{id_}/").json()
+    assert (got["state"], got["error"]) == ("cancelled", storing.EXPIRED)
+    assert not [path for path in imports_dir.rglob("*") if path.is_file()]
+
+
+def test_an_import_that_is_removed_takes_its_line_and_its_upload_along_and_leaves_what_it_brought(importer, alice):
+    done = importer.bring(export(conversations=1, turns=1))
+    assert importer.client.delete(f"{URL}{done['id']}/").status_code == 204
+    assert importer.get(f"{done['id']}/").status_code == 404
+    assert len(said(alice)) == 1
+    assert importer.bring(export(conversations=1, turns=1))["found"]["here"] == 1
+
+
+def test_states_that_do_not_fit_are_refused(importer):
+    id_ = importer.begin(b"xyz")
+    for path in ("start", "undo"):
+        response = importer.post(f"{id_}/{path}/")
+        assert (response.status_code, response.json()["code"]) == (409, "wrong_state"), path
+    assert importer.get(f"{id_}/preview/").json()["code"] == "wrong_state"
+
+
+def test_a_session_needs_its_csrf_token(alice):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert client.post(URL, json.dumps({"filename": "x", "bytes": 1}), content_type="application/json").status_code in (
+        401,
+        403,
+    )
+
+
+def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
+    files = {
+        "workspace/MEMORY.md": "# Memory\n\nLikes rye.\n",
+        "workspace/USER.md": "Lives in Baarn.\n",
+        "workspace/memory/2024-02-03.md": "- Baked a loaf\n",
+    }
+    before = everything()
+    done = importer.bring(zipped(files))
+    assert done["stored"]["documents"] == 3
+    documents = {document.kind: document for document in MemoryDocument.objects.all()}
+    assert set(documents) == {"memory", "about", "daily_log"}
+    assert "Likes rye." in documents["memory"].content
+    assert str(documents["daily_log"].date) == "2024-02-03"
+    contents = sorted(MemoryDocument.objects.values_list("content", flat=True))
+    importer.bring(zipped(files))
+    assert sorted(MemoryDocument.objects.values_list("content", flat=True)) == contents
+    longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
+    assert MemoryDocument.objects.get(kind="memory").content.endswith("Likes rye.\nLikes oats.\n")
+    assert longer["found"]["longer"] == 1
+    importer.undo(done["id"])
+    assert not MemoryRecord.objects.exists()
+    assert everything() == before
+
+
+def test_notes_are_documents_of_their_own_with_their_dates(importer, alice):
+    files = {"Trip.md": "---\ndate: 2022-05-06\n---\n# A trip\n\nTo Norway.\n", "Other.md": "Nothing much.\n"}
+    done = importer.bring(zipped(files))
+    assert done["stored"]["documents"] == 2
+    trip = MemoryDocument.objects.get(title="A trip")
+    assert (trip.kind, trip.updated_at.date().isoformat()) == ("note", "2022-05-06")
+    assert "To Norway." in trip.content
+    importer.undo(done["id"])
+    assert not MemoryDocument.objects.exists()

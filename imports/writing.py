@@ -1,0 +1,232 @@
+"""The writer of imported conversations: what an export says becomes turns here, once, however often it comes.
+
+1. `stretches` cuts what the reader yields into stretches of a conversation, none longer than a batch.
+2. `write` stores a batch of stretches in the transaction of its caller, who acts as the person. What came in before is
+   known by its key (`ImportedItem`), and is left as it is here: edited, deleted or gone with its conversation.
+3. A turn whose answer was longer this time is brought up to date, unless it has been changed here.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from core.pg_text import storable_text
+from imports.items import ImportedConversation
+from imports.keys import hash_of, short_id
+from imports.models import Import, ImportedItem
+from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
+from intake import history
+from intake.models import Conversation, Turn, User
+from intake.services import Usage, title_from
+
+BATCH_TURNS = 400
+
+Items = dict[bytes, ImportedItem]
+
+
+@dataclass(kw_only=True)
+class Stretch:
+    """A conversation, or the next turns of a long one."""
+
+    conversation: ImportedConversation
+    key: bytes
+    turns: list[PlannedTurn]
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a batch came to: counts, and by the external id of each conversation its id here and its new turns."""
+
+    conversations: int = 0
+    turns: int = 0
+    versions: int = 0
+    by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+
+
+def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[Stretch]:
+    """`otherwise`: the time of what has none."""
+    turns = planned_turns(conversation, otherwise=otherwise)
+    for start in range(0, len(turns), BATCH_TURNS):
+        yield Stretch(
+            conversation=conversation, key=conversation_key(conversation), turns=turns[start : start + BATCH_TURNS]
+        )
+
+
+def known_items(user: User, batch: Iterable[Stretch]) -> Items:
+    """What came in before, of everything in the batch."""
+    keys = {stretch.key for stretch in batch}
+    keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
+    return {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
+
+
+def item_of(turn: PlannedTurn, known: Items) -> ImportedItem | None:
+    """A turn that has been answered since is the one that had not been."""
+    return known.get(turn.key) or known.get(turn.key_unanswered)
+
+
+def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> Outcome:
+    """Store what is not here yet. Must run in a transaction that acts as `user`."""
+    return _Batch(batch, user, brought_by).write()
+
+
+class _Batch:
+    def __init__(self, batch: Sequence[Stretch], user: User, brought_by: Import) -> None:
+        self._batch = batch
+        self._user = user
+        self._import = brought_by
+        self._known = known_items(user, batch)
+        self._here = self._conversations()
+        self._turns_here = self._turns()
+        self._made: list[Conversation] = []
+        self._changed: dict[UUID, Conversation] = {}
+        self._new_turns: list[tuple[PlannedTurn, Turn]] = []
+        self._new_items: list[ImportedItem] = []
+        self._outcome = Outcome()
+
+    def write(self) -> Outcome:
+        for stretch in self._batch:
+            conversation = self._conversation_of(stretch)
+            if conversation is not None:
+                self._add_turns(stretch, conversation)
+        history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
+        self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
+        ImportedItem.objects.bulk_create(self._new_items)
+        return self._outcome
+
+    def _conversations(self) -> dict[bytes, Conversation]:
+        """By the key of each that is here: the one it became, or one that has its name already."""
+        items = {stretch.key: self._known[stretch.key] for stretch in self._batch if stretch.key in self._known}
+        ids = {key: item.conversation_id for key, item in items.items() if item.conversation_id}
+        unknown = {stretch.key: _name_of(stretch.conversation) for stretch in self._batch if stretch.key not in items}
+        ids |= self._ids_by_name(unknown)
+        locked = history.lock(user=self._user, ids=set(ids.values()))
+        return {key: locked[pk] for key, pk in ids.items() if pk in locked}
+
+    def _ids_by_name(self, names: dict[bytes, tuple[str, str]]) -> dict[bytes, UUID]:
+        found = Conversation.objects.for_user(self._user).filter(external_id__in=[name for _, name in names.values()])
+        by_name = {(source, name): pk for pk, source, name in found.values_list("pk", "source", "external_id")}
+        return {key: by_name[name] for key, name in names.items() if name in by_name}
+
+    def _turns(self) -> dict[int, int]:
+        """The numbers of turns that came in before and are still here."""
+        ids = [item.turn_id for item in self._known.values() if item.turn_id]
+        mine = Turn.objects.for_user(self._user).filter(pk__in=ids)
+        return dict(mine.values_list("pk", "turn_number"))
+
+    def _conversation_of(self, stretch: Stretch) -> Conversation | None:
+        """None for one that was deleted here."""
+        if stretch.key in self._here:
+            if stretch.key not in self._known:
+                self._note(stretch, self._here[stretch.key])
+            return self._here[stretch.key]
+        if stretch.key in self._known:
+            return None
+        conversation = self._new_conversation(stretch)
+        self._made.append(conversation)
+        self._here[stretch.key] = conversation
+        self._note(stretch, conversation)
+        self._outcome.conversations += 1
+        return conversation
+
+    def _note(self, stretch: Stretch, conversation: Conversation) -> None:
+        item = ImportedItem(
+            user=self._user,
+            batch=self._import,
+            kind=ImportedItem.Kind.CONVERSATION,
+            key=stretch.key,
+            content_hash=hash_of(),
+            conversation_id=conversation.pk,
+        )
+        self._known[stretch.key] = item
+        self._new_items.append(item)
+
+    def _new_conversation(self, stretch: Stretch) -> Conversation:
+        conversation = stretch.conversation
+        source, external_id = _name_of(conversation)
+        first = stretch.turns[0].said_at
+        started_at = min(conversation.created_at or first, first)
+        return Conversation(
+            user=self._user,
+            title=_title_of(stretch),
+            source=source,
+            external_id=external_id,
+            started_at=started_at,
+            last_active_at=conversation.last_at or started_at,
+        )
+
+    def _add_turns(self, stretch: Stretch, conversation: Conversation) -> None:
+        added = 0
+        for planned in stretch.turns:
+            item = item_of(planned, self._known)
+            if item is not None:
+                planned.number = self._turns_here.get(item.turn_id or 0)
+                added += self._bring_up_to_date(planned, item)
+                continue
+            parent = nearest_number(planned.parent)
+            turn = history.next_turn(conversation, follows=parent, said_at=planned.said_at, **_fields_of(planned))
+            planned.number = turn.turn_number
+            # The chosen path goes on where it ended with what came in; it stays where the person went on here.
+            if planned.is_current and conversation.current_number == parent:
+                conversation.current_number = turn.turn_number
+            self._new_turns.append((planned, turn))
+            self._outcome.versions += not planned.is_current
+            added += 1
+        if added and not conversation._state.adding:
+            self._changed[conversation.pk] = conversation
+        self._outcome.turns += added
+        external_id = short_id(stretch.conversation.external_id)
+        _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
+        self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
+
+    def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem) -> bool:
+        """Whether the turn was as it had come in, and says more now."""
+        if planned.number is None or bytes(item.content_hash) == planned.content_hash:
+            return False
+        turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
+        if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+            return False
+        for name, value in _fields_of(planned).items():
+            setattr(turn, name, value)
+        # Which indexes it anew.
+        turn.save()
+        ImportedItem.objects.filter(pk=item.pk, user=self._user).update(
+            key=planned.key, content_hash=planned.content_hash
+        )
+        return True
+
+    def _turn_item(self, planned: PlannedTurn, turn: Turn) -> ImportedItem:
+        return ImportedItem(
+            user=self._user,
+            batch=self._import,
+            kind=ImportedItem.Kind.TURN,
+            key=planned.key,
+            content_hash=planned.content_hash,
+            conversation_id=turn.conversation_id,
+            turn_id=turn.pk,
+        )
+
+
+def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "user_message": planned.user_message,
+        "assistant_message": planned.assistant_message,
+        "tool_calls": planned.tool_calls,
+        "usage": Usage(model=planned.model).as_data() if planned.model else None,
+    }
+    if planned.exported is not None:
+        exported = planned.exported
+        fields |= {"status": exported.status, "is_recall": exported.is_recall, "error": exported.error}
+    return fields
+
+
+def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
+    """The source and the external id of the conversation here."""
+    return conversation.product, short_id(conversation.external_id)
+
+
+def _title_of(stretch: Stretch) -> str:
+    said = (turn.user_message or turn.assistant_message for turn in stretch.turns)
+    title = title_from(storable_text(stretch.conversation.title or "").strip())
+    return title or title_from(next((text.strip() for text in said if text.strip()), ""))

@@ -1,0 +1,47 @@
+"""Done once when a web process starts: what the first answer would otherwise load and build while somebody waits.
+
+The vendor's package alone takes seconds to import. One answer is then made without the vendor, by a model that says a
+word, so that what the libraries build at their first use is built.
+"""
+
+import asyncio
+import logging
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from pydantic_ai.models import Model
+from pydantic_ai.models.test import TestModel
+
+from core.isolation.caller import Caller
+from intake.agent import loop, models
+from intake.agent.deps import ChatDeps
+from intake.markdown import render, render_blocks
+
+logger = logging.getLogger(__name__)
+
+# Draws with everything that is loaded at its first use: code in colours, a formula, a table.
+SAMPLE = "# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n$x^2$ and **more**\n"
+
+
+async def warm_up() -> None:
+    """In the event loop that will serve. A failure is logged: the first answer meets it again and says so."""
+    try:
+        await asyncio.to_thread(_load)
+        await models.warm_up()
+        await _rehearse(TestModel(call_tools=[], custom_output_text="Hello."))
+    except Exception as error:
+        logger.warning("The chat could not be warmed up (%s); its first answer will take longer", type(error).__name__)
+
+
+def _load() -> None:
+    for path in (settings.CHAT_TOOLSET, settings.CHAT_NOTES, settings.CHAT_FAR_DISTANCE):
+        import_string(path)
+    render(SAMPLE)
+    render_blocks(SAMPLE)
+
+
+async def _rehearse(model: Model) -> None:
+    deps = ChatDeps(caller=Caller(user_id=None), now=timezone.now())
+    async for _ in loop.answer(message="Hello", history=[], deps=deps, model=model):
+        pass

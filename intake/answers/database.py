@@ -1,0 +1,36 @@
+"""The database beside an answer's event loop: each piece of work in a thread and a transaction of its own."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from intake.models import Turn
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run database work beside the loop, and give its connection back at once: streams outlive any pool."""
+
+    def work() -> T:
+        try:
+            with acting_as(caller):
+                return function(*args, **kwargs)
+        finally:
+            connections.close_all()
+
+    return await sync_to_async(work, thread_sensitive=False)()
+
+
+async def load_turn(turn_id: int, *, caller: Caller) -> Turn | None:
+    """The caller's turn as it is now; None for what is not there or is somebody else's."""
+
+    def load() -> Turn | None:
+        return Turn.objects.for_caller(caller).filter(pk=turn_id).first()
+
+    return await as_caller(caller, load)

@@ -1,0 +1,93 @@
+"""An answer as HTML while it is written: drawn once for all readers of its log who want it so.
+
+The model's stream never waits for it: a task of its own renders the log's text in a thread, at most ten times a second.
+Each reader has a view, which knows from which block on there is something they have not seen.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from weakref import WeakSet
+
+from intake.answers.log import AnswerLog
+from intake.markdown.streaming import BlockStream, ChangedBlocks
+
+# Rendering is work for a processor: more threads would only keep the others from theirs.
+_threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
+
+
+class Drawing:
+    def __init__(self, log: AnswerLog) -> None:
+        self._log = log
+        self._stream = BlockStream()
+        self._fed = 0
+        self.blocks: list[str] = []
+        # Whether these are the blocks of the whole answer.
+        self.is_finished = False
+        self._views: WeakSet[ReaderView] = WeakSet()
+        self._task = asyncio.create_task(self._draw())
+
+    def open_view(self) -> "ReaderView":
+        view = ReaderView(self)
+        self._views.add(view)
+        return view
+
+    def close_view(self, view: "ReaderView") -> bool:
+        """Whether others are left; without any the drawing ends."""
+        self._views.discard(view)
+        if not self._views:
+            self._task.cancel()
+        return bool(self._views)
+
+    async def _draw(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.is_finished:
+            # Asked before the text: what is written in between is drawn next time.
+            is_whole = self._log.is_over
+            self._feed()
+            if is_whole:
+                self._show(await loop.run_in_executor(_threads, self._stream.finish))
+                self.is_finished = True
+                self._log.notify()
+            elif (pause := self._stream.seconds_until_due) == 0:
+                self._show(await loop.run_in_executor(_threads, self._stream.changes))
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._log.wait()
+
+    def _feed(self) -> None:
+        text = self._log.text
+        if len(text) > self._fed:
+            self._stream.feed(text[self._fed :])
+            self._fed = len(text)
+
+    def _show(self, changed: ChangedBlocks | None) -> None:
+        if changed is None:
+            return
+        self.blocks[changed.start :] = changed.html
+        for view in self._views:
+            view.note(changed.start)
+        self._log.notify()
+
+
+class ReaderView:
+    """What one reader has not been shown yet."""
+
+    def __init__(self, drawing: Drawing) -> None:
+        self._drawing = drawing
+        # A reader who comes, or comes back, is shown everything.
+        self._unseen_from: int | None = 0 if drawing.blocks else None
+
+    def note(self, start: int) -> None:
+        self._unseen_from = start if self._unseen_from is None else min(start, self._unseen_from)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._drawing.is_finished
+
+    def take(self) -> ChangedBlocks | None:
+        if self._unseen_from is None:
+            return None
+        start, self._unseen_from = self._unseen_from, None
+        return ChangedBlocks(start, self._drawing.blocks[start:])

@@ -1,0 +1,161 @@
+"""Sends what is new in a process's answers to Redis: one pipeline for all of them, some twenty times a second.
+
+The same pipeline renews the writers' leases and asks which answers are to be stopped. An answer that Redis could not be
+told of is kept back and sent whole later: an entry carries the text from where the last one that arrived had ended.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from intake.answers import streams
+from intake.answers.log import AnswerLog, EventId
+
+logger = logging.getLogger(__name__)
+
+SEND_EVERY_SECONDS = 0.05
+# While nothing is written, how often it is asked whether an answer is to stop.
+ASK_EVERY_SECONDS = 0.2
+RENEW_EVERY_SECONDS = 2.0
+# How long Redis is left alone after a failure.
+REST_SECONDS = 1.0
+# How long an answer that has ended is kept for a Redis that does not take it.
+GIVE_UP_SECONDS = 30.0
+
+Command = tuple["_Published", str, int]
+
+
+@dataclass(eq=False, slots=True)
+class _Published:
+    log: AnswerLog
+    stop: Callable[[], None]
+    sent: int = 0
+    is_ending_sent: bool = False
+    renew_at: float = 0.0
+    ended_at: float | None = None
+
+    @property
+    def has_news(self) -> bool:
+        return self.log.position > self.sent or (self.log.is_over and not self.is_ending_sent)
+
+    def is_done(self, now: float) -> bool:
+        if not self.log.is_over:
+            return False
+        self.ended_at = self.ended_at or now
+        return self.is_ending_sent or now > self.ended_at + GIVE_UP_SECONDS
+
+
+@dataclass(eq=False)
+class Publisher:
+    """Of one event loop; works while there are answers to publish."""
+
+    _answers: dict[int, _Published] = field(default_factory=dict)
+    _task: asyncio.Task[None] | None = None
+    _asked_at: float = 0.0
+
+    def publish(self, log: AnswerLog, *, stop: Callable[[], None]) -> None:
+        """`stop` is called when somebody, in whatever process, wants the answer to end."""
+        self._answers[log.turn.pk] = _Published(log, stop)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def flushed(self) -> None:
+        """Until everything that has ended is sent, or nothing can be."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while self._answers:
+            try:
+                async with aclosing(streams.async_client()) as client:
+                    await self._send_all(client)
+            except (RedisError, OSError) as error:
+                logger.warning("Redis is away, and answers are followed without it (%s)", type(error).__name__)
+                self._drop_done()
+                await asyncio.sleep(REST_SECONDS)
+
+    async def _send_all(self, client: Any) -> None:
+        """Raises `RedisError`."""
+        while self._answers:
+            if any(each.has_news for each in self._answers.values()) or self._is_time_to_ask():
+                await self._send(client)
+            self._drop_done()
+            await asyncio.sleep(SEND_EVERY_SECONDS)
+
+    def _drop_done(self) -> None:
+        now = time.monotonic()
+        self._answers = {key: each for key, each in self._answers.items() if not each.is_done(now)}
+
+    def _is_time_to_ask(self) -> bool:
+        return time.monotonic() > self._asked_at + ASK_EVERY_SECONDS
+
+    async def _send(self, client: Any) -> None:
+        self._asked_at = now = time.monotonic()
+        asked = list(self._answers.values())
+        pipeline = client.pipeline(transaction=False)
+        commands: list[Command | None] = []
+        for each in asked:
+            commands += self._add(each, pipeline, now)
+        pipeline.mget([streams.stop_key(each.log.turn.pk) for each in asked])
+        *results, stops = await pipeline.execute(raise_on_error=False)
+        for command, result in zip(commands, results, strict=True):
+            _note(command, result)
+        _raise_first([*results, stops])
+        for each, wanted in zip(asked, stops, strict=True):
+            if wanted is not None and int(wanted) in (streams.ANY_ATTEMPT, each.log.turn.attempt):
+                each.stop()
+
+    def _add(self, each: _Published, pipeline: Any, now: float) -> list["Command | None"]:
+        """Put an answer's commands into the pipeline; returns what each of them will have sent, if it arrives."""
+        turn, log = each.log.turn, each.log
+        key, lease = streams.stream_key(turn.pk), streams.lease_key(turn.pk)
+        if log.is_deleted:
+            pipeline.unlink(key, lease)
+            return [(each, "ending", each.sent)]
+        commands: list[Command | None] = []
+        for position, event in log.since(each.sent, most_apart=1):
+            self._append(pipeline, key, EventId(turn.attempt, position), streams.fields_of(event))
+            commands.append((each, "event", position))
+        if log.is_over and not each.is_ending_sent:
+            self._append(pipeline, key, EventId(turn.attempt, log.position + 1), streams.fields_of(None))
+            pipeline.expire(key, streams.KEPT_AFTER_END_SECONDS)
+            pipeline.delete(lease)
+            commands += [(each, "ending", log.position), None, None]
+        elif now >= each.renew_at:
+            each.renew_at = now + RENEW_EVERY_SECONDS
+            pipeline.set(lease, turn.attempt, ex=streams.LEASE_SECONDS)
+            pipeline.expire(key, streams.KEPT_SECONDS)
+            commands += [None, None]
+        return commands
+
+    @staticmethod
+    def _append(pipeline: Any, key: str, id_: EventId, fields: dict[Any, Any]) -> None:
+        pipeline.xadd(key, fields, id=str(id_), maxlen=streams.LONGEST_STREAM, approximate=True)
+
+
+def _note(command: Command | None, result: Any) -> None:
+    """An id that is not above the last is one that arrived before, or that another attempt has left behind."""
+    if command is None or (isinstance(result, Exception) and not _is_old(result)):
+        return
+    each, what, position = command
+    # What follows a command that failed was sent all the same, and is sent once more.
+    if what == "ending":
+        each.is_ending_sent = each.sent == position
+    else:
+        each.sent = max(each.sent, position)
+
+
+def _is_old(error: Exception) -> bool:
+    return isinstance(error, ResponseError) and "equal or smaller" in str(error)
+
+
+def _raise_first(results: list[Any]) -> None:
+    for result in results:
+        if isinstance(result, Exception) and not _is_old(result):
+            raise result

@@ -1,0 +1,128 @@
+"""Reading an answer's log: its events as they come, for one reader, at the reader's own pace.
+
+A reader keeps no queue, only a position, so one who stops reading costs nothing and holds up nobody.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+from asgiref.sync import sync_to_async
+from django.db import InterfaceError, OperationalError, connections
+
+from intake import sse
+from intake.agent.events import TextWritten
+from intake.answers.drawing import ReaderView
+from intake.answers.events import (
+    encode_blocks,
+    encode_ending,
+    encode_event,
+    encode_thrown_out,
+    encode_turn,
+    ending_of,
+    events_of_call,
+)
+from intake.answers.log import AnswerLog
+from intake.markdown import render_blocks
+from intake.markdown.streaming import ChangedBlocks
+from intake.models import Turn
+from intake.standing import StillIn, is_in_now, until_out
+
+KEEP_ALIVE_SECONDS = 15
+# A reader is sent what is new at most so often.
+PAUSE_SECONDS = 0.03
+CATCH_UP_SECONDS = 3
+
+
+async def read(
+    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: StillIn | None = None
+) -> AsyncIterator[bytes]:
+    """Server-sent events, from `turn` (or behind the position `after`) to `done` or `error`.
+
+    `is_still_in` is asked every two seconds, and nothing more is sent to a reader who is out. Ends without a last event
+    when another attempt at the answer has begun.
+    """
+    position = await _found(log, after)
+    guard = _guard(is_still_in, log.notify)
+    try:
+        if position is None:
+            yield encode_turn(log.turn)
+        position = position or 0
+        while not guard.done():
+            chunk, position = _news(log, position, view)
+            if chunk:
+                yield chunk
+                await asyncio.sleep(0 if log.is_over else PAUSE_SECONDS)
+            elif log.is_over and (view is None or view.is_finished):
+                break
+            elif not await _is_notified(log):
+                yield sse.KEEP_ALIVE
+        if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_still_in)):
+            yield encode_thrown_out()
+        elif log.ending is not None:
+            yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else None)
+    finally:
+        guard.cancel()
+
+
+async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
+    """The events of a turn that has ended, once more: its calls, its answer as one text, and how it ended."""
+    # The request's own connection goes back first: a slow reader must not keep it from others.
+    await sync_to_async(connections.close_all)()
+    yield encode_turn(turn)
+    for call in turn.tool_calls:
+        for event in events_of_call(call):
+            yield encode_event(event, turn, with_html=with_blocks)
+    if turn.assistant_message:
+        yield encode_event(TextWritten(turn.assistant_message), turn)
+        if with_blocks:
+            blocks = await asyncio.to_thread(render_blocks, turn.assistant_message)
+            yield encode_blocks(ChangedBlocks(0, blocks))
+    yield encode_ending(await asyncio.to_thread(ending_of, turn), turn)
+
+
+async def _found(log: AnswerLog, position: int | None) -> int | None:
+    """The position, if it is one in this log; a mirror is given a moment to come as far."""
+    if position is None:
+        return None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            while log.is_mirror and log.is_exact and not log.is_over and position > log.position:
+                await log.wait()
+    return position if log.is_exact and position <= log.position + 1 else None
+
+
+def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes, int]:
+    events = log.since(position)
+    encoded = [
+        encode_event(event, log.turn, position=end if log.is_exact else None, with_html=view is not None)
+        for end, event in events
+    ]
+    if view is not None and (changed := view.take()) is not None:
+        encoded.append(encode_blocks(changed))
+    return b"".join(encoded), events[-1][0] if events else position
+
+
+async def _is_notified(log: AnswerLog) -> bool:
+    """False when nothing has happened for so long that a proxy may close the line."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+            await log.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _guard(is_still_in: StillIn | None, notify: Callable[[], None]) -> asyncio.Future[None]:
+    if is_still_in is None:
+        return asyncio.get_running_loop().create_future()
+    guard = asyncio.create_task(until_out(is_still_in))
+    guard.add_done_callback(lambda _: notify())
+    return guard
+
+
+async def _may_stay(is_still_in: StillIn | None) -> bool:
+    """An answer that was cut off may have been so because its starter, perhaps this very reader, is out."""
+    with suppress(OperationalError, InterfaceError):
+        return is_still_in is None or await is_in_now(is_still_in)
+    return True

@@ -1,0 +1,194 @@
+"""From a saved question to a saved answer: runs the agent loop in a task of its own, and logs every step.
+
+The task belongs to the turn. It ends with the answer, or early when
+1. somebody asks for it (`stop`), in this process or through Redis;
+2. the session or token with which the question came is no longer good;
+3. the turn has been deleted or closed meanwhile;
+4. the process stops.
+However it ends, what was written is saved.
+"""
+
+import asyncio
+import logging
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import InterfaceError, OperationalError
+from django.utils import timezone
+
+from core.errors import RecollectError, TooLarge, Unavailable
+from core.isolation.caller import Caller
+from intake import services
+from intake.agent import loop, prompt
+from intake.agent.deps import deps_for
+from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.models import is_recall_mode
+from intake.answers.database import as_caller, load_turn
+from intake.answers.events import as_data, ending_by, ending_of, ending_of_deleted, kept_result
+from intake.answers.log import AnswerLog, Ending
+from intake.models import Turn
+from intake.services import Answer
+from intake.standing import StillIn, until_out
+
+logger = logging.getLogger(__name__)
+
+# With the save itself, a server that is killed loses less than a second of what it wrote.
+SAVE_EVERY_SECONDS = 0.5
+# How often a turn of which there is nothing new is saved all the same, as a sign of life.
+SIGN_OF_LIFE_SECONDS = 4.0
+# How often, and after how many seconds each, the last save is tried while the database restarts.
+LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
+# No answer grows without end, also when nobody reads it.
+LONGEST_ANSWER = 500_000
+
+
+class TooLong(TooLarge):
+    default_detail = f"The answer was ended: it had reached {LONGEST_ANSWER:,} characters."
+
+
+@dataclass(slots=True)
+class Draft:
+    """The answer as it will be saved."""
+
+    log: AnswerLog
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, event: AgentEvent) -> None:
+        match event:
+            case ToolCalled(id=id_, name=name, input=input_):
+                self.tool_calls.append({"id": id_, "name": name, "input": input_})
+            case ToolReturned(id=id_):
+                for call in self.tool_calls:
+                    if call["id"] == id_:
+                        call.update(kept_result(event))
+        self.log.add(event)
+
+    def snapshot(self) -> tuple[str, list[dict[str, Any]]]:
+        """A copy that another thread can save while more is added."""
+        return self.log.text, [dict(call) for call in self.tool_calls]
+
+    def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
+        return Answer(
+            text=self.log.text,
+            status=status,
+            tool_calls=self.tool_calls,
+            is_recall=is_recall_mode(),
+            error=as_data(error) if error else None,
+        )
+
+
+class Writing:
+    """One answer that is being written. `log` is what readers follow."""
+
+    def __init__(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> None:
+        self.log = AnswerLog(turn)
+        self._turn = turn
+        self._caller = caller
+        self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
+        # The last save is not interrupted.
+        self._is_closing = False
+        self._task = asyncio.create_task(self._write())
+        self._helpers = [asyncio.create_task(self._save_progress())]
+        if is_still_in is not None:
+            self._helpers.append(asyncio.create_task(self._stop_when_out(is_still_in)))
+
+    def stop(self) -> None:
+        """End the answer as it is; harmless when it has ended."""
+        if not self._is_closing and not self._task.cancelling():
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        await asyncio.wait([self._task])
+
+    async def _write(self) -> None:
+        answer = await self._answer()
+        self._is_closing = True
+        for helper in self._helpers:
+            helper.cancel()
+        self.log.finish(await self._close(answer))
+
+    async def _answer(self) -> Answer:
+        try:
+            await self._ask()
+        except asyncio.CancelledError:
+            return self._draft.ended(Turn.Status.INTERRUPTED)
+        except TooLong as error:
+            return self._draft.ended(Turn.Status.INTERRUPTED, error)
+        except Exception as error:
+            return self._draft.ended(Turn.Status.FAILED, _shown(error))
+        return self._draft.ended(Turn.Status.COMPLETE)
+
+    async def _ask(self) -> None:
+        deps = await as_caller(self._caller, deps_for, self._caller, now=timezone.now())
+        told = await as_caller(self._caller, prompt.before, self._turn)
+        length = 0
+        async with aclosing(loop.answer(message=self._turn.user_message, history=told, deps=deps)) as events:
+            async for event in events:
+                self._draft.add(event)
+                length += len(event.text) if isinstance(event, TextWritten) else 0
+                if length > LONGEST_ANSWER:
+                    raise TooLong
+
+    async def _close(self, answer: Answer) -> Ending:
+        """Save the answer; returns how the turn has ended, which another may have decided."""
+        try:
+            saved = await self._save(answer) or await load_turn(self._turn.pk, caller=self._caller)
+            if saved is None:
+                self.log.is_deleted = True
+                return ending_of_deleted()
+            return await asyncio.to_thread(ending_of, saved)
+        except Exception as error:
+            return ending_by(_shown(error))
+
+    async def _save(self, answer: Answer) -> Turn | None:
+        """The last save, repeated while the database is away; raises `Unavailable` when it stays away."""
+        turn = self._turn
+        for wait in LAST_SAVE_WAITS:
+            try:
+                return await as_caller(
+                    self._caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
+                )
+            except (OperationalError, InterfaceError):
+                await asyncio.sleep(wait)
+        logger.error("The answer of turn %s could not be saved", turn)
+        raise Unavailable("The database is away, and the answer could not be kept. Try again.")
+
+    async def _save_progress(self) -> None:
+        """Save what there is again and again, and show a sign of life while there is nothing new."""
+        saved, idle = self._draft.snapshot(), 0.0
+        while True:
+            await asyncio.sleep(SAVE_EVERY_SECONDS)
+            idle += SAVE_EVERY_SECONDS
+            if (there := self._draft.snapshot()) == saved and idle < SIGN_OF_LIFE_SECONDS:
+                continue
+            with suppress(OperationalError, InterfaceError):
+                if not await self._save_part(*there):
+                    self.stop()
+                    return
+                saved, idle = there, 0.0
+
+    async def _save_part(self, text: str, tool_calls: list[dict[str, Any]]) -> bool:
+        """Whether the turn is still this answer's."""
+        return await as_caller(
+            self._caller,
+            services.save_progress,
+            turn_id=self._turn.pk,
+            attempt=self._turn.attempt,
+            text=text,
+            tool_calls=tool_calls,
+            now=timezone.now(),
+        )
+
+    async def _stop_when_out(self, is_still_in: StillIn) -> None:
+        await until_out(is_still_in)
+        self.stop()
+
+
+def _shown(error: Exception) -> RecollectError:
+    if isinstance(error, RecollectError):
+        return error
+    if isinstance(error, OperationalError | InterfaceError):
+        return Unavailable("The database is away for the moment. Try again shortly.")
+    logger.exception("An answer failed")
+    return Unavailable("Something went wrong here. Try again.")

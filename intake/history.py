@@ -1,0 +1,56 @@
+"""Saving what was said elsewhere: many turns of many conversations in one transaction, numbered as those of the chat.
+
+1. `lock` takes the conversations that are here already, in one order, as every writer takes its own before it numbers
+   turns.
+2. `next_turn` makes a turn with the next number of its conversation.
+3. `save` writes all of them, and tells what listens to `turns_saved` (`bulk_create` sends no `post_save`).
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.dispatch import Signal
+
+from intake.models import Conversation, Turn, User
+
+# Sent with `turns`, all of one person and all ended, in the transaction that saves them.
+turns_saved = Signal()
+
+
+def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
+    """Those that are here, each locked until the transaction ends."""
+    if not ids:
+        return {}
+    wanted = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
+    return {conversation.pk: conversation for conversation in wanted.select_for_update()}
+
+
+def next_turn(
+    conversation: Conversation, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any
+) -> Turn:
+    """A turn, not saved yet, of a conversation that is locked or new.
+
+    `follows`: the number of its parent. `number` may leave a gap.
+    """
+    conversation.turn_count = number or conversation.turn_count + 1
+    conversation.last_active_at = max(conversation.last_active_at, said_at)
+    return Turn(
+        conversation=conversation,
+        user_id=conversation.user_id,
+        turn_number=conversation.turn_count,
+        parent_number=follows,
+        said_at=said_at,
+        **{"status": Turn.Status.COMPLETE, **fields},
+    )
+
+
+def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:
+    """Write new conversations, what changed of locked ones, and the turns that they have now."""
+    Conversation.objects.bulk_create(made)
+    if changed:
+        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "last_active_at"])
+    Turn.objects.bulk_create(turns)
+    if turns:
+        turns_saved.send(sender=Turn, turns=turns)

@@ -1,0 +1,67 @@
+"""Who may register, by `settings.REGISTRATION`: everybody, those whom staff invited, or nobody."""
+
+from enum import StrEnum
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import Error, register
+from django.http import HttpRequest
+from django.utils import timezone
+
+from core.errors import InvalidInput
+from intake.models import Invitation
+
+
+class Registration(StrEnum):
+    OPEN = "open"
+    INVITE = "invite"
+    CLOSED = "closed"
+
+
+BY_INVITATION = "To register here you need an invitation: a link, which whoever runs this Recollect can send you."
+NOT_OPEN = "This invitation has been used up, has expired, or is not whole. Ask for a new one."
+CLOSED = "Nobody can register here. Whoever runs this Recollect makes the accounts."
+
+
+def why_not(invitation: str) -> str | None:
+    """The sentence for somebody who may not register with this invitation (empty for none); None if they may."""
+    match settings.REGISTRATION:
+        case Registration.OPEN:
+            return None
+        case Registration.INVITE if not invitation:
+            return BY_INVITATION
+        case Registration.INVITE:
+            return None if Invitation.objects.is_open(invitation, now=timezone.now()) else NOT_OPEN
+        case _:
+            return CLOSED
+
+
+def admit(invitation: str) -> None:
+    """Use the invitation up, where one is needed; raises `InvalidInput` for somebody who may not register.
+
+    In the transaction that makes the account, so that an attempt that fails costs no use.
+    """
+    refusal = why_not(invitation)
+    if refusal is None and settings.REGISTRATION == Registration.INVITE:
+        refusal = None if Invitation.objects.take(invitation, now=timezone.now()) else NOT_OPEN
+    if refusal is not None:
+        raise InvalidInput(refusal)
+
+
+def context(request: HttpRequest) -> dict[str, Any]:
+    """For templates: whether a link to the registration page leads anywhere."""
+    return {"registration_is_open": settings.REGISTRATION == Registration.OPEN}
+
+
+@register
+def check_registration(**options: Any) -> list[Error]:
+    if settings.REGISTRATION in list(Registration):
+        return []
+    allowed = ", ".join(Registration)
+    return [
+        Error(
+            f"REGISTRATION is {settings.REGISTRATION!r}.",
+            hint=f"It is one of: {allowed}.",
+            id="intake.E001",
+        )
+    ]

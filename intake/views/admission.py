@@ -1,0 +1,95 @@
+"""Who is let in where an answer streams: a token with its scopes, or a session, also a visitor's, with CSRF.
+
+The views that stream are no views of DRF's: they run on the event loop. What they refuse they refuse in the same words.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.module_loading import import_string
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from core import rate_limits
+from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
+from core.isolation.caller import Caller
+from core.problems import as_recollect_error, problem_response
+from intake.identity import caller_of
+from intake.standing import StillIn, session_is_good
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who is let in, and how to find out later whether they still are; from a visitor nothing can be taken away."""
+
+    caller: Caller
+    is_still_in: StillIn | None = None
+
+
+@method_decorator([csrf_exempt, login_not_required], name="dispatch")
+class StreamingView(View):
+    """The base of asynchronous views, which check their callers themselves by `admit`."""
+
+    # The stubs know of synchronous views only.
+    async def http_method_not_allowed(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """In the words of the other endpoints."""
+        error = InvalidInput(f'Method "{request.method}" not allowed.')
+        response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
+        allowed = [name.upper() for name in self.http_method_names if name != "head" and hasattr(self, name)]
+        response["Allow"] = ", ".join(allowed)
+        return response
+
+
+def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Admitted:
+    """Raises `AuthenticationRequired`, or `InsufficientScope` in the words of `lacking`."""
+    if request.headers.get("Authorization"):
+        return _admit_by_token(Request(request), scopes, lacking)
+    if _protected(request).status_code != HTTPStatus.OK:
+        raise AuthenticationRequired("The page is out of date. Reload it and try again.")
+    caller = caller_of(request)
+    if caller.user_id is None or caller.is_visitor:
+        if not settings.VISITORS:
+            raise AuthenticationRequired("Log in to chat here.")
+        return Admitted(caller)
+    return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
+
+
+def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
+    """The problem document of an expected failure; raises any other. Counts what is refused for want of a caller."""
+    known = as_recollect_error(error)
+    if known is None:
+        raise error
+    if isinstance(known, AuthenticationRequired):
+        known = rate_limits.counted_refusal(known, address=rate_limits.client_address(request))
+    return problem_response(known)
+
+
+def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> Admitted:
+    """By the API's own authentication class, the first in the settings."""
+    names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
+    authenticator: type[BaseAuthentication] = import_string(names[0])
+    authenticated = authenticator().authenticate(request)
+    if authenticated is None:
+        raise AuthenticationRequired
+    user, token = authenticated
+    if not set(scopes) <= set(token.scopes):
+        raise InsufficientScope(lacking)
+    return Admitted(Caller(user_id=user.pk), lambda: token.is_still_valid(now=timezone.now()))
+
+
+@csrf_protect
+def _protected(request: HttpRequest) -> HttpResponse:
+    """Answers 200 where Django's check of the CSRF token lets the request pass."""
+    return HttpResponse()
