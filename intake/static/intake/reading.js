@@ -11,10 +11,26 @@ export function goToNamedTurn() {
   const turn = document.getElementById(`turn-${number}`);
   if (turn) {
     show(turn);
+    showPlace(placeOf(new URLSearchParams(location.search).get("at"), turn));
   } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
     location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
   }
   return Boolean(turn);
+}
+
+function showPlace(place) {
+  const go = () => place?.scrollIntoView({ block: "center" });
+  go();
+  // Until everything is loaded, a browser goes back to what the fragment names.
+  if (document.readyState !== "complete") addEventListener("load", () => requestAnimationFrame(go), { once: true });
+}
+
+/** The innermost element of a turn with these words, which the address of a search result may name. */
+function placeOf(words, turn) {
+  const hasWords = (element) => element.textContent.replace(/\s+/g, " ").includes(words);
+  let place = null;
+  for (let next = words && turn; next; next = [...next.children].find(hasWords)) place = next;
+  return place;
 }
 
 /** A link to a turn of this very conversation needs no new page. */
