@@ -132,7 +132,7 @@ class Turn(models.Model):
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
     # How often an answer has been begun: a writer that another has replaced changes nothing any more.
-    attempt = models.PositiveIntegerField(default=1)
+    attempt = models.PositiveIntegerField(default=1, db_default=1)
     # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)

@@ -2,15 +2,19 @@
 
 from typing import Any
 
+from django.http import StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from core.errors import InvalidInput
+from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from core.validation import LONGEST_REFERENCE, validate
-from intake import deleting, undoing, versions
+from intake import deleting, export_files, exporting, undoing, versions
 from intake.identity import caller_of, person_of
 from intake.paths import Tree
 from intake.reading import (
@@ -23,6 +27,7 @@ from intake.reading import (
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
+from intake.rest.downloads import choice, download
 from intake.rest.shapes import (
     ChosenOutput,
     ConversationListOutput,
@@ -90,6 +95,31 @@ class ConversationView(ActsAsCaller):
         """Remove a conversation with all its turns, for good."""
         deleting.delete_conversation(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id))
         return Response(status=204)
+
+
+class ConversationExportView(APIView):
+    @extend_schema(
+        operation_id="export_conversation",
+        parameters=[OpenApiParameter("as", str, enum=["markdown", "json"])],
+        responses={
+            (200, "text/markdown"): OpenApiTypes.STR,
+            (200, "application/json"): OpenApiTypes.OBJECT,
+            **problems(400, *NOT_THERE),
+        },
+    )
+    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+        """The whole conversation as a file that can be imported again: Markdown, or JSON like the whole export."""
+        form = choice(request.query_params.getlist("as"), ("markdown", "json"))
+        user = person_of(request)
+        with acting_as(user):
+            found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+        if form == "json":
+            pieces = exporting.conversation_as_json(conversation=found, user=user, now=timezone.now())
+            name, content_type = f"{export_files.file_name(found)}.json", "application/json"
+        else:
+            pieces = export_files.conversation_as_markdown(conversation=found, user=user)
+            name, content_type = f"{export_files.file_name(found)}.md", "text/markdown; charset=utf-8"
+        return download(user=user, pieces=pieces, name=name, content_type=content_type)
 
 
 class TurnView(ActsAsCaller):

@@ -73,6 +73,7 @@ class UsageOutput(Output):
 
 
 class TurnOutput(Output):
+    turn_id: Annotated[int, Field(description="By which an answer that is being written is followed and stopped.")]
     turn_number: int
     parent_turn_number: Annotated[
         int | None, Field(description="The turn that it follows; none for a first turn, and for a branch's.")
@@ -94,6 +95,7 @@ class TurnOutput(Output):
     @staticmethod
     def _fields(turn: Turn, versions: list[int] | None) -> dict[str, Any]:
         return dict(
+            turn_id=turn.pk,
             turn_number=turn.turn_number,
             parent_turn_number=turn.parent_number,
             user_message=turn.user_message,

@@ -6,6 +6,7 @@ from intake.rest.account import AccountExportView, AccountView
 from intake.rest.conversations import (
     BranchView,
     ChooseVersionView,
+    ConversationExportView,
     ConversationListView,
     ConversationView,
     ToolCallUndoView,
@@ -16,6 +17,7 @@ urlpatterns = [
     path("conversations/", ConversationListView.as_view()),
     # Any text, so that a malformed id gets the same answer as one that is not there.
     path("conversations/<str:conversation_id>/", ConversationView.as_view()),
+    path("conversations/<str:conversation_id>/export/", ConversationExportView.as_view(), name="export_conversation"),
     path("conversations/<str:conversation_id>/turns/<str:turn_number>/", TurnView.as_view()),
     path(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/choose/",

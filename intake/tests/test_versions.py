@@ -305,6 +305,6 @@ def test_an_export_tells_the_tree_the_chosen_path_and_where_a_branch_is_from(ali
     versions.branch(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2, now=NOW)
     document = json.loads(b"".join(exporting.account_as_json(user=alice, now=NOW)))
     first, branch = document["conversations"]
-    assert [(turn["turn_number"], turn["parent_turn_number"]) for turn in first["turns"]] == [(1, None), (2, 1), (3, 1)]
-    assert (first["current_turn_number"], first["branched_from"]) == (2, None)
-    assert branch["branched_from"] == {"conversation_id": str(conversation.pk), "turn_number": 2}
+    assert [(turn["turn_number"], turn["parent_number"]) for turn in first["turns"]] == [(1, None), (2, 1), (3, 1)]
+    assert (first["current_number"], first["branched_from"]) == (2, None)
+    assert (branch["branched_from"], branch["branched_after"]) == (str(conversation.pk), 2)

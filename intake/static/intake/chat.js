@@ -138,9 +138,11 @@ function returnTo(path) {
   for (const link of document.querySelectorAll("[data-returns]")) link.search = new URLSearchParams({ next: path });
 }
 
-/** A chat that has just begun can be renamed and deleted like any other. */
+/** A chat that has just begun can be renamed, downloaded and deleted like any other. */
 function offerMenu(path) {
   for (const item of menu.querySelectorAll("[data-menu-item]")) item.href = `${path}${item.dataset.menuItem}/`;
+  const id = path.split("/")[2];
+  for (const item of menu.querySelectorAll("[data-export]")) item.href = `/api/v1/conversations/${id}/export/?as=${item.dataset.export}`;
   menu.hidden = false;
 }
 
