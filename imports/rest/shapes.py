@@ -13,7 +13,8 @@ from imports.readers import readers
 from imports.services import MAX_CHOSEN, MAX_CHUNK, ImportPage
 from imports.waiting import Waiting
 
-Ids = Annotated[list[str], Field(max_length=MAX_CHOSEN)]
+LONGEST_ID = 1000
+Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
 
 
 class ImportWanted(Input):
