@@ -173,6 +173,7 @@ PAGES = [
     endpoint("healthz", GET=answers()),
     endpoint("api/docs/", GET=answers()),
     endpoint(".well-known/security.txt", GET=answers()),
+    endpoint("metrics", GET=closed()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
