@@ -8,12 +8,12 @@ from django.urls import reverse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from core.validation import Input
+from imports.keys import LONGEST_ID
 from imports.models import Import, ImportEntry
 from imports.readers import readers
 from imports.services import MAX_CHOSEN, MAX_CHUNK, ImportPage
 from imports.waiting import Waiting
 
-LONGEST_ID = 1000
 Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
 
 
