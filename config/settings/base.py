@@ -443,6 +443,8 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# What Prometheus sends as a bearer token to /metrics; without one, only this machine and private networks may look.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # "line" for people, "json" for programs.
 LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.

@@ -209,6 +209,7 @@ PAGES = [
     endpoint("favicon.ico", GET=answers()),
     endpoint("api/docs/", GET=answers()),
     endpoint(".well-known/security.txt", GET=answers()),
+    endpoint("metrics", GET=closed()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
