@@ -27,7 +27,7 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.services import Usage, title_from
 
 BATCH_TURNS = 400
-# An export holds milliseconds.
+# Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
 
 Items = dict[bytes, ImportedItem]
