@@ -24,7 +24,8 @@ from imports.turns import PlannedTurn, conversation_key, nearest_number, planned
 from intake import history
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH
-from intake.services import Usage, title_from
+from intake.services import title_from
+from intake.usage import Usage
 
 BATCH_TURNS = 400
 # Older programs that edit JSON keep milliseconds.
