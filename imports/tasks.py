@@ -18,7 +18,7 @@ GRACE_SECONDS = 60
 def bound_memory(**_: Any) -> None:
     """An export that needs more than this fails with a sentence, before the kernel ends somebody else."""
     if settings.IMPORTING_WORKER:
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
 
 
