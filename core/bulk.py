@@ -38,6 +38,3 @@ def insert_many(rows: Sequence[Row], *, ignore_conflicts: bool = False) -> None:
         if not ignore_conflicts:
             for row, (pk,) in zip(rows, cursor.fetchall(), strict=True):
                 row.pk = pk
-    for row in rows:
-        row._state.adding = False
-        row._state.db = connection.alias

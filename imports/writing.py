@@ -28,10 +28,10 @@ from intake.services import title_from
 from intake.usage import Usage
 
 BATCH_TURNS = 400
-# An export holds milliseconds.
+# Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
 
-Items = dict[bytes, ImportedItem]
+ItemsByKey = dict[bytes, ImportedItem]
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class Stretch:
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class BatchOutcome:
     """What a batch came to: counts, and by the external id of each conversation its id here and its new turns."""
 
     conversations: int = 0
@@ -62,19 +62,19 @@ def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Ite
         )
 
 
-def known_items(user: User, batch: Iterable[Stretch]) -> Items:
+def known_items(user: User, batch: Iterable[Stretch]) -> ItemsByKey:
     """What came in before, of everything in the batch."""
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
     return {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
 
 
-def item_of(turn: PlannedTurn, known: Items) -> ImportedItem | None:
+def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
     """A turn that has been answered since is the one that had not been."""
     return known.get(turn.key) or known.get(turn.key_unanswered)
 
 
-def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> Outcome:
+def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> BatchOutcome:
     """Store what is not here yet. Must run in a transaction that acts as `user`."""
     return _Batch(batch, user, brought_by).write()
 
@@ -92,9 +92,9 @@ class _Batch:
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
-        self._outcome = Outcome()
+        self._outcome = BatchOutcome()
 
-    def write(self) -> Outcome:
+    def write(self) -> BatchOutcome:
         for stretch in self._batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:
@@ -204,7 +204,7 @@ class _Batch:
             self._new_turns.append((planned, turn))
             self._outcome.versions += not planned.is_current
             added += 1
-        if added and not conversation._state.adding:
+        if added and conversation not in self._made:
             self._changed[conversation.pk] = conversation
         self._outcome.turns += added
         external_id = short_id(stretch.conversation.external_id)

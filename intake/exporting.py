@@ -27,6 +27,15 @@ PAGE = 200
 PIECE = 64 * 1024
 
 
+class ExportEncoder(DjangoJSONEncoder):
+    """Times to the microsecond, as the database has them."""
+
+    def default(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.isoformat().removesuffix("+00:00") + "Z" if not value.utcoffset() else value.isoformat()
+        return super().default(value)
+
+
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     """The document in UTF-8. Between two pieces nothing is open in the database."""
     parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
@@ -128,7 +137,7 @@ def _encode(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping) and any(isinstance(item, Iterator) for item in value.values()):
         yield from _enclosed("{", (_member(name, item) for name, item in value.items()), "}")
     else:
-        yield json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False)
+        yield json.dumps(value, cls=ExportEncoder, ensure_ascii=False)
 
 
 def _member(name: str, value: Any) -> Iterator[str]:
