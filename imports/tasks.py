@@ -6,8 +6,13 @@ from django.utils import timezone
 
 from imports import jobs, running, uploads
 
+# In which an import that has taken too long says so.
+GRACE_SECONDS = 60
 
-@shared_task(name=jobs.TASK, soft_time_limit=settings.IMPORTS_SECONDS)
+
+@shared_task(
+    name=jobs.TASK, soft_time_limit=settings.IMPORTS_SECONDS, time_limit=settings.IMPORTS_SECONDS + GRACE_SECONDS
+)
 def work() -> None:
     """One job; a long queue is worked off in several tasks, so that each has the time limit for itself."""
     if running.work() and jobs.has_due(now=timezone.now()):

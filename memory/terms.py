@@ -11,7 +11,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -229,12 +229,17 @@ def add(entry: Entry) -> set[int]:
 def add_many(texts: Sequence[Text]) -> None:
     """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
     with connection.cursor() as cursor:
-        cursor.executemany(_ADD, [row_of(text) for text in texts])
+        # Each is sent as it is made, so that the database parses one text while the next one's filter is computed.
+        cursor.executemany(_ADD, map(row_of, texts))  # type: ignore[arg-type]  # any iterable will do
 
 
-def delete(place: Place) -> None:
-    """No search finds the terms of what is gone from now on, or counts them; a worker removes them within a minute."""
-    _delete(IndexedText.objects.at(place))
+def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """No search finds the terms of what is gone from now on, or counts them; a worker removes them within a minute.
+
+    `chunks`: of these chunks of a source alone.
+    """
+    texts = IndexedText.objects.at(place)
+    _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks))
 
 
 def score(scope: Scope, *, query: str, limit: int) -> TermHits:

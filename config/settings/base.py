@@ -157,6 +157,12 @@ ACCOUNT_EXPORTS = {
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
 }
+# The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
+ACCOUNT_EXPORT_FILES = {
+    "conversations": "intake.export_files.conversation_files",
+    "documents": "memory.hooks.document_files",
+    "records": "memory.hooks.record_files",
+}
 
 # REST API and its OpenAPI document
 

@@ -174,6 +174,8 @@ def _shown(result: HistoryMatch) -> Shown:
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return "Record"
+    if result.reference.document is not None:
+        return result.reference.document
     return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"
 
 

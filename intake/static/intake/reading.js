@@ -35,7 +35,7 @@ export function listenForEarlier(thread) {
     const link = event.currentTarget;
     const page = await fetchPage(link.href);
     if (!page) return location.assign(link.href);
-    const turns = [...page.querySelectorAll(".turn")];
+    const turns = [...page.querySelectorAll("[data-thread] > *")];
     const height = document.documentElement.scrollHeight;
     thread.prepend(...turns);
     turns.forEach(prepare);
@@ -43,7 +43,7 @@ export function listenForEarlier(thread) {
     if (next) link.href = next.getAttribute("href");
     else link.remove();
     window.scrollBy(0, document.documentElement.scrollHeight - height);
-    turns.at(-1)?.focus({ preventScroll: true });
+    turns.findLast((element) => element.matches(".turn"))?.focus({ preventScroll: true });
   });
 }
 
