@@ -8,6 +8,7 @@ from django.db import connection, transaction
 
 from core.isolation.acting import acting_as
 from core.testing.examiner import as_a_worker
+from intake.deleting import delete_account
 from intake.models import Turn, User
 from intake.tests.factories import a_person, a_turn
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
@@ -284,3 +285,54 @@ def test_what_somebody_is_deleting_is_left_to_them(alice):
     assert set(words()) == {"keep", "note"}
     assert User.objects.count() == 1
     assert_counted()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deletion_waits_for_no_merge_and_is_not_undone_by_it(alice):
+    turn = a_turn(alice, "Forget this")
+    flush()
+    a_turn(alice, "Keep that")
+    is_merged, is_deleted = Event(), Event()
+
+    def merge_and_wait():
+        with as_a_worker(), transaction.atomic():
+            flush()
+            is_merged.set()
+            assert is_deleted.wait(10)
+
+    def delete():
+        assert is_merged.wait(10)
+        with acting_as(alice):
+            Turn.objects.get(pk=turn.pk).delete()
+        is_deleted.set()
+
+    assert at_once(merge_and_wait, delete) == [None, None]
+    assert {each.lexeme for each in stored_postings()} == {"forget", "keep", "note"}
+    assert search(alice, "forget") == []
+    assert_counted()
+    purge()
+    assert {each.lexeme for each in stored_postings()} == {"keep", "note"}
+    assert not DeletedText.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_account_deleted_while_its_terms_are_flushed_leaves_nothing_and_nobody_waits_for_ever(alice):
+    a_turn(alice, "Forget this")
+    flush()
+    a_turn(alice, "And that")
+    is_flushed = Event()
+
+    def flush_slowly():
+        with as_a_worker(), transaction.atomic():
+            flush()
+            is_flushed.set()
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_sleep(0.3)")
+
+    def delete():
+        assert is_flushed.wait(10)
+        delete_account(user=alice)
+
+    assert at_once(flush_slowly, delete) == [None, None]
+    for model in (IndexedText, PendingTerms, TermSegment, TermBlock, DeletedText):
+        assert not model.objects.exists()
