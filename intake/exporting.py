@@ -5,9 +5,10 @@ An iterator inside it becomes an array that is written as it is read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -47,6 +48,12 @@ def conversation_as_json(*, conversation: Conversation, user: User, now: datetim
     return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
 
 
+def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with these conversations alone."""
+    some = conversations(user=user, chosen=chosen)
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
+
+
 def opening(*, user: User, now: datetime) -> dict[str, Any]:
     """How every whole export begins."""
     profile = {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at}
@@ -69,9 +76,10 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
     yield bytes(gathered)
 
 
-def conversations(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`."""
-    for conversation in in_pages(Conversation.objects.for_user(user)):
+def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
+    rows = Conversation.objects.for_user(user)
+    for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
 
 
@@ -84,6 +92,8 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "external_id": conversation.external_id,
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
         "current_number": conversation.current_number,
         "branched_from": conversation.branched_from,
         "branched_after": conversation.branched_after,

@@ -315,6 +315,9 @@ CHAT_NOTES = "memory.hooks.notes"
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
+# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
+
 # A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
 # tell that its lease has run out, it is closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
@@ -441,6 +444,8 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# What Prometheus sends as a bearer token to /metrics; without one, only this machine and private networks may look.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # "line" for people, "json" for programs.
 LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.

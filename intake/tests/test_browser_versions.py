@@ -148,3 +148,19 @@ def test_a_link_to_a_version_opens_the_path_on_which_it_lies_and_what_is_said_th
     say(page, "Go on")
     answered(page)
     assert Turn.objects.get(turn_number=5).parent_number == 3
+
+
+def test_a_visitor_answers_again_and_goes_back_and_forth_too(open_page, language_model):
+    language_model(Say(("Six.",)), Say(("Seven.",)), Say(("Noted.",)))
+    page = open_page()
+    say(page, "How many?")
+    answered(page)
+    expect(page.get_by_role("button", name="Go on from here in a new chat")).to_be_hidden()
+    press(page, "Answer again")
+    answered(page)
+    page.get_by_role("link", name="Version before").click()
+    expect(page.locator(".turn .prose")).to_have_text("Six.")
+    say(page, "Go on")
+    expect(page.locator(".turn")).to_have_count(2)
+    answered(page)
+    assert Turn.objects.get(turn_number=3).parent_number == 1
