@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from intake.models import Conversation, Turn, User
 
-Row = TypeVar("Row", bound=Model)
+ExportedRow = TypeVar("ExportedRow", bound=Model)
 
 # By this the reader of exports recognises our own (imports/readers/recollect.py).
 FORMAT = "recollect-export-1"
@@ -105,7 +105,7 @@ def count_turns(conversation: Conversation, user: User) -> int:
     return Turn.objects.for_user(user).filter(conversation=conversation).count()
 
 
-def in_pages(rows: "QuerySet[Row]", *, key: str = "pk", size: int = PAGE) -> Iterator[Row]:
+def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
     """All the rows in the order of a unique key, a page for each query, so that no query stays open in between."""
     page = list(rows.order_by(key)[:size])
     while page:
