@@ -22,5 +22,6 @@ urlpatterns = [
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),
+    path("", include("imports.pages.urls")),
     path("", include("intake.urls")),
 ]

@@ -157,6 +157,12 @@ ACCOUNT_EXPORTS = {
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
 }
+# The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
+ACCOUNT_EXPORT_FILES = {
+    "conversations": "intake.export_files.conversation_files",
+    "documents": "memory.hooks.document_files",
+    "records": "memory.hooks.record_files",
+}
 
 # REST API and its OpenAPI document
 
@@ -247,6 +253,7 @@ IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
 IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
+IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
 # Another worker takes over from one that has not been heard of for so long.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
@@ -307,6 +314,9 @@ CHAT_NOTES = "memory.hooks.notes"
 # Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
+
+# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
 # A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
 # tell that its lease has run out, it is closed after about fifteen seconds.
