@@ -20,5 +20,6 @@ urlpatterns = [
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),
+    path("", include("imports.pages.urls")),
     path("", include("intake.urls")),
 ]

@@ -18,7 +18,7 @@ from imports.keys import hash_of, key_of
 from imports.models import Import, ImportedItem, ImportEntry
 from intake.models import User
 from memory import documents, indexing, notes
-from memory.models import MemoryRecord
+from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import (
     ABOUT_ME,
     MAX_DOCUMENT_LENGTH,
@@ -126,7 +126,10 @@ def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
     title, content = _title_and_text(item)
     at = _moment(item) or timezone.now()
     if entry.row_id is None:
-        entry.row_id = notes.create(user=user, title=title, content=content, at=at).pk
+        if item.id is not None and MemoryDocument.objects.for_user(user).filter(pk=item.id).exists():
+            return False
+        note = notes.create(user=user, title=title, content=content, at=at, note_id=item.id, created_at=item.created_at)
+        entry.row_id = note.pk
         return True
     if not _is_as_it_came(entry, user):
         return False
@@ -156,6 +159,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
     try:
         if not there and item.updated_at is not None:
             documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
+            MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
         else:
             now = timezone.now() if there else _moment(item) or timezone.now()
             documents.append(user=user, day=day, text="\n".join(new), now=now)

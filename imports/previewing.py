@@ -18,7 +18,7 @@ from imports.keeping import KeptItem, known_kept, status_of, title_of, written_a
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
-from imports.writing import Stretch, item_of, known_items
+from imports.writing import Stretch, exported_here, item_of, known_items
 from intake.models import Conversation, User
 
 # Looked up together.
@@ -73,10 +73,15 @@ def _conversation_entries(
     known = known_items(user, whole)
     came_in = [item.conversation_id for item in known.values() if item.conversation_id]
     here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))
+    own = exported_here(user, [stretch for stretch in whole if stretch.key not in known])
+    numbers = dict(Conversation.objects.for_user(user).filter(pk__in=own.values()).values_list("pk", "turn_count"))
     for stretch in whole:
         item = known.get(stretch.key)
         is_new = [turn for turn in stretch.turns if item_of(turn, known) is None]
-        if item is None:
+        if item is None and stretch.key in own:
+            exported = [turn.exported.turn_number for turn in stretch.turns if turn.exported]
+            status = ImportEntry.Status.LONGER if max(exported) > numbers[own[stretch.key]] else ImportEntry.Status.HERE
+        elif item is None:
             status = ImportEntry.Status.NEW
         elif item.conversation_id not in here:
             status = ImportEntry.Status.DELETED
@@ -96,7 +101,7 @@ def _conversation_entries(
             versions=sum(not turn.is_current for turn in stretch.turns),
             status=status,
             is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
-            conversation_id=item.conversation_id if item and item.conversation_id in here else None,
+            conversation_id=item.conversation_id if item and item.conversation_id in here else own.get(stretch.key),
         )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from core.pg_text import storable, storable_text
+from imports.exported import path_of
 from imports.items import ExportedTurn, ImportedConversation, ImportedMessage
 from imports.keys import hash_of, key_of
 
@@ -183,18 +184,19 @@ def conversation_key(conversation: ImportedConversation) -> bytes:
 def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
     exported = conversation.exported
     assert exported is not None  # noqa: S101 - called for no other
-    parent = None
+    path = path_of(exported)
+    planned: dict[int | None, PlannedTurn] = {}
     for turn in exported.turns:
         key = key_of(conversation.product, "turn", str(exported.id), str(turn.turn_number))
-        parent = PlannedTurn(
+        planned[turn.turn_number] = PlannedTurn(
             key=key,
             key_unanswered=key,
-            parent=parent,
-            is_current=True,
+            parent=planned.get(turn.parent_number),
+            is_current=turn.turn_number in path,
             user_message=storable_text(turn.user_message),
             assistant_message=storable_text(turn.assistant_message),
             said_at=turn.said_at,
             tool_calls=storable(list(turn.tool_calls)),
             exported=turn,
         )
-        yield parent
+        yield planned[turn.turn_number]

@@ -5,9 +5,10 @@ An iterator inside it becomes an array that is written as it is read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -18,6 +19,9 @@ from intake.models import Conversation, Turn, User
 
 Row = TypeVar("Row", bound=Model)
 
+# By this the reader of exports recognises our own (imports/readers/recollect.py).
+FORMAT = "recollect-export-1"
+
 # Rows asked for at once, and bytes sent at once.
 PAGE = 200
 PIECE = 64 * 1024
@@ -25,13 +29,36 @@ PIECE = 64 * 1024
 
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     """The document in UTF-8. Between two pieces nothing is open in the database."""
-    document = {
-        "exported_at": now,
-        "profile": {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at},
-        **{name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()},
-    }
+    parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
+    return _in_bytes({**opening(user=user, now=now), **parts})
+
+
+def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with this conversation alone."""
+    one = iter([conversation_fields(conversation, user)])
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
+
+
+def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with these conversations alone."""
+    some = conversations(user=user, chosen=chosen)
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
+
+
+def opening(*, user: User, now: datetime) -> dict[str, Any]:
+    """How every whole export begins."""
+    profile = {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at}
+    return {"format": FORMAT, "exported_at": now, "profile": profile}
+
+
+def _in_bytes(document: dict[str, Any]) -> Iterator[bytes]:
+    return in_pieces(_encode(document))
+
+
+def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """The texts as UTF-8, gathered into pieces of about `PIECE` bytes."""
     gathered = bytearray()
-    for text in _encode(document):
+    for text in texts:
         # A lone surrogate has no UTF-8; no text in the database has one.
         gathered += text.encode()
         if len(gathered) >= PIECE:
@@ -40,17 +67,33 @@ def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     yield bytes(gathered)
 
 
-def conversations(*, user: User) -> Iterator[dict[str, Any]]:
-    for conversation in in_pages(Conversation.objects.for_user(user)):
-        yield {
-            "id": conversation.pk,
-            "title": conversation.title,
-            "source": conversation.source,
-            "external_id": conversation.external_id,
-            "started_at": conversation.started_at,
-            "last_active_at": conversation.last_active_at,
-            "turns": _turns(conversation, user),
-        }
+def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
+    rows = Conversation.objects.for_user(user)
+    for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
+        yield conversation_fields(conversation, user)
+
+
+def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any]:
+    """All that is exported of a conversation; `turns` is an iterator."""
+    return {
+        "id": conversation.pk,
+        "title": conversation.title,
+        "source": conversation.source,
+        "external_id": conversation.external_id,
+        "started_at": conversation.started_at,
+        "last_active_at": conversation.last_active_at,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
+        "current_number": conversation.current_number,
+        "branched_from": conversation.branched_from,
+        "branched_after": conversation.branched_after,
+        "turns": _turns(conversation, user),
+    }
+
+
+def count_turns(conversation: Conversation, user: User) -> int:
+    return Turn.objects.for_user(user).filter(conversation=conversation).count()
 
 
 def in_pages(rows: "QuerySet[Row]", *, key: str = "pk", size: int = PAGE) -> Iterator[Row]:
@@ -66,11 +109,15 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
         yield {
             "turn_number": turn.turn_number,
+            "parent_number": turn.parent_number,
             "said_at": turn.said_at,
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
             "tool_calls": turn.tool_calls,
             "status": turn.status,
+            "is_recall": turn.is_recall,
+            "error": turn.error,
+            "usage": turn.usage,
         }
 
 

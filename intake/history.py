@@ -36,6 +36,7 @@ def next_turn(
 
     `follows`: the number of its parent. `number` may leave a gap.
     """
+    conversation.has_versions = conversation.has_versions or (follows or 0) != conversation.turn_count
     conversation.turn_count = number or conversation.turn_count + 1
     conversation.last_active_at = max(conversation.last_active_at, said_at)
     return Turn(
@@ -52,7 +53,7 @@ def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns
     """Write new conversations, what changed of locked ones, and the turns that they have now."""
     insert_many(made)
     if changed:
-        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "last_active_at"])
+        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "has_versions", "last_active_at"])
     insert_many(turns)
     if turns:
         turns_saved.send(sender=Turn, turns=turns)

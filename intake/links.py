@@ -6,6 +6,8 @@ from uuid import UUID
 
 from django.urls import get_script_prefix, reverse
 
+from intake.models import Turn
+
 _AN_ID = "CONVERSATION"
 
 
@@ -21,6 +23,11 @@ def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = 
 def undo_path(conversation_id: UUID | str, *, turn_number: int, call_id: str) -> str:
     """Where to post for what a tool call of a turn stored to be taken back."""
     return reverse("undo_tool_call", args=[conversation_id, turn_number, call_id])
+
+
+def branch_path(turn: Turn) -> str:
+    """Where to post for a new conversation that goes on from a turn."""
+    return reverse("branch_conversation", args=[turn.conversation_id, turn.turn_number])
 
 
 # Pages and results bear dozens of these addresses, which differ in the id alone.

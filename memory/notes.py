@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from core.errors import NotFound
+from core.ids import uuid7
 from core.pagination import Position
 from intake.models import User
 from memory import indexing
@@ -17,11 +18,25 @@ from memory.sources import document_entry
 PAGE = 50
 
 
-def create(*, user: User, title: str, content: str, at: datetime) -> MemoryDocument:
-    """`at`: when it was written, by which it is found."""
+def create(
+    *,
+    user: User,
+    title: str,
+    content: str,
+    at: datetime,
+    note_id: UUID | None = None,
+    created_at: datetime | None = None,
+) -> MemoryDocument:
+    """`at`: when it was last written, by which it is found. `note_id`: of a note that comes back."""
     with transaction.atomic():
         note = MemoryDocument.objects.create(
-            user=user, kind=MemoryDocument.Kind.NOTE, title=title, content=content, created_at=at, updated_at=at
+            id=note_id or uuid7(),
+            user=user,
+            kind=MemoryDocument.Kind.NOTE,
+            title=title,
+            content=content,
+            created_at=created_at or at,
+            updated_at=at,
         )
         indexing.index(document_entry(note), now=timezone.now())
     return note

@@ -12,7 +12,7 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -272,9 +272,10 @@ def add_many(texts: Sequence[Text]) -> None:
         cursor.executemany(_ADD, map(row_of, texts))  # type: ignore[arg-type]  # any iterable will do
 
 
-def delete(place: Place) -> None:
-    """Remove the terms of what is gone."""
-    _delete(IndexedText.objects.at(place), place)
+def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """Remove the terms of what is gone; `chunks`: of these chunks of a source alone."""
+    texts = IndexedText.objects.at(place)
+    _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks), place)
 
 
 def flush(*, until: datetime | None = None) -> int:

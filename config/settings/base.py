@@ -157,6 +157,12 @@ ACCOUNT_EXPORTS = {
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
 }
+# The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
+ACCOUNT_EXPORT_FILES = {
+    "conversations": "intake.export_files.conversation_files",
+    "documents": "memory.hooks.document_files",
+    "records": "memory.hooks.record_files",
+}
 
 # REST API and its OpenAPI document
 
@@ -308,6 +314,9 @@ CHAT_NOTES = "memory.hooks.notes"
 # Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
+
+# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
 # A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
 # tell that its lease has run out, it is closed after about fifteen seconds.

@@ -23,6 +23,7 @@ FOLDERS = {
     "memory": SERVER,
     "imports": SERVER,
     "agent_tools": SERVER,
+    "recollect_cli": ("cli",),
     "config": ON_ONE_MACHINE,
     "evals": MEASURED,
     "docs": FOR_TESTS,

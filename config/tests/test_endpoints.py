@@ -119,8 +119,8 @@ def test_with_both_gone_the_matrix_finds_the_endpoints_open(matrix, no_policies,
     assert {leak for leak in matrix.leaks if "<str:conversation_id>" in leak} >= {
         f"{method} /{endpoint.route}"
         for endpoint in ENDPOINTS.values()
-        for method in endpoint.probes
-        if "conversation}" in endpoint.at and "undo" not in endpoint.at
+        for method, probes in endpoint.probes.items()
+        if "conversation}" in endpoint.at and "undo" not in endpoint.at and not probes[0].is_streamed
     }
     assert len(matrix.leaks) >= 30, sorted(matrix.leaks)
 

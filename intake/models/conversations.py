@@ -35,6 +35,12 @@ class ConversationQuerySet(OwnedQuerySet["Conversation"]):
         return self.order_by("-last_active_at", "-id")
 
 
+class TitledBy(models.TextChoices):
+    LINE = "line", "First line"
+    MODEL = "model", "Language model"
+    PERSON = "person", "Person"
+
+
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # NULL for rows from before there were owners: nobody reads those.
@@ -46,12 +52,19 @@ class Conversation(models.Model):
     turn_count = models.PositiveIntegerField(default=0, editable=False)
     # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
     current_number = models.PositiveIntegerField(null=True, editable=False)
+    # Whether a turn has ever followed another than the latest: without, every turn is on the one path there is.
+    has_versions = models.BooleanField(default=False, editable=False)
     # For a branch: the conversation and the turn that it goes on from. Without a foreign key, like a link: numbers are
     # never given again, so a pair that leads to no turn says that the turn has been deleted.
     branched_from = models.UUIDField(null=True, editable=False)
     branched_after = models.PositiveIntegerField(null=True, editable=False)
     started_at = models.DateTimeField(default=timezone.now)
     last_active_at = models.DateTimeField(default=timezone.now)
+    # Listed above the others since then; listed apart since then.
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    # What made the title: a model's replaces that of the first line only, and nothing replaces a person's.
+    titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 
     objects = ConversationQuerySet.as_manager()
 
@@ -60,6 +73,9 @@ class Conversation(models.Model):
         indexes = [
             models.Index(fields=["user"], name="idx_ic_user_id"),
             models.Index(fields=["user", "-last_active_at", "-id"], name="idx_ic_user_recent"),
+            models.Index(
+                fields=["user", "-pinned_at"], name="idx_ic_user_pinned", condition=Q(pinned_at__isnull=False)
+            ),
             models.Index(
                 fields=["user", "branched_from"], name="idx_ic_branches", condition=Q(branched_from__isnull=False)
             ),
@@ -130,8 +146,8 @@ class Turn(models.Model):
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
     # How often an answer has been begun: a writer that another has replaced changes nothing any more.
-    attempt = models.PositiveIntegerField(default=1)
-    # What the answer took, as `services.Usage` says it.
+    attempt = models.PositiveIntegerField(default=1, db_default=1)
+    # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -164,6 +180,12 @@ class Turn(models.Model):
     def is_cut(self) -> bool:
         """Whether the model stopped at its limit of tokens, in the middle of the answer."""
         return self.status == self.Status.COMPLETE and (self.usage or {}).get("finish_reason") == "length"
+
+    @property
+    def can_be_continued(self) -> bool:
+        """Whether there is an answer that is not whole."""
+        broke_off = self.status in {self.Status.INTERRUPTED, self.Status.FAILED}
+        return bool(self.assistant_message) and (broke_off or self.is_cut)
 
     @property
     def has_ended(self) -> bool:

@@ -15,12 +15,18 @@ from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from intake.identity import caller_of, is_registered
+from intake.listing import list_conversations, list_in_order, list_one
+from intake.models import Conversation
 from intake.reading import (
     TURNS_PER_PAGE,
+    SharedTurns,
+    TurnWindow,
+    as_conversation_id,
     as_turn_number,
     get_conversation,
-    list_conversations,
+    get_turn,
     open_answers,
+    shared_to_show,
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
@@ -60,26 +66,49 @@ def home(request: HttpRequest) -> HttpResponse:
 @personal_page
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
-    window = turns_to_show(
-        conversation=found,
-        at_most=TURNS_PER_PAGE,
-        around=as_turn_number(request.GET.get("turn")),
-        before=as_turn_number(request.GET.get("before")),
-    )
-    return render(request, "intake/chat.html", {**_shell(request), "conversation": found, "window": window})
+    window, above = _turns(request, found)
+    shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
+    return render(request, "intake/chat.html", {**_shell(request), **shown})
+
+
+def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
+    """A branch's own turns, then on the way up those that it shares, which `of` names by their conversation."""
+    before, origin = as_turn_number(request.GET.get("before")), request.GET.get("of")
+    if before is not None and origin is not None:
+        turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(origin), turn_number=before)
+        window = TurnWindow([], earlier=None, later=before)
+        return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
+    around = as_turn_number(request.GET.get("turn"))
+    window = turns_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, around=around, before=before)
+    if window.earlier is not None:
+        return window, None
+    room = max(1, TURNS_PER_PAGE - len(window.turns))
+    return window, shared_to_show(conversation=conversation, at_most=room)
 
 
 @personal_page
 def conversations(request: HttpRequest) -> HttpResponse:
-    page = list_conversations(caller=caller_of(request), after=position_in_address(request.GET.get("after")))
-    return render(request, "intake/conversations.html", {"page": page})
+    """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id.
+
+    Without a script it is a page of its own; the sidebar takes its items from here.
+    """
+    caller, after = caller_of(request), position_in_address(request.GET.get("after"))
+    words, is_archived = request.GET.get("q", ""), "archived" in request.GET
+    if only := request.GET.get("only"):
+        page = list_one(caller=caller, conversation_id=as_conversation_id(only))
+    elif words or is_archived:
+        page = list_conversations(caller=caller, after=after, words=words, is_archived=is_archived)
+    else:
+        page = list_in_order(caller=caller, after=after)
+    context = {"page": page, "words": words, "is_archived": is_archived}
+    return render(request, "intake/conversations.html", context)
 
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     """What every page beside the list of chats shows of it; another app's pages as well."""
     caller = caller_of(request)
     return {
-        "page": list_conversations(caller=caller),
+        "page": list_in_order(caller=caller),
         "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
         "visitor_days": settings.VISITOR_DAYS,
     }

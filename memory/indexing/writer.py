@@ -6,7 +6,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -109,10 +109,11 @@ def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
     return _write_passages(entry, changed, embedder=embedder, now=now) or bool(changed)
 
 
-def forget(place: Place) -> None:
-    """Remove every row of what is gone."""
-    terms.delete(place)
-    vectors.delete(Embedding.objects.at(place))
+def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """Remove every row of what is gone; `chunks`: of these chunks of a source alone."""
+    terms.delete(place, chunks=chunks)
+    rows = Embedding.objects.at(place)
+    vectors.delete(rows if chunks is None else rows.filter(chunk_index__in=chunks))
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import escape
@@ -30,6 +31,9 @@ from memory.search.sources import HistoryScope, Kind
 
 RESULTS = 20
 MORE_RESULTS = 50
+# While somebody types: what fits below the titles.
+LIVE_RESULTS = 8
+LONGEST_LIVE = 200
 BY_DAY = "day"
 # The name of the parameter by which what a query says of time is read as words alone.
 ANY_TIME = "anytime"
@@ -91,6 +95,20 @@ def search(request: HttpRequest) -> HttpResponse:
         return _page(request, form, status=HTTPStatus.BAD_REQUEST)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     return _answer(request, form)
+
+
+@page_for_people
+def search_live(request: HttpRequest) -> HttpResponse:
+    """The first results, as a part of a page, while somebody types `?q=`; without a second look, which takes longer."""
+    query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
+    if not query:
+        return render(request, "memory/live.html")
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    wanted = HistoryRequest(query=query, max_results=LIVE_RESULTS)
+    history = search_history(wanted, user=person_of(request), now=timezone.now())
+    shown = [_shown(result) for result in history.results]
+    context = {"results": shown, "is_nearest": history.has_nothing_relevant}
+    return render(request, "memory/live.html", context)
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:

@@ -35,6 +35,8 @@ class Things:
 
     conversation: str
     turn: str = "1"
+    # One that is not on the chosen path.
+    version: str = "2"
     turn_id: str = "987654321"
     day: str = "2026-02-01"
     record: str = "0190c0de-0000-7000-8000-000000000001"
@@ -90,6 +92,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     user = a_person(f"{email_word}@example.com")
     turn = a_turn(user, f"The {TOPIC} is called {word}", f"Then {word} it is.")
     a_turn(user, f"And the ship is {word} too", conversation=turn.conversation)
+    version = a_turn(user, f"And the ship is {word} as well", conversation=turn.conversation, parent=1)
     with acting_as(user):
         documents.append(user=user, day=None, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=ABOUT_ME, text=f"The {TOPIC} is {word}", now=NOW)
@@ -140,6 +143,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         invitation=str(Invitation.objects.get_or_create(note="Keepers", defaults={"expires_at": NOW})[0].pk),
         model=str(embedding.model_id),
     )
+    # It broke off, and can be continued.
+    Turn.objects.filter(pk=version.pk).update(status=Turn.Status.INTERRUPTED)
     # What the chat's model stored for them, and can be taken back.
     Turn.objects.filter(pk=turn.pk).update(
         tool_calls=[

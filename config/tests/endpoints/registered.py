@@ -126,12 +126,39 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
-    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    endpoint(
+        "conversations/",
+        GET=[
+            shows(),
+            shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"}),
+            shows(query={"q": TOPIC}),
+            shows(query={"only": "{conversation}"}),
+            answers(query={"archived": "1"}),
+        ],
+    ),
+    endpoint(
+        "c/<str:conversation_id>/outline/",
+        "c/{conversation}/outline/",
+        GET=[shows(), shows(query={"q": TOPIC}), answers(query={"on": "2026-03-01"})],
+    ),
+    endpoint("c/<str:conversation_id>/pin/", "c/{conversation}/pin/", POST=changes(form={"on": "1"})),
+    endpoint("c/<str:conversation_id>/archive/", "c/{conversation}/archive/", POST=changes(form={"on": "1"})),
+    endpoint(
+        "conversations/change/",
+        POST=[
+            changes(form={"id": "{conversation}", "do": "archive"}),
+            changes(form={"id": "{conversation}", "do": "delete", "sure": "1"}),
+            shows(form={"id": "{conversation}", "do": "delete"}),
+            shows(form={"id": "{conversation}", "do": "export"}),
+        ],
+    ),
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
+    endpoint("settings/account/titles/", POST=changes(form={})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     # These look at what is asked for, and not at the method.
+    endpoint("search/live/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
@@ -164,6 +191,8 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
+    endpoint("import/", GET=shows()),
+    endpoint("import/<str:import_id>/", "import/{import_}/", GET=shows()),
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
@@ -175,6 +204,9 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("worker.js", GET=answers()),
+    endpoint("offline/", GET=answers()),
+    endpoint("favicon.ico", GET=answers()),
     endpoint("api/docs/", GET=answers()),
     endpoint(".well-known/security.txt", GET=answers()),
 ]
@@ -187,7 +219,29 @@ DOCUMENT = {
 }
 
 API = [
-    endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint("intake/events", GET=answers(is_streamed=True)),
+    endpoint(
+        "intake/chat",
+        POST=[
+            shows(body={**asked, "conversation_id": "{conversation}"}, is_streamed=True)
+            for asked in (
+                {"message": TOPIC},
+                {"message": TOPIC, "parent": 1},
+                {"message": TOPIC, "edit": 1},
+                {"regenerate": 1},
+                {"continue": 3},
+            )
+        ],
+    ),
+    endpoint(
+        "conversations/",
+        GET=[
+            shows(),
+            shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"}),
+            shows(query={"q": TOPIC}),
+            answers(query={"archived": "true"}),
+        ],
+    ),
     endpoint(
         "intake/turns/<str:turn_id>/events",
         "intake/turns/{turn_id}/events",
@@ -195,25 +249,43 @@ API = [
     ),
     endpoint("intake/turns/<str:turn_id>/stop", "intake/turns/{turn_id}/stop", POST=answers(is_streamed=True)),
     endpoint("intake/answering", GET=answers(is_streamed=True)),
-    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
     endpoint(
         "conversations/<str:conversation_id>/",
         "conversations/{conversation}/",
         GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
-        PATCH=changes(body={"title": "Renamed"}),
+        PATCH=[changes(body={"title": "Renamed"}), changes(body={"pinned": True, "archived": False})],
         DELETE=changes(),
     ),
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/",
         "conversations/{conversation}/turns/{turn}/",
-        DELETE=changes(),
+        GET=shows(),
+        DELETE=[changes(), changes(query={"from_here": "3"})],
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/choose/",
+        "conversations/{conversation}/turns/{version}/choose/",
+        POST=changes(),
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/branch/",
+        "conversations/{conversation}/turns/{turn}/branch/",
+        POST=changes(),
     ),
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
         f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
         POST=changes(),
     ),
-    endpoint("account/export/", GET=shows(is_streamed=True)),
+    endpoint(
+        "conversations/<str:conversation_id>/export/",
+        "conversations/{conversation}/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
+    ),
+    endpoint(
+        "account/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "markdown"}, is_streamed=True)],
+    ),
     endpoint("account/", DELETE=changes(body={"password": PASSWORD})),
     endpoint("tools/", GET=[answers(), answers(query={"format": "openai"})]),
     *(endpoint(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),

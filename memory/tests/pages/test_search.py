@@ -310,7 +310,10 @@ def test_the_sidebar_leads_to_search_and_to_memory(client):
     page = client.get(reverse("intake:home")).content.decode()
     assert f'href="{SEARCH}"' in page
     assert f'href="{reverse("memory:memory")}"' in page
-    assert f'href="{SEARCH}" data-search-link aria-keyshortcuts="/" aria-current="page"' in page_of(client)
+    assert (
+        f'href="{SEARCH}" data-search-link data-palette-opener aria-keyshortcuts="Control+K Meta+K" aria-current="page"'
+        in page_of(client)
+    )
 
 
 def test_the_future_of_a_log_is_no_hindrance(client, alice):
