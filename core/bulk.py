@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from django.db import connection, models
 
-AnyModel = TypeVar("AnyModel", bound=models.Model)
+InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 
 
-def insert_many(rows: Sequence[AnyModel], *, ignore_conflicts: bool = False) -> None:
+def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) -> None:
     """Insert unsaved rows of one model; each gets its key. Sends no signal, like `bulk_create`.
 
     With `ignore_conflicts` rows that are there already are passed over, and none gets its key.

@@ -18,7 +18,7 @@ from imports.keeping import KeptItem, known_kept, status_of, title_of, written_a
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
-from imports.writing import Stretch, exported_here, item_of, known_items
+from imports.writing import TurnStretch, exported_here, item_of, known_items
 from intake.models import Conversation, User
 
 # Looked up together.
@@ -63,7 +63,7 @@ def _conversation_entries(
     conversations: Sequence[ImportedConversation], user: User, batch: Import
 ) -> Iterator[ImportEntry]:
     whole = [
-        Stretch(
+        TurnStretch(
             conversation=conversation,
             key=conversation_key(conversation),
             turns=planned_turns(conversation, otherwise=batch.created_at),

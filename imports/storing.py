@@ -21,7 +21,7 @@ from imports.items import ImportedConversation
 from imports.keeping import KeptItem, keep_all
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, id_of, kind_of, read
-from imports.writing import BATCH_TURNS, BatchOutcome, Stretch, stretches, write
+from imports.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
 from intake.models import User
 
 STATES = (Import.State.WAITING, Import.State.RUNNING)
@@ -83,7 +83,7 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     transaction.on_commit(partial(uploads.delete, batch), robust=True)
 
 
-def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | KeptItem]:
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretch | KeptItem]:
     """The chosen conversations in stretches, and the chosen documents and records."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
@@ -98,7 +98,7 @@ def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | 
 class _Together:
     """What is stored in one transaction."""
 
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[TurnStretch] = field(default_factory=list)
     others: list[KeptItem] = field(default_factory=list)
 
     @property
@@ -106,10 +106,10 @@ class _Together:
         return len(self.others) >= MOST_KEPT or sum(len(stretch.turns) for stretch in self.stretches) >= BATCH_TURNS
 
 
-def _batches(work: Iterator[Stretch | KeptItem]) -> Iterator[_Together]:
+def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
     together = _Together()
     for each in work:
-        if isinstance(each, Stretch):
+        if isinstance(each, TurnStretch):
             together.stretches.append(each)
         else:
             together.others.append(each)
