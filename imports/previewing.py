@@ -4,6 +4,7 @@ A worker reads the whole export once and writes a line for each conversation, do
 same lines are the choice that the person makes, and the report afterwards.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from intake.models import Conversation, User
 
 # Looked up together.
 BATCH = 100
+TELL_SECONDS = 1.0
 STATES = (Import.State.READING,)
 
 
@@ -37,12 +39,15 @@ def preview(job: ImportJob, user: User) -> None:
         batch = jobs.keep(job, user=user, states=STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out = LeftOut()
+    left_out, told_at = LeftOut(), time.monotonic()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = jobs.keep(job, user=user, states=STATES)
             _add(items, user, batch)
-            _save(batch, left_out)
+            # Counting takes longer the more there is.
+            if time.monotonic() - told_at > TELL_SECONDS:
+                _save(batch, left_out)
+                told_at = time.monotonic()
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         batch.state = Import.State.READY
