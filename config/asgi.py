@@ -46,6 +46,7 @@ STREAMING = (
     "/api/v1/intake/turns/<str:turn_id>/stop",
     "/api/v1/intake/answering",
     "/api/v1/account/export/",
+    "/api/v1/conversations/<str:conversation_id>/export/",
     "/api/v1/imports/<str:import_id>/events/",
 )
 # More than the pool has connections, so that requests that need none are answered while others wait for one.

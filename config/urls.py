@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from config.api_document import read_api
 from config.health import healthz
+from config.metrics import metrics
 from config.security_txt import security_txt
 
 handler400 = "intake.views.failures.bad_request"
@@ -14,11 +15,13 @@ handler500 = "intake.views.failures.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path("metrics", metrics),
     path(".well-known/security.txt", security_txt),
     path("api/v1/", include("config.api")),
     path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),
+    path("", include("imports.pages.urls")),
     path("", include("intake.urls")),
 ]

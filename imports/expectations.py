@@ -7,7 +7,14 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from imports.items import ImportedConversation, ImportedDocument, ImportedMessage, Skipped, UnreadableExport
+from imports.items import (
+    ImportedConversation,
+    ImportedDocument,
+    ImportedMessage,
+    ImportedRecord,
+    Skipped,
+    UnreadableExport,
+)
 from imports.readers import read
 from imports.times import parse_time
 
@@ -30,6 +37,7 @@ class Reading:
 
     conversations: list[ImportedConversation] = field(default_factory=list)
     documents: list[ImportedDocument] = field(default_factory=list)
+    records: list[ImportedRecord] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     refusal: str | None = None
 
@@ -50,6 +58,8 @@ def read_all(path: Path, product: str | None = None) -> Reading:
                     reading.conversations.append(item)
                 case ImportedDocument():
                     reading.documents.append(item)
+                case ImportedRecord():
+                    reading.records.append(item)
                 case Skipped():
                     reading.skipped.append(item)
     except UnreadableExport as error:
@@ -67,9 +77,21 @@ def as_expectation(reading: Reading) -> dict[str, Any]:
             {"external_id": each.external_id, "title": each.title, "at": _iso(each.at), "text": each.text}
             for each in reading.documents
         ],
+        **({"records": [_record(each) for each in reading.records]} if reading.records else {}),
         "skipped": [
             {"where": each.where, "reason": each.reason, "external_id": each.external_id} for each in reading.skipped
         ],
+    }
+
+
+def _record(each: ImportedRecord) -> dict[str, Any]:
+    return {
+        "id": str(each.id),
+        "type": each.type,
+        "project_id": each.project_id,
+        "tags": list(each.tags),
+        "created_at": _iso(each.created_at),
+        "content": each.content,
     }
 
 
@@ -114,6 +136,7 @@ def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     return [
         *_conversation_differences(found["conversations"], expected),
         *_document_differences(found["documents"], expected.get("documents", [])),
+        *_record_differences(found.get("records", []), expected.get("records", [])),
         *_skipped_differences(found, expected),
         *(f"{secret!r} must not appear" for secret in expected.get("never", []) if _appears(secret, found)),
     ]
@@ -245,6 +268,17 @@ def _document_differences(found: list[dict[str, Any]], wanted: list[dict[str, An
         elif each["at"] is not None and not _is_same_day_or_time(match["at"], each["at"]):
             yield f"document {each['external_id']} has the time {match['at']}, not {each['at']}"
     yield from (f"document {external_id} is not expected" for external_id in left)
+
+
+def _record_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[str]:
+    left = {each["id"]: each for each in found}
+    for each in wanted:
+        match = left.pop(each["id"], None)
+        if match is None:
+            yield f"record {each['id']} is missing"
+        elif match != {**match, **each}:
+            yield f"record {each['id']} differs in {', '.join(key for key in each if match.get(key) != each[key])}"
+    yield from (f"record {record_id} is not expected" for record_id in left)
 
 
 def _is_same_day_or_time(found: str | None, wanted: str) -> bool:

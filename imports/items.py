@@ -4,7 +4,7 @@ Pure data: nothing here knows Django. Times are aware datetimes in UTC; None say
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -50,6 +50,8 @@ class ExportedTurn:
     """A turn exactly as Recollect's own export has it, to be stored with the same number, status and time."""
 
     turn_number: int
+    # The number of the turn that this one follows; None for a first one. Turns of one parent are versions.
+    parent_number: int | None
     user_message: str
     assistant_message: str
     said_at: datetime
@@ -58,6 +60,9 @@ class ExportedTurn:
     is_recall: bool = False
     tool_calls: tuple[Any, ...] = ()
     error: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    # Every other field of the turn, by its name, with the types of JSON.
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +77,15 @@ class ExportedConversation:
     external_id: str
     started_at: datetime
     last_active_at: datetime
+    # The turn at the end of the chosen path; None: no path was chosen.
+    current_number: int | None = None
+    # For a branch: the conversation and the turn that it goes on from.
+    branched_from: UUID | None = None
+    branched_after: int | None = None
     # In the order of their numbers, which may have gaps.
     turns: tuple[ExportedTurn, ...]
+    # Every other field of the conversation, by its name, with the types of JSON.
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +120,9 @@ class ImportedDocument:
     at: date | datetime | None = None
     # `memory` and `about` merge into the person's MEMORY.md and USER.md, `daily_log` into the log of the day `at`.
     kind: Literal["note", "memory", "about", "daily_log"] = "note"
-    # Of Recollect's own export alone: a document that is missing is made with these and the text as it is.
+    # Of Recollect's own export alone: a document that is missing is made with these and the text as it is; a note with
+    # its id.
+    id: UUID | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 

@@ -86,6 +86,27 @@ def elements(stream: IO[bytes]) -> Iterator[Any]:
     if kind != "start_array":
         yield _build(events, kind, value)
         return
+    yield from _until_the_end(events)
+
+
+def members(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """The values of one object under their names, each element of an array by itself. Raises `BrokenJSON`."""
+    events = _events(stream)
+    if next(events, ("end", None))[0] != "start_map":
+        raise BrokenJSON
+    name = ""
+    for kind, value in events:
+        if kind == "map_key":
+            name = value
+        elif kind == "start_array":
+            yield from ((name, each) for each in _until_the_end(events))
+        elif kind == "end_map":
+            return
+        else:
+            yield name, _build(events, kind, value)
+
+
+def _until_the_end(events: Iterator[tuple[str, Any]]) -> Iterator[Any]:
     for kind, value in events:
         if kind == "end_array":
             return

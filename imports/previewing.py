@@ -14,17 +14,16 @@ from core.isolation.acting import acting_as
 from core.pg_text import storable_text
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import Kept, known_kept, status_of, title_of, written_at
+from imports.keeping import KeptItem, known_kept, status_of, title_of, written_at
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
-from imports.writing import Stretch, item_of, known_items
+from imports.writing import Stretch, exported_here, item_of, known_items
 from intake.models import Conversation, User
 
 # Looked up together.
 BATCH = 100
 STATES = (Import.State.READING,)
-Status = ImportEntry.Status
 
 
 def preview(job: ImportJob, user: User) -> None:
@@ -74,15 +73,20 @@ def _conversation_entries(
     known = known_items(user, whole)
     came_in = [item.conversation_id for item in known.values() if item.conversation_id]
     here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))
+    own = exported_here(user, [stretch for stretch in whole if stretch.key not in known])
+    numbers = dict(Conversation.objects.for_user(user).filter(pk__in=own.values()).values_list("pk", "turn_count"))
     for stretch in whole:
         item = known.get(stretch.key)
         is_new = [turn for turn in stretch.turns if item_of(turn, known) is None]
-        if item is None:
-            status = Status.NEW
+        if item is None and stretch.key in own:
+            exported = [turn.exported.turn_number for turn in stretch.turns if turn.exported]
+            status = ImportEntry.Status.LONGER if max(exported) > numbers[own[stretch.key]] else ImportEntry.Status.HERE
+        elif item is None:
+            status = ImportEntry.Status.NEW
         elif item.conversation_id not in here:
-            status = Status.DELETED
+            status = ImportEntry.Status.DELETED
         else:
-            status = Status.LONGER if is_new else Status.HERE
+            status = ImportEntry.Status.LONGER if is_new else ImportEntry.Status.HERE
         times = [turn.said_at for turn in stretch.turns]
         first = storable_text(stretch.turns[0].user_message or stretch.turns[0].assistant_message)
         yield ImportEntry(
@@ -96,12 +100,12 @@ def _conversation_entries(
             turns=len(stretch.turns),
             versions=sum(not turn.is_current for turn in stretch.turns),
             status=status,
-            is_selected=status in (Status.NEW, Status.LONGER),
-            conversation_id=item.conversation_id if item and item.conversation_id in here else None,
+            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
+            conversation_id=item.conversation_id if item and item.conversation_id in here else own.get(stretch.key),
         )
 
 
-def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator[ImportEntry]:
+def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iterator[ImportEntry]:
     known = known_kept(user, items)
     for item in items:
         at = written_at(item)
@@ -115,7 +119,7 @@ def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator
             first_at=at,
             last_at=at,
             status=status,
-            is_selected=status in (Status.NEW, Status.LONGER),
+            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
         )
 
 
@@ -136,7 +140,7 @@ def counted(entries: Any, *, with_statuses: bool = True) -> dict[str, int]:
     wanted: dict[str, Any] = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
     wanted["turns_of_all"] = Sum("turns")
     if with_statuses:
-        wanted |= {status: Count("pk", filter=Q(status=status)) for status in Status.values}
+        wanted |= {status: Count("pk", filter=Q(status=status)) for status in ImportEntry.Status.values}
     found = entries.aggregate(**wanted)
     return {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
 

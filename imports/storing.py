@@ -7,6 +7,8 @@
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,10 +18,10 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import Kept, keep_all
+from imports.keeping import KeptItem, keep_all
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, id_of, kind_of, read
-from imports.writing import BATCH_TURNS, Stretch, stretches, write
+from imports.writing import BATCH_TURNS, BatchOutcome, Stretch, stretches, write
 from intake.models import User
 
 STATES = (Import.State.WAITING, Import.State.RUNNING)
@@ -48,10 +50,17 @@ def store(job: ImportJob, user: User) -> None:
         batch.save()
         chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
         wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
-    store = _Store(job, user, batch, wanted)
-    for each in _work_of(batch, wanted):
-        store.add(each)
-    store.flush()
+    writer = _Store(job, user, batch, wanted)
+    # The next batch is read in a thread beside this one, while the database stores the last.
+    batches = _batches(_work_of(batch, wanted))
+    beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
+    try:
+        upcoming = beside.submit(next, batches, None)
+        while together := upcoming.result():
+            upcoming = beside.submit(next, batches, None)
+            writer.store(together)
+    finally:
+        beside.shutdown(wait=False, cancel_futures=True)
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         finish(batch, Import.State.DONE)
@@ -74,7 +83,7 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     transaction.on_commit(partial(uploads.delete, batch), robust=True)
 
 
-def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | Kept]:
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | KeptItem]:
     """The chosen conversations in stretches, and the chosen documents and records."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
@@ -85,57 +94,69 @@ def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | 
             yield item
 
 
+@dataclass
+class _Together:
+    """What is stored in one transaction."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    others: list[KeptItem] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.others) >= MOST_KEPT or sum(len(stretch.turns) for stretch in self.stretches) >= BATCH_TURNS
+
+
+def _batches(work: Iterator[Stretch | KeptItem]) -> Iterator[_Together]:
+    together = _Together()
+    for each in work:
+        if isinstance(each, Stretch):
+            together.stretches.append(each)
+        else:
+            together.others.append(each)
+        if together.is_full:
+            yield together
+            together = _Together()
+    if together.stretches or together.others:
+        yield together
+
+
 class _Store:
-    """Gathers batches and stores each in a transaction."""
+    """Stores batches and counts what came in."""
 
     def __init__(self, job: ImportJob, user: User, batch: Import, wanted: set[tuple[str, str]]) -> None:
         self._job = job
         self._user = user
-        self._id = batch.pk
         self._total = max(1, (batch.selected or {}).get("turns", 0) + len(wanted))
         self._passed = 0
-        self._stretches: list[Stretch] = []
-        self._others: list[Kept] = []
 
-    def add(self, each: Stretch | Kept) -> None:
-        if isinstance(each, Stretch):
-            self._stretches.append(each)
-        else:
-            self._others.append(each)
-        is_full = sum(len(stretch.turns) for stretch in self._stretches) >= BATCH_TURNS
-        if is_full or len(self._others) >= MOST_KEPT:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._stretches and not self._others:
-            return
+    def store(self, together: _Together) -> None:
         with acting_as(self._user):
             batch = jobs.keep(self._job, user=self._user, states=STATES)
-            done = write(self._stretches, user=self._user, brought_by=batch)
-            kept = keep_all(self._others, user=self._user, brought_by=batch)
+            done = write(together.stretches, user=self._user, brought_by=batch)
+            kept = keep_all(together.others, user=self._user, brought_by=batch)
             noted: list[tuple[str, str, Any, int]] = [
                 (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
-            ] + [(kind_of(item), id_of(item), None, 1) for item in kept]
+            ]
+            noted += [(kind_of(item), id_of(item), None, 1) for item in kept]
             _note_stored(batch, noted)
             if done.turns or kept:
                 jobs.count_anew(self._job)
-            self._count(batch, done.conversations, done.turns, done.versions, kept)
-        self._stretches, self._others = [], []
+            # A conversation counts as much as a turn: reading it takes time too.
+            self._passed += sum(len(stretch.turns) for stretch in together.stretches)
+            self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
+            self._count(batch, done, kept)
 
-    def _count(self, batch: Import, conversations: int, turns: int, versions: int, kept: list[Kept]) -> None:
+    def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
         kinds = [kind_of(item) for item in kept]
         new = {
-            "conversations": conversations,
-            "turns": turns,
-            "versions": versions,
+            "conversations": done.conversations,
+            "turns": done.turns,
+            "versions": done.versions,
             "documents": kinds.count(EntryKind.DOCUMENT),
             "records": kinds.count(EntryKind.RECORD),
         }
         stored: dict[str, int] = batch.stored
         batch.stored = {name: stored.get(name, 0) + number for name, number in new.items()}
-        # A conversation counts with its last turns, of which the others are waiting.
-        self._passed += sum(len(stretch.turns) for stretch in self._stretches) + len(self._others)
-        self._passed += len({id(stretch.conversation) for stretch in self._stretches})
         batch.progress = min(0.999, self._passed / self._total)
         batch.updated_at = timezone.now()
         batch.save(update_fields=["stored", "progress", "updated_at"])

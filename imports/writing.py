@@ -8,22 +8,30 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import IntegrityError, transaction
+
+from core.bulk import insert_many
+from core.ids import uuid7
 from core.pg_text import storable_text
-from imports.items import ImportedConversation
+from imports.items import ExportedConversation, ImportedConversation
 from imports.keys import hash_of, short_id
 from imports.models import Import, ImportedItem
 from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
-from intake.services import Usage, title_from
+from intake.models.conversations import TITLE_LENGTH
+from intake.services import title_from
+from intake.usage import Usage
 
 BATCH_TURNS = 400
+# Older programs that edit JSON keep milliseconds.
+SAME_TIME = timedelta(milliseconds=1)
 
-Items = dict[bytes, ImportedItem]
+ItemsByKey = dict[bytes, ImportedItem]
 
 
 @dataclass(kw_only=True)
@@ -36,7 +44,7 @@ class Stretch:
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class BatchOutcome:
     """What a batch came to: counts, and by the external id of each conversation its id here and its new turns."""
 
     conversations: int = 0
@@ -54,19 +62,19 @@ def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Ite
         )
 
 
-def known_items(user: User, batch: Iterable[Stretch]) -> Items:
+def known_items(user: User, batch: Iterable[Stretch]) -> ItemsByKey:
     """What came in before, of everything in the batch."""
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
     return {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
 
 
-def item_of(turn: PlannedTurn, known: Items) -> ImportedItem | None:
+def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
     """A turn that has been answered since is the one that had not been."""
     return known.get(turn.key) or known.get(turn.key_unanswered)
 
 
-def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> Outcome:
+def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> BatchOutcome:
     """Store what is not here yet. Must run in a transaction that acts as `user`."""
     return _Batch(batch, user, brought_by).write()
 
@@ -79,20 +87,21 @@ class _Batch:
         self._known = known_items(user, batch)
         self._here = self._conversations()
         self._turns_here = self._turns()
+        self._numbers_here = self._numbers()
         self._made: list[Conversation] = []
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
-        self._outcome = Outcome()
+        self._outcome = BatchOutcome()
 
-    def write(self) -> Outcome:
+    def write(self) -> BatchOutcome:
         for stretch in self._batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:
                 self._add_turns(stretch, conversation)
         history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
-        ImportedItem.objects.bulk_create(self._new_items)
+        insert_many(self._new_items)
         return self._outcome
 
     def _conversations(self) -> dict[bytes, Conversation]:
@@ -100,7 +109,9 @@ class _Batch:
         items = {stretch.key: self._known[stretch.key] for stretch in self._batch if stretch.key in self._known}
         ids = {key: item.conversation_id for key, item in items.items() if item.conversation_id}
         unknown = {stretch.key: _name_of(stretch.conversation) for stretch in self._batch if stretch.key not in items}
+        unknown = {key: name for key, name in unknown.items() if name[1]}
         ids |= self._ids_by_name(unknown)
+        ids |= exported_here(self._user, [stretch for stretch in self._batch if stretch.key not in items])
         locked = history.lock(user=self._user, ids=set(ids.values()))
         return {key: locked[pk] for key, pk in ids.items() if pk in locked}
 
@@ -115,6 +126,12 @@ class _Batch:
         mine = Turn.objects.for_user(self._user).filter(pk__in=ids)
         return dict(mine.values_list("pk", "turn_number"))
 
+    def _numbers(self) -> dict[tuple[UUID, int], datetime]:
+        """Of conversations of Recollect's own export that are here: the numbers of their turns, with their times."""
+        ids = {self._here[each.key].pk for each in self._batch if each.key in self._here and each.conversation.exported}
+        mine = Turn.objects.for_user(self._user).filter(conversation__in=ids) if ids else Turn.objects.none()
+        return {(pk, number): at for pk, number, at in mine.values_list("conversation_id", "turn_number", "said_at")}
+
     def _conversation_of(self, stretch: Stretch) -> Conversation | None:
         """None for one that was deleted here."""
         if stretch.key in self._here:
@@ -124,7 +141,8 @@ class _Batch:
         if stretch.key in self._known:
             return None
         conversation = self._new_conversation(stretch)
-        self._made.append(conversation)
+        if conversation._state.adding:
+            self._made.append(conversation)
         self._here[stretch.key] = conversation
         self._note(stretch, conversation)
         self._outcome.conversations += 1
@@ -145,6 +163,8 @@ class _Batch:
     def _new_conversation(self, stretch: Stretch) -> Conversation:
         conversation = stretch.conversation
         source, external_id = _name_of(conversation)
+        if conversation.exported is not None:
+            return _saved(_as_exported(conversation, conversation.exported, self._user))
         first = stretch.turns[0].said_at
         started_at = min(conversation.created_at or first, first)
         return Conversation(
@@ -165,15 +185,26 @@ class _Batch:
                 added += self._bring_up_to_date(planned, item)
                 continue
             parent = nearest_number(planned.parent)
-            turn = history.next_turn(conversation, follows=parent, said_at=planned.said_at, **_fields_of(planned))
+            number = planned.exported.turn_number if planned.exported else None
+            if number is not None and number <= conversation.turn_count:
+                said_at = self._numbers_here.get((conversation.pk, number))
+                if said_at is None or abs(said_at - planned.said_at) < SAME_TIME:
+                    # Here already without having come in, or deleted here.
+                    planned.number = number if said_at else None
+                    continue
+                # Said here since: this one comes after it.
+                number = None
+            turn = history.next_turn(
+                conversation, follows=parent, said_at=planned.said_at, number=number, **_fields_of(planned)
+            )
             planned.number = turn.turn_number
             # The chosen path goes on where it ended with what came in; it stays where the person went on here.
-            if planned.is_current and conversation.current_number == parent:
+            if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
                 conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
             self._outcome.versions += not planned.is_current
             added += 1
-        if added and not conversation._state.adding:
+        if added and conversation not in self._made:
             self._changed[conversation.pk] = conversation
         self._outcome.turns += added
         external_id = short_id(stretch.conversation.external_id)
@@ -217,12 +248,54 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
     }
     if planned.exported is not None:
         exported = planned.exported
-        fields |= {"status": exported.status, "is_recall": exported.is_recall, "error": exported.error}
+        fields |= {"status": exported.status, "is_recall": exported.is_recall}
+        fields |= {"error": exported.error, "usage": exported.usage}
     return fields
 
 
+def exported_here(user: User, batch: Iterable[Stretch]) -> dict[bytes, UUID]:
+    """Of Recollect's own conversations, those that are here under the ids that they had."""
+    ids = {stretch.key: stretch.conversation.exported.id for stretch in batch if stretch.conversation.exported}
+    mine = Conversation.objects.for_user(user).filter(pk__in=ids.values()) if ids else Conversation.objects.none()
+    here = set(mine.values_list("pk", flat=True))
+    return {key: pk for key, pk in ids.items() if pk in here}
+
+
+def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
+    """As it was, with its own id."""
+    return Conversation(
+        id=exported.id,
+        user=user,
+        title=storable_text(conversation.title or "")[:TITLE_LENGTH],
+        source=exported.source,
+        external_id=exported.external_id,
+        branched_from=exported.branched_from,
+        branched_after=exported.branched_after,
+        started_at=exported.started_at,
+        last_active_at=exported.last_active_at,
+    )
+
+
+def _saved(conversation: Conversation) -> Conversation:
+    """A copy that somebody brings to another account of this server gets a new id, and only there."""
+    try:
+        with transaction.atomic():
+            conversation.save(force_insert=True)
+    except IntegrityError:
+        conversation.id = uuid7()
+        conversation.save(force_insert=True)
+    return conversation
+
+
+def _has_no_path(stretch: Stretch) -> bool:
+    exported = stretch.conversation.exported
+    return exported is not None and exported.current_number is None
+
+
 def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
-    """The source and the external id of the conversation here."""
+    """The source and the external id of the conversation here; one that began here has no external id."""
+    if conversation.exported is not None:
+        return conversation.exported.source, conversation.exported.external_id
     return conversation.product, short_id(conversation.external_id)
 
 

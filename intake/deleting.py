@@ -2,7 +2,8 @@
 
 What must hold, whoever else is writing at the same moment:
 1. a conversation's row is locked before its turns are touched, as everywhere, so that no turn is added to what goes;
-2. a turn's number is never given again: links lead to the turn they were made for, or to nothing;
+2. a turn's number is never given again: links lead to the turn they were made for, or to nothing; so a branch whose
+   origin is gone still knows that it is one;
 3. an answer that is still being written is told to stop, finds its turn gone, and is dropped (`services.finish_turn`);
 4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
 """
@@ -18,9 +19,10 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, TextField
 from django.db.models.functions import Cast
+from django.dispatch import Signal
 from django.utils import timezone
 
-from core.errors import InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import changes
@@ -29,12 +31,23 @@ from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.paths import Tree, turns_of
-from intake.services import title_from, without_nul
+from intake.services import lock_conversation, title_from, without_nul
+
+# Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does.
+turns_deleted = Signal()
 
 # Returns those of whose answers Redis may still have something.
 _DELETE_TURNS = """
 WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
 SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
+"""
+_DELETE_SOME_TURNS = """
+WITH gone AS (
+    DELETE FROM intake_conversation_turns
+     WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = ANY(%(numbers)s)
+    RETURNING id, updated_at
+)
+SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
 """
 # How often an account's deletion begins anew when the person was still writing somewhere else.
 TRIES = 3
@@ -46,7 +59,7 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
     if not 1 <= len(title) <= TITLE_LENGTH:
         raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
     with transaction.atomic():
-        conversation = _locked(caller, conversation_id)
+        conversation = lock_conversation(caller, conversation_id)
         conversation.title, conversation.titled_by = title, TitledBy.PERSON
         conversation.save(update_fields=["title", "titled_by"])
         changes.tell(caller, conversation_id)
@@ -59,29 +72,38 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
     Returns whether the conversation is still there: its last turn takes it along.
     """
     with transaction.atomic():
-        conversation = _locked(caller, conversation_id)
-        turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
-        turn = turns.filter(turn_number=turn_number).first()
+        conversation = lock_conversation(caller, conversation_id)
+        turn = turns_of(conversation).filter(turn_number=turn_number).first()
         if turn is None:
             raise NotFound
-        forget_answers([turn.pk])
-        _move_up(conversation, turn)
-        turn.delete()
-        _withdraw_quotes(caller, conversation_path(conversation_id, turn_number=turn_number))
-        rest = turns.in_order().first()
-        if rest is None:
-            _delete(conversation, caller)
-        else:
-            _keep_up(conversation, gone=turn, title=title_from(rest.user_message))
-        changes.tell(caller, conversation_id)
-    return rest is not None
+        turns_of(conversation).filter(parent_number=turn_number).update(parent_number=turn.parent_number)
+        return _delete_turns(conversation, turn, [turn_number], caller)
+
+
+def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expected: int) -> bool:
+    """Remove an exchange with all that follow it, in every version.
+
+    `expected`: how many turns the person was told that go; raises `Conflict` if they are not so many any more, so that
+    nothing goes unannounced. Returns whether the conversation is still there: its last turn takes it along.
+    """
+    with transaction.atomic():
+        conversation = lock_conversation(caller, conversation_id)
+        tree = Tree.of(conversation)
+        if turn_number not in tree:
+            raise NotFound
+        numbers = tree.below(turn_number)
+        if len(numbers) != expected:
+            raise Conflict(
+                f"The turn and what follows it are {len(numbers)} turns, not {expected}. Nothing was deleted."
+            )
+        turn = turns_of(conversation).get(turn_number=turn_number)
+        return _delete_turns(conversation, turn, numbers, caller)
 
 
 def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
     with transaction.atomic():
-        _delete(_locked(caller, conversation_id), caller)
-        changes.tell(caller, conversation_id)
+        _delete(lock_conversation(caller, conversation_id), caller)
 
 
 def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
@@ -115,11 +137,29 @@ def forget_answers(turn_ids: Iterable[int]) -> None:
         transaction.on_commit(lambda: streams.forget(ids), robust=True)
 
 
-def _locked(caller: Caller, conversation_id: UUID) -> Conversation:
-    try:
-        return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
-    except Conversation.DoesNotExist:
-        raise NotFound from None
+def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], caller: Caller) -> bool:
+    """Remove these turns, `top` above the others. They are not loaded one by one: there may be ten thousand."""
+    where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
+    turns_deleted.send(Turn, **where)
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": streams.KEPT_SECONDS})
+        forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
+    if top.parent_number is not None:
+        branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
+        branches.filter(branched_after__in=numbers).update(branched_after=top.parent_number)
+    _withdraw_quotes(caller, *(conversation_path(conversation.pk, turn_number=number) for number in numbers))
+    tree = Tree.of(conversation)
+    if not tree.parents:
+        _delete(conversation, caller)
+        return False
+    if _is_titled_by(top, conversation):
+        first = turns_of(conversation).get(turn_number=min(tree.parents))
+        conversation.title, conversation.titled_by = title_from(first.user_message), TitledBy.LINE
+    if conversation.current_number not in tree:
+        conversation.current_number = tree.newest_end(top.parent_number)
+    conversation.save(update_fields=["title", "titled_by", "current_number"])
+    changes.tell(caller, conversation.pk)
+    return True
 
 
 def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
@@ -129,31 +169,12 @@ def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
     return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
 
 
-def _move_up(conversation: Conversation, turn: Turn) -> None:
-    """Let what follows a turn, here and in branches, follow its parent."""
-    after = turns_of(conversation).filter(parent_number=turn.turn_number)
-    after.update(parent_number=turn.parent_number)
-    if turn.parent_number is not None:
-        branches = Conversation.objects.filter(user=conversation.user_id, branched_from=conversation.pk)
-        branches.filter(branched_after=turn.turn_number).update(branched_after=turn.parent_number)
-
-
-def _keep_up(conversation: Conversation, *, gone: Turn, title: str) -> None:
-    """Give a conversation that has lost a turn another title and end of its path, where those were the turn's."""
-    if _is_titled_by(gone, conversation):
-        conversation.title, conversation.titled_by = title, TitledBy.LINE
-    tree = Tree.of(conversation)
-    if conversation.current_number not in tree:
-        parent = gone.parent_number
-        conversation.current_number = tree.newest_end(parent if parent in tree else None)
-    conversation.save(update_fields=["title", "titled_by", "current_number"])
-
-
 def _delete(conversation: Conversation, caller: Caller) -> None:
     path = conversation_path(conversation.pk)
     recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
     answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
     forget_answers(answered.values_list("pk", flat=True))
+    changes.tell(caller, conversation.pk)
     conversation.delete()
     _withdraw_quotes(caller, path)
 

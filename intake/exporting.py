@@ -17,31 +17,57 @@ from django.utils.module_loading import import_string
 
 from intake.models import Conversation, Turn, User
 
-Row = TypeVar("Row", bound=Model)
+ExportedRow = TypeVar("ExportedRow", bound=Model)
+
+# By this the reader of exports recognises our own (imports/readers/recollect.py).
+FORMAT = "recollect-export-1"
 
 # Rows asked for at once, and bytes sent at once.
 PAGE = 200
 PIECE = 64 * 1024
 
 
+class ExportEncoder(DjangoJSONEncoder):
+    """Times to the microsecond, as the database has them."""
+
+    def default(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.isoformat().removesuffix("+00:00") + "Z" if not value.utcoffset() else value.isoformat()
+        return super().default(value)
+
+
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     """The document in UTF-8. Between two pieces nothing is open in the database."""
-    document = {
-        "exported_at": now,
-        "profile": {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at},
-        **{name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()},
-    }
-    yield from _in_pieces(document)
+    parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
+    return _in_bytes({**opening(user=user, now=now), **parts})
+
+
+def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with this conversation alone."""
+    one = iter([conversation_fields(conversation, user)])
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
 
 
 def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
-    """Some of the person's conversations, in the shape that they have in the whole account's document."""
-    yield from _in_pieces({"exported_at": now, "conversations": conversations(user=user, chosen=chosen)})
+    """A document of the same shape with these conversations alone."""
+    some = conversations(user=user, chosen=chosen)
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
 
 
-def _in_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
+def opening(*, user: User, now: datetime) -> dict[str, Any]:
+    """How every whole export begins."""
+    profile = {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at}
+    return {"format": FORMAT, "exported_at": now, "profile": profile}
+
+
+def _in_bytes(document: dict[str, Any]) -> Iterator[bytes]:
+    return in_pieces(_encode(document))
+
+
+def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
+    """The texts as UTF-8, gathered into pieces of about `PIECE` bytes."""
     gathered = bytearray()
-    for text in _encode(document):
+    for text in texts:
         # A lone surrogate has no UTF-8; no text in the database has one.
         gathered += text.encode()
         if len(gathered) >= PIECE:
@@ -51,23 +77,35 @@ def _in_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
-    """All of them, or those that are chosen."""
+    """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
     rows = Conversation.objects.for_user(user)
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
-        yield {
-            "id": conversation.pk,
-            "title": conversation.title,
-            "source": conversation.source,
-            "external_id": conversation.external_id,
-            "started_at": conversation.started_at,
-            "last_active_at": conversation.last_active_at,
-            "pinned_at": conversation.pinned_at,
-            "archived_at": conversation.archived_at,
-            "turns": _turns(conversation, user),
-        }
+        yield conversation_fields(conversation, user)
 
 
-def in_pages(rows: "QuerySet[Row]", *, key: str = "pk", size: int = PAGE) -> Iterator[Row]:
+def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any]:
+    """All that is exported of a conversation; `turns` is an iterator."""
+    return {
+        "id": conversation.pk,
+        "title": conversation.title,
+        "source": conversation.source,
+        "external_id": conversation.external_id,
+        "started_at": conversation.started_at,
+        "last_active_at": conversation.last_active_at,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
+        "current_number": conversation.current_number,
+        "branched_from": conversation.branched_from,
+        "branched_after": conversation.branched_after,
+        "turns": _turns(conversation, user),
+    }
+
+
+def count_turns(conversation: Conversation, user: User) -> int:
+    return Turn.objects.for_user(user).filter(conversation=conversation).count()
+
+
+def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
     """All the rows in the order of a unique key, a page for each query, so that no query stays open in between."""
     page = list(rows.order_by(key)[:size])
     while page:
@@ -80,11 +118,15 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
     for turn in in_pages(Turn.objects.for_user(user).filter(conversation=conversation), key="turn_number"):
         yield {
             "turn_number": turn.turn_number,
+            "parent_number": turn.parent_number,
             "said_at": turn.said_at,
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
             "tool_calls": turn.tool_calls,
             "status": turn.status,
+            "is_recall": turn.is_recall,
+            "error": turn.error,
+            "usage": turn.usage,
         }
 
 
@@ -95,7 +137,7 @@ def _encode(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping) and any(isinstance(item, Iterator) for item in value.values()):
         yield from _enclosed("{", (_member(name, item) for name, item in value.items()), "}")
     else:
-        yield json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False)
+        yield json.dumps(value, cls=ExportEncoder, ensure_ascii=False)
 
 
 def _member(name: str, value: Any) -> Iterator[str]:

@@ -3,7 +3,8 @@
 1. `lock` takes the conversations that are here already, in one order, as every writer takes its own before it numbers
    turns.
 2. `next_turn` makes a turn with the next number of its conversation.
-3. `save` writes all of them, and tells what listens to `turns_saved` (`bulk_create` sends no `post_save`).
+3. `save` writes all of them, and tells what listens to `turns_saved`: rows that are written together send no
+   `post_save`.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from django.dispatch import Signal
 
+from core.bulk import insert_many
 from intake.models import Conversation, Turn, User
 
 # Sent with `turns`, all of one person and all ended, in the transaction that saves them.
@@ -34,6 +36,7 @@ def next_turn(
 
     `follows`: the number of its parent. `number` may leave a gap.
     """
+    conversation.has_versions = conversation.has_versions or (follows or 0) != conversation.turn_count
     conversation.turn_count = number or conversation.turn_count + 1
     conversation.last_active_at = max(conversation.last_active_at, said_at)
     return Turn(
@@ -48,9 +51,9 @@ def next_turn(
 
 def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:
     """Write new conversations, what changed of locked ones, and the turns that they have now."""
-    Conversation.objects.bulk_create(made)
+    insert_many(made)
     if changed:
-        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "last_active_at"])
-    Turn.objects.bulk_create(turns)
+        Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "has_versions", "last_active_at"])
+    insert_many(turns)
     if turns:
         turns_saved.send(sender=Turn, turns=turns)

@@ -70,6 +70,12 @@ class HashingPool:
         self._places = threading.BoundedSemaphore(threads + queue)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=_step_back)
 
+    def refuse_when_full(self) -> None:
+        """Raises `RateLimited` before anything is done for a log-in that would be refused anyway."""
+        if not self._places.acquire(blocking=False):
+            raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
+        self._places.release()
+
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in a thread of the pool. Raises `RateLimited` when the queue is full."""
         if not self._places.acquire(blocking=False):

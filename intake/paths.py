@@ -10,6 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import BooleanField, Q
+from django.db.models.expressions import RawSQL
 
 from intake.models import Conversation, Turn
 from intake.models.conversations import TurnQuerySet
@@ -22,11 +24,11 @@ _UPWARD = """
 WITH RECURSIVE path AS (
     SELECT turn_number, parent_number, 1 AS length
       FROM intake_conversation_turns
-     WHERE user_id = %(user_id)s AND conversation_id = %(conversation_id)s AND turn_number = %(number)s
+     WHERE user_id = %s AND conversation_id = %s AND turn_number = %s
      UNION ALL
     SELECT turn.turn_number, turn.parent_number, path.length + 1
       FROM path JOIN intake_conversation_turns AS turn ON turn.turn_number = path.parent_number
-     WHERE turn.user_id = %(user_id)s AND turn.conversation_id = %(conversation_id)s AND path.length < %(at_most)s
+     WHERE turn.user_id = %s AND turn.conversation_id = %s AND path.length < %s
 )
 SELECT turn_number FROM path
 """
@@ -85,34 +87,68 @@ class Tree:
         return [] if end is None else self.path_to(end)
 
 
+def end_of(conversation: Conversation) -> int | None:
+    """The number at the end of the chosen path; of the newest turn where none is chosen; None if there are no turns."""
+    if conversation.current_number is not None:
+        return conversation.current_number
+    return turns_of(conversation).order_by("-turn_number").values_list("turn_number", flat=True).first()
+
+
 def turns_of(conversation: Conversation) -> TurnQuerySet:
     return Turn.objects.filter(user=conversation.user_id, conversation=conversation)
 
 
 def upward(*, user_id: int | None, conversation_id: UUID, number: int | None, at_most: int = NO_LIMIT) -> list[int]:
     """The numbers of a turn and its ancestors in the conversation, the turn first; empty if it is not there."""
-    if number is None:
+    if number is None or at_most <= 0:
         return []
-    parameters: dict[str, Any] = {
-        "user_id": user_id,
-        "conversation_id": conversation_id,
-        "number": number,
-        "at_most": at_most,
-    }
+    parameters = _parameters(user_id, conversation_id, number, at_most)
     with connection.cursor() as cursor:
         cursor.execute(_UPWARD, parameters)
         return [row[0] for row in cursor.fetchall()]
 
 
+def _parameters(user_id: int | None, conversation_id: UUID, number: int, at_most: int) -> tuple[Any, ...]:
+    return (user_id, conversation_id, number, user_id, conversation_id, at_most)
+
+
+def ancestors(turn: Turn, *, at_most: int) -> list[Turn]:
+    """The turns above one on its path, the nearest first; a branch goes on in the conversation that it came from."""
+    found = path_up(turn.user_id, turn.conversation_id, turn.parent_number, at_most=at_most)
+    return found + shared_turns(turn.conversation, at_most=at_most - len(found))
+
+
+def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
+    """The turns above the first ones of a branch, the nearest first: empty for what is no branch, and where they have
+    been deleted."""
+    found: list[Turn] = []
+    while conversation.branched_from is not None and len(found) < at_most:
+        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
+        if origin is None:
+            break
+        found += path_up(origin.user_id, origin.pk, conversation.branched_after, at_most=at_most - len(found))
+        conversation = origin
+    return found
+
+
+def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, at_most: int) -> list[Turn]:
+    """A turn and its ancestors in its conversation, the turn first."""
+    if number is None or at_most <= 0:
+        return []
+    parameters = _parameters(user_id, conversation_id, number, at_most)
+    on_path = RawSQL(f"turn_number IN ({_UPWARD})", parameters, output_field=BooleanField())  # noqa: S611 - constant SQL
+    turns = Turn.objects.filter(on_path, user=user_id, conversation=conversation_id)
+    return list(turns.order_by("-turn_number"))
+
+
 def versions(conversation: Conversation, turns: Collection[Turn]) -> dict[int, list[int]]:
     """By the number of each turn: the numbers of its versions, its own among them, in the order of saving."""
     parents = {turn.parent_number for turn in turns}
-    siblings = turns_of(conversation)
-    after = siblings.filter(parent_number__in=parents - {None})
-    found = list(after.values_list("parent_number", "turn_number"))
+    siblings = Q(parent_number__in=parents - {None})
     if None in parents:
-        found += siblings.filter(parent_number=None).values_list("parent_number", "turn_number")
+        siblings |= Q(parent_number=None)
+    found = turns_of(conversation).filter(siblings).in_order().values_list("parent_number", "turn_number")
     by_parent: dict[int | None, list[int]] = defaultdict(list)
-    for parent, number in sorted(found, key=lambda pair: pair[1]):
+    for parent, number in found if parents else ():
         by_parent[parent].append(number)
     return {turn.turn_number: by_parent[turn.parent_number] for turn in turns}

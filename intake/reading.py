@@ -1,7 +1,8 @@
 """What is shown of a person's conversations, on a page or as a result: always a bounded part."""
 
+from bisect import bisect_left
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from django.db import connection
 from core.errors import NotFound
 from core.isolation.caller import Caller
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import TurnQuerySet
+from intake.paths import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
 
 # Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
 TURNS_PER_PAGE = 20
@@ -29,18 +30,37 @@ SELECT turn.conversation_id, turn.turn_number, left(turn.user_message, %(length)
   JOIN intake_conversation_turns AS turn USING (conversation_id, turn_number)
  WHERE turn.user_id = %(user_id)s
 """
+_WITH_VERSIONS = """
+SELECT id, current_number FROM intake_conversations
+ WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) AND has_versions AND current_number IS NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnWindow:
-    """Consecutive turns of a conversation.
+    """Consecutive turns of one path through a conversation.
 
     `earlier`: the first one's number, if there are turns before it; `later`: the next one's number, likewise.
+    `versions`: by number, the numbers of each turn's versions, its own among them.
     """
 
     turns: list[Turn]
     earlier: int | None
     later: int | None
+    versions: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTurns:
+    """What stands above a branch's own turns: turns of the conversation that it came from, and of its origins.
+
+    `earlier`: a turn before which there are more, by its conversation and number. `is_deleted`: the turn that the
+    branch goes on from is no longer there.
+    """
+
+    turns: list[Turn]
+    earlier: tuple[UUID, int] | None = None
+    is_deleted: bool = False
 
 
 def as_conversation_id(text: str) -> UUID:
@@ -107,34 +127,97 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
 def turns_to_show(
     *, conversation: Conversation, at_most: int, around: int | None = None, before: int | None = None
 ) -> TurnWindow:
-    """The latest turns; or those around one that is not among them; or those before one."""
-    # The owner is named although the conversation implies it: rows are distributed by owner.
-    turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
-    window = _ending(turns, before, at_most)
-    is_earlier = around is not None and window.turns and around < window.turns[0].turn_number
-    if around is not None and before is None and is_earlier:
-        window = _starting(turns, around - TURNS_BEFORE_ASKED, at_most)
-    return window
+    """The latest turns of the chosen path; or those around one, on the path on which it lies; or those before one."""
+    if before is not None:
+        window = _before(conversation, before, at_most)
+    else:
+        window = _ending(conversation, end_of(conversation), at_most)
+        if around is not None and around not in {turn.turn_number for turn in window.turns}:
+            window = _around(conversation, around, at_most)
+    return replace(window, versions=versions(conversation, window.turns))
 
 
-def _ending(turns: TurnQuerySet, before: int | None, at_most: int) -> TurnWindow:
-    """The last ones, or the last ones before a number; numbers may be missing where turns were deleted."""
-    rows = turns if before is None else turns.filter(turn_number__lt=before)
-    found = list(reversed(rows.order_by("-turn_number")[: at_most + 1]))
+def off_path(*, user: User, keys: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
+    """Those of the turns that are not on the chosen path of their conversation, by (conversation, turn number)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _WITH_VERSIONS, {"user_id": user.pk, "ids": list({conversation_id for conversation_id, _ in keys})}
+        )
+        ends = dict(cursor.fetchall())
+    paths = {
+        conversation_id: set(upward(user_id=user.pk, conversation_id=conversation_id, number=end))
+        for conversation_id, end in ends.items()
+    }
+    return {key for key in keys if key[0] in paths and key[1] not in paths[key[0]]}
+
+
+def turns_near(*, conversation: Conversation, around: int | None, on_each_side: int) -> TurnWindow:
+    """A turn with its neighbours on the path on which it lies; or, without one, as many at the end of the chosen path.
+
+    `earlier` and `later` are the turns before and after these. Near a turn that is gone is where it would have stood.
+    """
+    end = end_of(conversation)
+    tree = Tree.of(conversation)
+    is_there = around is not None and around in tree
+    path = tree.path_through(around, preferred_end=end) if around is not None and is_there else tree.path_to(end or 0)
+    if around is None:
+        first, last = max(0, len(path) - 1 - 2 * on_each_side), len(path)
+    else:
+        place = bisect_left(path, around)
+        first, last = max(0, place - on_each_side), place + on_each_side + is_there
+    turns = turns_of(conversation).filter(turn_number__in=path[first:last]).in_order()
+    return TurnWindow(
+        list(turns),
+        earlier=path[first - 1] if 0 < first <= len(path) else None,
+        later=path[last] if last < len(path) else None,
+    )
+
+
+def shared_to_show(*, conversation: Conversation, at_most: int, before: Turn | None = None) -> SharedTurns | None:
+    """The shared turns above a branch's own, the last of them or those before one; None for what is no branch."""
+    if conversation.branched_from is None:
+        return None
+    if before is None:
+        found = shared_turns(conversation, at_most=at_most + 1)
+    else:
+        found = ancestors(before, at_most=at_most + 1)
+    shown = found[:at_most][::-1]
+    earlier = (shown[0].conversation_id, shown[0].turn_number) if len(found) > at_most else None
+    return SharedTurns(shown, earlier, is_deleted=before is None and not found)
+
+
+def _ending(conversation: Conversation, end: int | None, at_most: int) -> TurnWindow:
+    """The last turns of the path that ends there."""
+    found = path_up(conversation.user_id, conversation.pk, end, at_most=at_most + 1)[::-1]
     shown = found[-at_most:]
-    is_followed = before is not None and turns.filter(turn_number__gte=before).exists()
-    return TurnWindow(
-        turns=shown,
-        earlier=shown[0].turn_number if len(found) > len(shown) else None,
-        later=before if is_followed else None,
-    )
+    return TurnWindow(shown, earlier=shown[0].turn_number if len(found) > len(shown) else None, later=None)
 
 
-def _starting(turns: TurnQuerySet, first: int, at_most: int) -> TurnWindow:
-    found = list(turns.filter(turn_number__gte=first).in_order()[: at_most + 1])
-    shown = found[:at_most]
-    return TurnWindow(
-        turns=shown,
-        earlier=shown[0].turn_number if turns.filter(turn_number__lt=first).exists() else None,
-        later=found[-1].turn_number if len(found) > len(shown) else None,
-    )
+def _before(conversation: Conversation, number: int, at_most: int) -> TurnWindow:
+    """The turns above one; if it is gone, those of the chosen path with a lower number."""
+    turn = turns_of(conversation).filter(turn_number=number).only("parent_number").first()
+    if turn is not None:
+        return replace(_ending(conversation, turn.parent_number, at_most), later=number)
+    path = _path(conversation, end_of(conversation))
+    above = [each for each in path if each < number]
+    window = _ending(conversation, above[-1] if above else None, at_most)
+    return replace(window, later=number if len(above) < len(path) else None)
+
+
+def _around(conversation: Conversation, number: int, at_most: int) -> TurnWindow:
+    """The path on which a turn lies, from some turns before it; or to the end, where the turn is near it."""
+    end = end_of(conversation)
+    tree = Tree.of(conversation)
+    path = tree.path_through(number, preferred_end=end) if number in tree else _path(conversation, end)
+    place = bisect_left(path, number)
+    if place >= len(path) - at_most:
+        return _ending(conversation, path[-1] if path else None, at_most)
+    first = max(0, place - TURNS_BEFORE_ASKED)
+    shown = path[first : first + at_most]
+    turns = turns_of(conversation).filter(turn_number__in=shown).in_order()
+    later = path[first + at_most] if first + at_most < len(path) else None
+    return TurnWindow(list(turns), earlier=shown[0] if first > 0 else None, later=later)
+
+
+def _path(conversation: Conversation, end: int | None) -> list[int]:
+    return upward(user_id=conversation.user_id, conversation_id=conversation.pk, number=end)[::-1]

@@ -1,5 +1,6 @@
 """What every endpoint of the API may answer besides what it is for, in the words of OpenAPI."""
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -40,7 +41,42 @@ CHAT_PATH = "/api/v1/intake/chat"
 # It searches nothing itself, and overwrites nothing.
 NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
-`tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON."""
+`tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON.
+A reader who leaves ends nothing: the answer is followed by the `turnId` of the first event, and stopped by it."""
+TURN_PATH = "/api/v1/intake/turns/{turn_id}"
+FOLLOW_DESCRIPTION = """The events of a turn's answer to its end, from the start or behind the event that
+`Last-Event-ID` names. Where a reader cannot go on from there, `turn` comes again, and everything anew."""
+TURN_ID = {"name": "turn_id", "in": "path", "required": True, "schema": {"type": "string"}}
+LAST_EVENT_ID = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "The `id` of the last event that was received.",
+}
+STOPPED = {
+    "type": "object",
+    "properties": {"turnId": {"type": "integer"}, "status": {"enum": ["complete", "interrupted", "failed"]}},
+    "required": ["turnId", "status"],
+}
+ANSWERING = {
+    "type": "object",
+    "properties": {
+        "answers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "turnId": {"type": "integer"},
+                    "conversationId": {"type": "string", "format": "uuid"},
+                },
+                "required": ["turnId", "conversationId"],
+            },
+        }
+    },
+    "required": ["answers"],
+}
+# What may go wrong with an answer that was begun before.
+OF_A_TURN = ("authentication_required", "insufficient_scope", "not_found", "rate_limited", "unavailable")
 
 
 CHAT_KEY = {
@@ -49,11 +85,12 @@ CHAT_KEY = {
     "schema": KEY_SCHEMA,
     "description": f"{A_KEY}: the same request sent again with it within 24 hours makes no second turn. A turn that "
     f"has its whole answer is told again, marked `{idempotency.REPLAYED}: true`; one that broke off is answered anew; "
-    "one that is still being answered is 409.",
+    "one that is still being answered is followed from the start.",
 }
 EVENT = {
     "type": "object",
     "properties": {
+        "id": {"type": "string"},
         "event": {"enum": ["turn", "tool_call", "tool_result", "delta", "done", "error"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
@@ -65,29 +102,62 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """A drf-spectacular hook: the chat streams, so its view is not DRF's, and yet it belongs in the document."""
     from intake.views.chat import ChatMessage
 
-    problem = {"content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-    refusals = {
-        str(status.value): {"description": status.phrase, **problem}
-        for code, status in STATUSES.items()
-        if code not in NOT_IN_CHAT
-    }
     stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": EVENT}}}
     result["paths"][CHAT_PATH] = {
         "post": {
-            "operationId": "chat",
-            "summary": "chat",
-            "description": CHAT_DESCRIPTION,
-            "tags": ["intake"],
-            "security": [{"accessToken": []}, {"cookieAuth": []}],
+            **_operation("chat", CHAT_DESCRIPTION),
             "parameters": [CHAT_KEY],
             "requestBody": {
                 "required": True,
                 "content": {"application/json": {"schema": ChatMessage.model_json_schema()}},
             },
-            "responses": {"200": stream, **refusals},
+            "responses": {"200": stream, **_refusals(code for code in STATUSES if code not in NOT_IN_CHAT)},
+        }
+    }
+    result["paths"][f"{TURN_PATH}/events"] = {
+        "get": {
+            **_operation("follow_answer", FOLLOW_DESCRIPTION),
+            "parameters": [TURN_ID, LAST_EVENT_ID],
+            "responses": {"200": stream, **_refusals(OF_A_TURN)},
+        }
+    }
+    result["paths"][f"{TURN_PATH}/stop"] = {
+        "post": {
+            **_operation("stop_answer", "End an answer within a second; what was written stays. Twice is harmless."),
+            "parameters": [TURN_ID],
+            "responses": {"200": _json("How the turn has ended.", STOPPED), **_refusals(OF_A_TURN)},
+        }
+    }
+    result["paths"]["/api/v1/intake/answering"] = {
+        "get": {
+            **_operation("list_open_answers", "The caller's turns that are being answered."),
+            "responses": {
+                "200": _json("The oldest first.", ANSWERING),
+                **_refusals(code for code in OF_A_TURN if code != "not_found"),
+            },
         }
     }
     return result
+
+
+def _operation(name: str, description: str) -> dict[str, Any]:
+    return {
+        "operationId": name,
+        "summary": name,
+        "description": description,
+        "tags": ["intake"],
+        "security": [{"accessToken": []}, {"cookieAuth": []}],
+    }
+
+
+def _json(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _refusals(codes: Iterable[str]) -> dict[str, Any]:
+    problem = {"content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    statuses = (STATUSES[code] for code in codes)
+    return {str(status.value): {"description": status.phrase, **problem} for status in statuses}
 
 
 def add_confirmation(result: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,35 +12,11 @@ from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.caller import Caller
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
+from intake.usage import together
 
 MAX_MESSAGE_LENGTH = 32_000
 # As the number of a parent: there is none, and the turn is a first one.
 NO_PARENT = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What an answer took: tokens and seconds over all its requests, and how the last one ended, as OpenTelemetry
-    names it (`stop`, `length`, `content_filter` …). None where it is not known."""
-
-    model: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    seconds: float | None = None
-    finish_reason: str | None = None
-
-    def after(self, earlier: "Usage") -> "Usage":
-        """Of an answer that was continued: the sums, and the end of the last part."""
-        return Usage(
-            model=self.model or earlier.model,
-            input_tokens=_sum(earlier.input_tokens, self.input_tokens),
-            output_tokens=_sum(earlier.output_tokens, self.output_tokens),
-            seconds=_sum(earlier.seconds, self.seconds),
-            finish_reason=self.finish_reason,
-        )
-
-    def as_data(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +28,8 @@ class Answer:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     is_recall: bool = False
     error: dict[str, Any] | None = None
-    usage: Usage = Usage()
+    # As `intake.usage` says it.
+    usage: dict[str, Any] | None = None
 
 
 def begin_turn(
@@ -87,7 +64,7 @@ def begin_in(conversation: Conversation, *, message: str, parent: int | None, no
     return turn
 
 
-def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
+def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> Turn | None:
     """Open a turn of the caller's once more, to be answered anew; None unless it has ended without a whole answer, and
     nothing has been said after it."""
     with transaction.atomic():
@@ -98,7 +75,7 @@ def take_up_turn(*, caller: Caller, turn_id: int) -> Turn | None:
             return None
         unanswered = Q(pk=turn_id, status__in=(Turn.Status.FAILED, Turn.Status.INTERRUPTED))
         turn = conversation.turns.filter(unanswered).first()
-        return None if turn is None or has_children(turn) else take_up(turn)
+        return None if turn is None or has_children(turn) else take_up(turn, keeps_text=keeps_text)
 
 
 def save_progress(
@@ -124,7 +101,7 @@ def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | Non
         turn.tool_calls = answer.tool_calls
         turn.is_recall = answer.is_recall
         turn.error = answer.error
-        turn.usage = answer.usage.after(Usage(**turn.usage or {})).as_data() or None
+        turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
         changed = ("assistant_message", "status", "tool_calls", "is_recall", "error", "usage", "updated_at")
         turn.save(update_fields=changed)
         return turn
@@ -212,6 +189,11 @@ def _open_conversation(caller: Caller, conversation_id: UUID | None, message: st
             started_at=now,
             last_active_at=now,
         )
+    return lock_conversation(caller, conversation_id)
+
+
+def lock_conversation(caller: Caller, conversation_id: UUID) -> Conversation:
+    """Raises `NotFound` for what is not the caller's."""
     try:
         return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
     except Conversation.DoesNotExist:
@@ -230,12 +212,17 @@ def has_children(turn: Turn) -> bool:
     return after.filter(parent_number=turn.turn_number).exists()
 
 
-def take_up(turn: Turn) -> Turn:
-    """Open a turn that has ended, of a conversation whose row the caller has locked, to be answered anew."""
-    turn.status, turn.assistant_message, turn.error, turn.usage = Turn.Status.STREAMING, "", None, None
+def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
+    """Open a turn that has ended, of a conversation whose row the caller has locked, to be answered anew.
+
+    `keeps_text`: what is written next is the rest of the answer that is there.
+    """
+    turn.status, turn.error = Turn.Status.STREAMING, None
     turn.attempt += 1
-    # What the earlier try has stored stays stored, and so can still be taken back.
-    turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
+    if not keeps_text:
+        turn.assistant_message, turn.usage = "", None
+        # What the earlier try has stored stays stored, and so can still be taken back.
+        turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
     return turn
 
@@ -251,11 +238,13 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
         and not conversation.turns.filter(turn_number=follows).exists()
     ):
         raise NotFound
+    conversation.has_versions = conversation.has_versions or (follows or NO_PARENT) != conversation.turn_count
     conversation.turn_count += 1
     conversation.current_number = conversation.turn_count
     conversation.last_active_at = max(conversation.last_active_at, said_at)
     conversation.archived_at = None
-    conversation.save(update_fields=["turn_count", "current_number", "last_active_at", "archived_at"])
+    changed = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at"]
+    conversation.save(update_fields=changed)
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,
@@ -264,7 +253,3 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
         said_at=said_at,
         **fields,
     )
-
-
-def _sum(a: float | None, b: float | None) -> Any:
-    return a if b is None else b if a is None else a + b

@@ -1,8 +1,13 @@
 """What memory gives the apps beneath it, by the dotted paths in the settings: notes for the chat, and the export."""
 
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
 from typing import Any
 
+from core.sections import END, write_section
+from core.zip_stream import ArchiveFile
+from intake.export_files import as_json, plain, safe_name, short_id
 from intake.exporting import in_pages
 from intake.models import User
 from memory import documents
@@ -26,14 +31,29 @@ def far_distance() -> float:
 
 def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
     """`settings.ACCOUNT_EXPORTS`."""
-    for document in in_pages(MemoryDocument.objects.for_user(user), size=DOCUMENTS_AT_ONCE):
+    for document in _documents(user):
         yield {
             "kind": document.kind,
             "date": document.date,
+            **_name_of_a_note(document),
             "content": document.content,
             "created_at": document.created_at,
             "updated_at": document.updated_at,
         }
+
+
+def _documents(user: User) -> Iterator[MemoryDocument]:
+    """By kind and day, so that a copy of them has the same order."""
+    mine = MemoryDocument.objects.for_user(user)
+    keys = list(mine.order_by("kind", "date", "pk").values_list("pk", flat=True))
+    for start in range(0, len(keys), DOCUMENTS_AT_ONCE):
+        page = mine.in_bulk(keys[start : start + DOCUMENTS_AT_ONCE])
+        yield from (page[key] for key in keys[start : start + DOCUMENTS_AT_ONCE] if key in page)
+
+
+def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
+    """There is one of every other kind, so its kind and its day are its name."""
+    return {"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}
 
 
 def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
@@ -47,3 +67,40 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
             "tags": record.tags,
             "created_at": record.created_at,
         }
+
+
+def document_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: each document as it is, then their times."""
+    times = []
+    for document in exported_documents(user=user):
+        name, content = _document_name(document), document.pop("content")
+        times.append({"file": name, **document})
+        yield ArchiveFile(name=name, at=document["updated_at"], pieces=[content.encode()])
+    if times:
+        yield ArchiveFile(name="documents.json", at=now, pieces=[as_json({"documents": times})])
+
+
+def _document_name(document: dict[str, Any]) -> str:
+    match document["kind"]:
+        case MemoryDocument.Kind.NOTE:
+            return f"notes/{safe_name(document['title']) or 'Untitled'} {short_id(document['id'])}.md"
+        case MemoryDocument.Kind.DAILY_LOG:
+            return f"memory/{document['date']}.md"
+        case MemoryDocument.Kind.ABOUT:
+            return "USER.md"
+    return "MEMORY.md"
+
+
+def record_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: all records as the sections of one file."""
+    sections = map(_record_section, exported_records(user=user))
+    first = next(sections, None)
+    if first is not None:
+        texts = chain(["# Memories\n\n", first], sections, [END])
+        yield ArchiveFile(name="records.md", at=now, pieces=(text.encode() for text in texts))
+
+
+def _record_section(record: dict[str, Any]) -> str:
+    content = record.pop("content")
+    heading = f"{record['type']}, {record['created_at']:%Y-%m-%d %H:%M} UTC"
+    return write_section("record", plain(record), heading=heading, text=content)

@@ -1,5 +1,6 @@
 """Notes: documents of their own, each with a title, that were brought along from elsewhere. Kept and indexed here."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -7,19 +8,35 @@ from django.db import transaction
 from django.utils import timezone
 
 from core.errors import NotFound
+from core.ids import uuid7
+from core.pagination import Position
 from intake.models import User
 from memory import indexing
 from memory.models import MemoryDocument
 from memory.sources import document_entry
 
-MAX_NOTES = 100
+PAGE = 50
 
 
-def create(*, user: User, title: str, content: str, at: datetime) -> MemoryDocument:
-    """`at`: when it was written, by which it is found."""
+def create(
+    *,
+    user: User,
+    title: str,
+    content: str,
+    at: datetime,
+    note_id: UUID | None = None,
+    created_at: datetime | None = None,
+) -> MemoryDocument:
+    """`at`: when it was last written, by which it is found. `note_id`: of a note that comes back."""
     with transaction.atomic():
         note = MemoryDocument.objects.create(
-            user=user, kind=MemoryDocument.Kind.NOTE, title=title, content=content, created_at=at, updated_at=at
+            id=note_id or uuid7(),
+            user=user,
+            kind=MemoryDocument.Kind.NOTE,
+            title=title,
+            content=content,
+            created_at=created_at or at,
+            updated_at=at,
         )
         indexing.index(document_entry(note), now=timezone.now())
     return note
@@ -33,6 +50,23 @@ def rewrite(*, user: User, note_id: UUID, title: str, content: str, at: datetime
         note.version += 1
         note.save(update_fields=["title", "content", "updated_at", "version"])
         indexing.index(document_entry(note), now=timezone.now())
+
+
+@dataclass(frozen=True, slots=True)
+class NoteList:
+    """The latest first, without their content; `more`: where the list goes on, if it does."""
+
+    notes: list[MemoryDocument]
+    more: Position | None
+
+
+def list_notes(*, user: User, after: Position | None = None) -> NoteList:
+    found = MemoryDocument.objects.for_user(user).notes().defer("content").order_by("-updated_at", "-id")
+    if after is not None:
+        found = found.filter(after.later_in_list("updated_at"))
+    rows = list(found[: PAGE + 1])
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    return NoteList(rows[:PAGE], Position(last.updated_at, last.pk) if last else None)
 
 
 def read(*, user: User, note_id: UUID) -> MemoryDocument:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Model, QuerySet
 from django.db.models.signals import post_save, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 
+from intake.deleting import turns_deleted
 from intake.history import turns_saved
 from intake.models import Conversation, Turn, User
 from memory import indexing
@@ -44,6 +46,12 @@ def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) ->
     """
     if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(turn_place(instance))
+
+
+@receiver(turns_deleted, dispatch_uid="memory.forget_turns")
+def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int], **kwargs: Any) -> None:
+    if user_id is not None:
+        indexing.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
 
 
 @receiver(pre_delete, sender=Conversation, dispatch_uid="memory.forget_conversation")

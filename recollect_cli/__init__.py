@@ -1,1 +1,1 @@
-"""`recollect`: a person's memory from a terminal, through the REST API of a server; the standard library alone."""
+"""`recollect`: a person's memory from a terminal, through the REST API of a server; the standard library is enough."""

@@ -1,8 +1,10 @@
-"""Calls a tool of a server; every failure is a sentence for the person at the terminal."""
+"""Asks a server over its REST API; every failure is a sentence for the person at the terminal."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from http.client import HTTPException
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -11,7 +13,17 @@ TIMEOUT_SECONDS = 40
 
 
 class Failure(Exception):
-    """A sentence for the person at the terminal."""
+    """A sentence for the person at the terminal. `code` is the server's, empty where it did not answer."""
+
+    def __init__(self, sentence: str, *, code: str = "", problem: dict[str, Any] | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.problem = problem or {}
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed in a moment."""
+        return not self.code or bool(self.problem.get("retryable"))
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -35,25 +47,53 @@ class Server:
 
     def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> dict[str, Any]:
         """The tool's answer; raises `Failure`."""
+        return self.ask("POST", f"/api/v1/tools/{tool}/", arguments, **headers)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | bytes | None = None, **headers: str) -> dict[str, Any]:
+        """The object that the server answers; empty for none. A body of bytes is sent as it is. Raises `Failure`."""
+        with self._open(method, path, body, headers) as response:
+            try:
+                received = response.read()
+            except (OSError, HTTPException) as error:
+                raise Failure(f"{self.address} does not answer: {error}") from None
+        return _object(received) if received else {}
+
+    def events(self, path: str) -> Iterator[dict[str, Any]]:
+        """The data of each server-sent event until the stream ends. Raises `Failure`."""
+        with self._open("GET", path, None, {"Accept": "text/event-stream"}) as response:
+            try:
+                for line in response:
+                    if line.startswith(b"data:"):
+                        yield _object(line[5:])
+            except (OSError, HTTPException) as error:
+                raise Failure(f"{self.address} does not answer: {error}") from None
+
+    def _open(self, method: str, path: str, body: dict[str, Any] | bytes | None, headers: dict[str, str]) -> IO[bytes]:
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = Request(  # noqa: S310 - the address was looked at above
-            f"{self.address.rstrip('/')}/api/v1/tools/{tool}/",
-            data=json.dumps(arguments).encode(),
+            f"{self.address.rstrip('/')}{path}",
+            data=data,
+            method=method,
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers},
         )
         try:
-            with build_opener(_NoRedirects).open(request, timeout=TIMEOUT_SECONDS) as response:
-                return _object(response.read())
+            opened: IO[bytes] = build_opener(_NoRedirects).open(request, timeout=TIMEOUT_SECONDS)
+            return opened
         except HTTPError as error:
-            raise Failure(_told(error)) from None
-        except (URLError, OSError) as error:
+            raise _failure(error) from None
+        except (URLError, OSError, HTTPException) as error:
             raise Failure(f"{self.address} does not answer: {getattr(error, 'reason', error)}") from None
 
 
-def _told(error: HTTPError) -> str:
+def _failure(error: HTTPError) -> Failure:
     try:
         problem = _object(error.read())
-    except Failure:
-        return f"The server answered {error.code}."
+    except (Failure, OSError, HTTPException):
+        return Failure(f"The server answered {error.code}.", code=str(error.code))
+    return Failure(_told(error, problem), code=str(problem.get("code", error.code)), problem=problem)
+
+
+def _told(error: HTTPError, problem: dict[str, Any]) -> str:
     detail = str(problem.get("detail", f"The server answered {error.code}."))
     others = {
         field: [message for message in messages if message != detail]

@@ -1,40 +1,100 @@
-"""What can be typed: `recollect search "…"` and `recollect add "…"`."""
+"""What can be typed: `recollect search "…"`, `recollect add "…"`, `recollect import PATH`, `recollect sync`."""
 
 import argparse
 import json
 import os
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from recollect_cli.client import Failure, Server
+from recollect_cli.importing import ImportOptions, import_path
+from recollect_cli.showing import in_numbers, preview_text, progress_shown, report_text
+from recollect_cli.syncing import PLACES, SyncedFolder, changes, folders, sync
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
+INTERRUPTED = 130  # as shells have it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 1 for what the server or the way there refused (2 is argparse's, for a wrong usage)."""
+    """The exit status: 0, 1 for what the server or the way there refused, 130 for Ctrl-C (2 is argparse's, for a wrong
+    usage)."""
     options = _parser().parse_args(arguments)
     try:
-        answer = _ask(options)
+        for answer in _answers(options):
+            _print(answer, as_json=options.json)
     except Failure as failure:
         print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
         return 1
-    try:
-        print(json.dumps(answer, ensure_ascii=False, indent=2) if options.json else answer["text"], flush=True)  # noqa: T201
-    except BrokenPipeError:
-        # Its reader, such as `head`, has seen enough. Python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("recollect: stopped", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
     return 0
 
 
-def _ask(options: argparse.Namespace) -> dict[str, Any]:
+def _print(answer: dict[str, Any], *, as_json: bool) -> None:
+    try:
+        text = answer.pop("text") if not as_json and "text" in answer else None
+        print(json.dumps(answer, ensure_ascii=False, indent=2) if text is None else text, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        # Its reader, such as `head`, has seen enough. Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _answers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What to print, piece by piece: an object, with its text for people as `text`."""
     if not options.token:
         raise Failure("Put a token into RECOLLECT_TOKEN, or give --token: make one at /settings/tokens/.")
     server = Server(options.url, options.token)
-    if options.command == "add":
-        return _add(server, options)
+    if options.command == "import":
+        yield _import(server, options)
+    elif options.command == "sync":
+        yield from _sync(server, options)
+    else:
+        yield _add(server, options) if options.command == "add" else _search(server, options)
+
+
+def _import(server: Server, options: argparse.Namespace) -> dict[str, Any]:
+    wanted = ImportOptions(product=options.product, since=options.since, is_dry_run=options.dry_run)
+    with progress_shown(is_quiet=options.json) as show:
+        answer = import_path(server, options.path.expanduser(), wanted, show)
+    if options.dry_run:
+        return {**answer, **_unless_json(options, preview_text(answer["import"], answer["newest"]))}
+    return {**answer, **_unless_json(options, report_text(answer, server.address))}
+
+
+def _sync(server: Server, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    watched = folders(options.product, options.path and options.path.expanduser())
+    for folder in watched:
+        yield _synced(server, folder, options)
+    if options.watch:
+        for changed in changes(watched):
+            for folder in watched:
+                if folder.path.resolve() in changed:
+                    try:
+                        yield _synced(server, folder, options)
+                    except Failure as failure:
+                        if not failure.may_pass:
+                            raise
+                        # The next change finds what was not sent.
+                        print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
+
+
+def _synced(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any]:
+    with progress_shown(is_quiet=options.json) as show:
+        done = sync(server, folder, show)
+    text = f"{folder.product}: nothing new" if done is None else f"{folder.product}: {in_numbers(done['stored'])}"
+    return {"product": folder.product, "import": done, **_unless_json(options, text)}
+
+
+def _unless_json(options: argparse.Namespace, text: str) -> dict[str, str]:
+    return {} if options.json else {"text": text}
+
+
+def _search(server: Server, options: argparse.Namespace) -> dict[str, Any]:
     arguments = {
         "query": options.query,
         "scope": options.scope,
@@ -71,4 +131,31 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--type", help="what kind: decision, lesson, preference, note (the default), …")
     add.add_argument("--project", help="the project it belongs to")
     add.add_argument("--tag", action="append", help="a label; may be given several times")
+    _add_import(commands, shared)
+    _add_sync(commands, shared)
     return parser
+
+
+def _add_import(commands: Any, shared: argparse.ArgumentParser) -> None:
+    bring = commands.add_parser("import", parents=[shared], help="bring an export of another product in")
+    bring.add_argument("path", type=Path, help="a zip, a file or a folder")
+    bring.add_argument("--as", dest="product", metavar="PRODUCT", help="the product, where it is not recognised")
+    bring.add_argument("--dry-run", action="store_true", help="say what would come in, and store nothing")
+    bring.add_argument(
+        "--since", type=_moment, metavar="DATE", help="only what went on since: YYYY-MM-DD or a date-time"
+    )
+
+
+def _add_sync(commands: Any, shared: argparse.ArgumentParser) -> None:
+    keep = commands.add_parser("sync", parents=[shared], help="bring what agents on this machine wrote since last time")
+    keep.add_argument("product", nargs="?", choices=list(PLACES), help="all that are here, unless named")
+    keep.add_argument("path", nargs="?", type=Path, help="its folder, if it is not at its usual place")
+    keep.add_argument("--watch", action="store_true", help="go on, and bring each change")
+
+
+def _moment(text: str) -> str:
+    """A date or date-time as the server takes it: with a zone, this machine's where none is said."""
+    try:
+        return datetime.fromisoformat(text).astimezone().isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date: write it as 2025-01-31.") from None

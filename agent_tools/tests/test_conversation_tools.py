@@ -8,6 +8,8 @@ from agent_tools.tests.callers import call
 from agent_tools.tools import registry
 from agent_tools.tools.conversations import CHARACTERS, fair_limit
 from core.errors import AuthenticationRequired
+from core.isolation.caller import Caller
+from intake import versions
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
@@ -61,6 +63,31 @@ def test_at_the_ends_of_a_conversation(api, alice):
 def test_a_turn_that_there_is_not_is_refused_with_the_number_there_are(api, alice):
     response = read(api, a_long_conversation(alice, 3), around=4)
     assert (response.status_code, response.json()["errors"]) == (400, {"around": ["The conversation has 3 turns."]})
+
+
+def test_the_turns_around_a_version_are_those_of_its_path_and_the_latest_those_of_the_chosen_one(api, alice):
+    conversation = a_turn(alice, "First").conversation
+    for parent in (1, 1, 2, 3):
+        a_turn(alice, "Next", conversation=conversation, parent=parent)
+    assert numbers(read(api, conversation)) == [1, 3, 5]
+    around = read(api, conversation, around=2, window=1)
+    assert numbers(around) == [1, 2, 4]
+    assert "earlier" not in around.json()
+    assert "later" not in around.json()
+    alone = read(api, conversation, around=3, window=0).json()
+    assert (alone["earlier"], alone["later"], alone["turnCount"]) == (1, 5, 5)
+
+
+def test_a_branch_names_the_turn_that_it_goes_on_from(api, alice):
+    first = a_turn(alice, "First")
+    branch = versions.branch(
+        caller=Caller(user_id=alice.pk), conversation_id=first.conversation_id, turn_number=1, now=NOW
+    )
+    assert read(api, branch).json()["turns"] == []
+    a_turn(alice, "Elsewhere", conversation=branch)
+    body = read(api, branch).json()
+    assert [turn["person"] for turn in body["turns"]] == ["Elsewhere"]
+    assert body["branchedFrom"] == {"conversationId": str(first.conversation_id), "turnNumber": 1}
 
 
 def test_long_texts_are_cut_fairly_and_marked(api, alice):

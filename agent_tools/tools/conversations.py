@@ -17,6 +17,7 @@ from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.reading import get_conversation as find
+from intake.reading import turns_near
 
 MOST_AROUND = 10
 # The characters of all texts of an answer together: some 6,000 tokens, which leaves a model room to think.
@@ -28,7 +29,9 @@ ConversationId = Annotated[str, Field(description="The conversation's id.")]
 Title = Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
 StartedAt = Annotated[datetime, Field(description="When it began, in the person's time zone.")]
 LastActiveAt = Annotated[datetime, Field(description="When its latest turn was said, in the person's time zone.")]
-TurnCount = Annotated[int, Field(description="How many turns it has; they are numbered from 1 without gaps.")]
+TurnCount = Annotated[
+    int, Field(description="How many turns it has, all versions counted; they are numbered from 1 without gaps.")
+]
 
 
 class GetConversationInput(ToolInput):
@@ -62,19 +65,28 @@ class ConversationTurn(ToolOutput):
     ] = None
 
 
+class BranchedFrom(ToolOutput):
+    conversation_id: ConversationId
+    turn_number: Annotated[int, Field(description="Which turn of it: a value for `around`.")]
+
+
 class GetConversationOutput(ToolOutput):
     conversation_id: ConversationId
     title: Title
     started_at: StartedAt
     last_active_at: LastActiveAt
     turn_count: TurnCount
-    turns: Annotated[list[ConversationTurn], Field(description="Consecutive turns, the earliest first.")]
+    turns: Annotated[list[ConversationTurn], Field(description="Turns that follow each other, the earliest first.")]
     earlier: Annotated[
         int | None, Field(description="The turn before these, if there is one: a value for `around`.")
     ] = None
     later: Annotated[int | None, Field(description="The turn after these, if there is one: a value for `around`.")] = (
         None
     )
+    branched_from: Annotated[
+        BranchedFrom | None,
+        Field(description="If it goes on from a turn of another conversation: that turn, what stands above its first."),
+    ] = None
 
 
 class ListRecentConversationsInput(ToolInput):
@@ -119,14 +131,16 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
     """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
     user = _known(user)
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
-    first, last = _span(conversation.turn_count, wanted)
-    turns = Turn.objects.for_user(user).filter(conversation=conversation, turn_number__range=(first, last))
+    if wanted.around is not None and wanted.around > conversation.turn_count:
+        raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
+    window = turns_near(conversation=conversation, around=wanted.around, on_each_side=wanted.window)
     zone = user.zone
     return GetConversationOutput(
         **_in_words(conversation, zone),
-        turns=_shown(list(turns.in_order()), zone),
-        earlier=first - 1 if first > 1 else None,
-        later=last + 1 if last < conversation.turn_count else None,
+        turns=_shown(window.turns, zone),
+        earlier=window.earlier,
+        later=window.later,
+        branched_from=_origin(conversation),
     )
 
 
@@ -166,13 +180,9 @@ def fair_limit(lengths: list[int], *, budget: int) -> int:
     return budget
 
 
-def _span(count: int, wanted: GetConversationInput) -> tuple[int, int]:
-    """The first and the last turn to give; raises `InvalidInput` for a turn that there is not."""
-    if wanted.around is None:
-        return max(1, count - 2 * wanted.window), count
-    if wanted.around > count:
-        raise InvalidInput(errors={"around": [f"The conversation has {count} turns."]})
-    return max(1, wanted.around - wanted.window), min(count, wanted.around + wanted.window)
+def _origin(conversation: Conversation) -> BranchedFrom | None:
+    origin, number = conversation.branched_from, conversation.branched_after
+    return None if origin is None or number is None else BranchedFrom(conversation_id=str(origin), turn_number=number)
 
 
 def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:

@@ -157,6 +157,12 @@ ACCOUNT_EXPORTS = {
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
 }
+# The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
+ACCOUNT_EXPORT_FILES = {
+    "conversations": "intake.export_files.conversation_files",
+    "documents": "memory.hooks.document_files",
+    "records": "memory.hooks.record_files",
+}
 
 # REST API and its OpenAPI document
 
@@ -247,6 +253,7 @@ IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
 IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
+IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
 # Another worker takes over from one that has not been heard of for so long.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
@@ -437,6 +444,8 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# What Prometheus sends as a bearer token to /metrics; without one, only this machine and private networks may look.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # "line" for people, "json" for programs.
 LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.

@@ -8,6 +8,7 @@ SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
+METRICS_TOKEN = "for tests only"
 SECURITY_CONTACT = ["mailto:security@example.com"]
 # Whether the second look is in time depends on the machine; its own tests have it.
 RERANKER = None

@@ -139,7 +139,7 @@ def test_pages_of_a_person_count_with_their_calls(settings, server, held, person
 
 @contextmanager
 def being_answered(client, *messages):
-    """Each is being answered within the block; at its end the reader leaves."""
+    """Each is being answered within the block; at its end their writer stops them."""
     with ExitStack() as stack:
         readers = []
         for message in messages:
@@ -149,6 +149,8 @@ def being_answered(client, *messages):
             readers.append(answer.iter_lines())
             next(readers[-1])
         yield
+    for turn_id in Turn.objects.filter(status=Turn.Status.STREAMING).values_list("pk", flat=True):
+        client.post(f"/api/v1/intake/turns/{turn_id}/stop", headers=client._csrf())
 
 
 def streaming():
@@ -204,3 +206,15 @@ def test_an_answer_whose_server_was_killed_gives_its_place_back(settings, person
         long_ago = timezone.now() - timedelta(seconds=settings.TURN_ABANDONED_SECONDS + 1)
         Turn.objects.filter(status=Turn.Status.STREAMING).update(updated_at=long_ago)
         assert client.events("Two")[-1].name == "done"
+
+
+def test_a_visitors_pages_have_a_limit_as_well(settings, server, visitor, monkeypatch):
+    visitor.events("Hello")
+    user_id = Turn.objects.get(user_message="Hello").user_id
+    settings.CONCURRENT_CALLS = 1
+    running_calls.begin(user_id)
+    try:
+        assert visitor.get("/conversations/").status_code == 429
+    finally:
+        running_calls.end(user_id)
+    assert visitor.get("/conversations/").status_code == 200

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
-OURS = {"config", "core", "intake", "memory", "agent_tools", "evals", "recollect_cli", "conftest"}
+OURS = {"config", "core", "intake", "memory", "imports", "agent_tools", "evals", "recollect_cli", "conftest"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SERVER = ("server",)
 ON_ONE_MACHINE = ("server", "installer", "local")
@@ -21,7 +21,9 @@ FOLDERS = {
     "core": SERVER,
     "intake": SERVER,
     "memory": SERVER,
+    "imports": SERVER,
     "agent_tools": SERVER,
+    "recollect_cli": ("cli",),
     "config": ON_ONE_MACHINE,
     "evals": MEASURED,
     "docs": FOR_TESTS,

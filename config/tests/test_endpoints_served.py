@@ -75,6 +75,9 @@ def streamed(homes, client, headers):
     yield "an answer's end", client.post(f"{path}/stop", headers=headers)
     yield "what is being answered", client.get("/api/v1/intake/answering", headers=headers)
     yield "the export", client.get("/api/v1/account/export/", headers=headers)
+    one = f"/api/v1/conversations/{homes.alice.things.conversation}/export/"
+    for form in ("markdown", "json"):
+        yield f"a conversation as {form}", client.get(one, params={"as": form}, headers=headers)
 
 
 def everything_told(homes, log_in, visitor, tools=READING):

@@ -20,14 +20,14 @@ from core.testing.sse_client import Event, read_events
 class Client(httpx2.Client):
     """A browser's habits: cookies, and the CSRF token sent back."""
 
-    def chat(self, message: Any, **fields: Any) -> httpx2.Response:
-        return self.post("/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf())
+    def chat(self, message: Any = None, **fields: Any) -> httpx2.Response:
+        body = fields if message is None else {"message": message, **fields}
+        return self.post("/api/v1/intake/chat", json=body, headers=self._csrf())
 
-    def events(self, message: str, **fields: Any) -> list[Event]:
-        """Say something and read the whole answer."""
-        with self.stream(
-            "POST", "/api/v1/intake/chat", json={"message": message, **fields}, headers=self._csrf()
-        ) as response:
+    def events(self, message: str | None = None, **fields: Any) -> list[Event]:
+        """Say something, or have something done with a turn, and read the whole answer."""
+        body = fields if message is None else {"message": message, **fields}
+        with self.stream("POST", "/api/v1/intake/chat", json=body, headers=self._csrf()) as response:
             if response.status_code != 200:
                 response.read()
                 raise AssertionError(f"{response.status_code}: {response.text}")

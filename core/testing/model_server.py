@@ -15,10 +15,11 @@ from starlette.routing import Route
 
 @dataclass(frozen=True)
 class Say:
-    """Stream these pieces of text, so many seconds apart."""
+    """Stream these pieces of text, so many seconds apart; `finish_reason` is `length` for an answer that is cut."""
 
     pieces: tuple[str, ...]
     seconds_apart: float = 0.0
+    finish_reason: str = "stop"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class BreakOff:
 class Hang:
     """Accept the request and never answer."""
 
+
+# What each request takes.
+TOKENS = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang
 
@@ -112,7 +116,8 @@ class ScriptedModel:
                         await asyncio.sleep(step.seconds_apart if isinstance(step, Say) else 0.05)
                     if isinstance(step, BreakOff):
                         raise ConnectionAbortedError
-                    yield _chunk({}, finish_reason="stop")
+                    yield _chunk({}, finish_reason=step.finish_reason if isinstance(step, Say) else "stop")
+            yield _chunk(usage=TOKENS)
             yield b"data: [DONE]\n\n"
         except asyncio.CancelledError:
             self.closed_at = time.monotonic()
@@ -137,12 +142,16 @@ def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
     ]
 
 
-def _chunk(delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
+def _chunk(
+    delta: dict[str, Any] | None = None, *, finish_reason: str | None = None, usage: dict[str, int] | None = None
+) -> bytes:
+    """A chunk with the usage has no choices."""
     body = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
         "created": 1_700_000_000,
         "model": "scripted",
-        "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
+        "choices": [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
+        "usage": usage,
     }
     return f"data: {json.dumps(body)}\n\n".encode()

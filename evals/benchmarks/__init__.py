@@ -1,6 +1,18 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import capacity, embedding, importing, indexing, memory, pages, saving, search, tools
+from evals.benchmarks import (
+    answers,
+    capacity,
+    embedding,
+    importing,
+    indexing,
+    memory,
+    overload,
+    pages,
+    saving,
+    search,
+    tools,
+)
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -13,6 +25,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         embedding.BENCHMARK,
         memory.BENCHMARK,
         capacity.BENCHMARK,
+        answers.BENCHMARK,
+        overload.BENCHMARK,
         pages.BENCHMARK,
         importing.BENCHMARK,
     )

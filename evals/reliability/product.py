@@ -107,9 +107,14 @@ class Product:
         self.address, self.servers, self.programs = address, servers, programs
         self._given = given
 
+    @property
+    def environment(self) -> Environment:
+        """Of a process with the web process's login."""
+        return logging_in(self._given, "DATABASE_URL")
+
     def run(self, module: str, data: object = None) -> object:
         """Run one of `evals.children` with the web process's login."""
-        return run_module(module, logging_in(self._given, "DATABASE_URL"), data=data)
+        return run_module(module, self.environment, data=data)
 
     def people(self, count: int) -> list[Person]:
         """So many new people, each with a token."""

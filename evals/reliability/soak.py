@@ -180,7 +180,7 @@ def _orders(plan: SoakPlan, product: Product, callers: list[dict[str, Any]]) -> 
 def _callers(plan: SoakPlan, product: Product) -> list[dict[str, Any]]:
     words = Words()
     people = [_person(product.address, person, words) for person in product.people(plan.people)]
-    visitors = [_visitor(product.address) for _ in range(plan.visitors)]
+    visitors = [new_visitor(product.address) for _ in range(plan.visitors)]
     everybody = [*people, *visitors]
     for caller in everybody:
         prefixes = ("/api/v1/conversations/{}/", "/api/v1/memory/records/{}/") if "token" in caller else ("/c/{}/",)
@@ -208,20 +208,23 @@ def _person(address: str, person: Person, words: Words) -> dict[str, Any]:
 
 def _send(address: str, caller: dict[str, Any], method: str, path: str, body: Any) -> Any:
     headers = {"Authorization": f"Token {caller['token']}", "Content-Type": "application/json", "If-None-Match": "*"}
-    status, _, answer = _exchange(address, method, path, headers, body)
+    status, _, answer = exchange(address, method, path, headers, body)
     if status not in (200, 201):
         raise RuntimeError(f"{method} {path} answered {status}: {answer.decode()[:300]}")
     return json.loads(answer)
 
 
-def _visitor(address: str) -> dict[str, Any]:
-    """Comes as a browser does: a page, its cookie, and then the first words."""
-    _, cookies, _ = _exchange(address, "GET", "/", {}, None)
+def new_visitor(address: str) -> dict[str, Any]:
+    """`cookie`, `csrf`, `secret` and `conversations` of a visitor who said the secret.
+
+    Comes as a browser does: a page, its cookie, and then the first words.
+    """
+    _, cookies, _ = exchange(address, "GET", "/", {}, None)
     csrf = cookies["csrftoken"]
     secret = new_secret()
     headers = {"Cookie": f"csrftoken={csrf}", "X-CSRFToken": csrf, "Content-Type": "application/json"}
     body = {"message": SAID[0].format(secret=secret)}
-    status, given, answer = _exchange(address, "POST", "/api/v1/intake/chat", headers, body)
+    status, given, answer = exchange(address, "POST", "/api/v1/intake/chat", headers, body)
     if status != 200 or b"event: done" not in answer:  # noqa: PLR2004
         raise RuntimeError(f"A visitor's chat answered {status}: {answer.decode()[:300]}")
     turn = json.loads(answer.split(b"data: ", 1)[1].split(b"\n", 1)[0])
@@ -231,7 +234,7 @@ def _visitor(address: str) -> dict[str, Any]:
     return {"cookie": cookie, "csrf": csrf, "secret": secret, "conversations": [turn["conversationId"]]}
 
 
-def _exchange(
+def exchange(
     address: str, method: str, path: str, headers: dict[str, str], body: Any
 ) -> tuple[int, dict[str, str], bytes]:
     parts = urlsplit(address)

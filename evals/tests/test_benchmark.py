@@ -58,9 +58,10 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
     figures = json.loads(target.read_text())
     by_table = figures["bytes_per_turn_by_table"]
     assert by_table["intake_conversation_turns"] > 0
-    assert by_table["postings"] > 0
+    assert by_table["term_blocks"] > 0
     assert by_table["embeddings"] > 0
     assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
+    assert figures["embedding_ms_per_turn"] > 0
     assert database_names() == before
 
 
@@ -87,6 +88,16 @@ def test_every_page_is_opened_in_a_browser_and_what_it_fetches_is_counted(monkey
 def test_pages_opened_no_times_are_refused():
     with pytest.raises(CommandError, match="--runs must be at least 1"):
         call_command("benchmark", "pages", "--runs=0")
+
+
+def test_capacity_follows_the_length_of_the_answers(tmp_path):
+    passages = []
+    for length in (10_000, 20_000):
+        target = tmp_path / f"{length}.json"
+        call_command("benchmark", "capacity", "--turns=2", f"--answer={length}", f"--json={target}")
+        passages.append(json.loads(target.read_text())["passages_per_turn"])
+    assert passages[0] > 5
+    assert passages[1] == pytest.approx(2 * passages[0], rel=0.2)
 
 
 def test_capacity_of_no_turns_is_refused():

@@ -9,7 +9,18 @@ from pathlib import Path
 from imports.files import Files, open_files
 from imports.items import Items, Skipped, UnreadableExport
 
-MODULES = ("chatgpt", "claude", "gemini", "open_webui", "librechat", "claude_code", "codex", "openclaw", "markdown")
+MODULES = (
+    "chatgpt",
+    "claude",
+    "gemini",
+    "open_webui",
+    "librechat",
+    "claude_code",
+    "codex",
+    "openclaw",
+    "markdown",
+    "recollect",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
 """A program that imports over REST, as the page and the command line do; the worker's work is done in between."""
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from django.db import connections
 from django.test import Client
 
 from imports.running import work
@@ -57,3 +61,24 @@ class Importer:
         while work():
             pass
         return response
+
+
+@contextmanager
+def a_worker() -> Iterator[None]:
+    """Takes one job after the other in a thread, which logs in as the web role, as the importing worker does."""
+    ended = threading.Event()
+
+    def work_on() -> None:
+        while not ended.wait(0.02):
+            try:
+                work()
+            finally:
+                connections.close_all()
+
+    thread = threading.Thread(target=work_on, name="importing worker", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -9,6 +9,7 @@ from imports.writing import BATCH_TURNS, stretches, write
 from intake.deleting import delete_conversation, delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from memory import indexing
 from memory.models import Embedding
 from memory.models.corpora import Corpus, Scope
 from memory.terms import score
@@ -166,3 +167,13 @@ def test_a_message_longer_than_the_chat_takes_is_kept_whole(person):
     text = "word " * 20_000
     bring(person, a_conversation(messages=(message("q", "user", text),)))
     assert texts(person) == [(text, "")]
+
+
+def test_a_worker_cuts_what_came_in_into_passages_and_fills_their_vectors(person):
+    long = "sentence after sentence. " * 400
+    bring(person, a_conversation(messages=(message("q", "user", long), message("a", "assistant", "Yes."))))
+    indexing.embed_pending()
+    rows = Embedding.objects.filter(user=person)
+    assert rows.count() > 1
+    assert not rows.filter(vector=None).exists()
+    assert not rows.filter(length=0).exists()

@@ -32,4 +32,17 @@ class TextWritten:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerEnded:
+    """The model has nothing more to say; `finish_reason` is None where its vendor gives none.
+
+    The tokens are those of all requests for the answer, None where they were not counted.
+    """
+
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    finish_reason: str | None
+
+
 AgentEvent = ToolCalled | ToolReturned | TextWritten

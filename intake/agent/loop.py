@@ -1,13 +1,13 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
-from pydantic_ai import Agent
+from pydantic_ai import Agent, AgentRunResultEvent
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
@@ -30,12 +30,13 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 from pydantic_ai.models import Model
+from pydantic_ai.run import AgentRunResult
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
 from core.pg_text import storable, storable_text
 from intake.agent.deps import ChatDeps
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
@@ -43,7 +44,7 @@ from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step,
 
 async def answer(
     *, message: str, history: list[ModelMessage], deps: ChatDeps, model: Model | None = None
-) -> AsyncGenerator[AgentEvent, None]:
+) -> AsyncGenerator[AgentEvent | AnswerEnded, None]:
     """Stream the events of one answer, by the model of the settings unless another is given.
 
     Raises `RecollectError` when the model fails, in words for the person.
@@ -84,7 +85,7 @@ class _Teller:
     # The ids of the calls that have no result yet, by the vendor's.
     ids: dict[str, str] = field(default_factory=dict)
 
-    def tell(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
+    def tell(self, event: AgentStreamEvent | Any) -> Sequence[AgentEvent | AnswerEnded]:
         match event:
             case PartStartEvent(part=TextPart(content=text)):
                 return self._begin_text(text)
@@ -95,6 +96,8 @@ class _Teller:
                 return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=storable(_arguments(part)))]
             case FunctionToolResultEvent(part=part):
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
+            case AgentRunResultEvent(result=result):
+                return [_ended(result)]
             case _:
                 return []
 
@@ -107,6 +110,18 @@ class _Teller:
     def _write(self, text: str) -> list[AgentEvent]:
         self.has_text = True
         return [TextWritten(storable_text(text))]
+
+
+def _ended(result: AgentRunResult[str]) -> AnswerEnded:
+    response, usage = result.response, result.usage
+    # A vendor that counts nothing counts no request as empty.
+    is_counted = bool(usage.input_tokens or usage.output_tokens)
+    return AnswerEnded(
+        model=response.model_name,
+        input_tokens=usage.input_tokens if is_counted else None,
+        output_tokens=usage.output_tokens if is_counted else None,
+        finish_reason=response.finish_reason,
+    )
 
 
 def _returned(id_: str, part: Any) -> ToolReturned:

@@ -17,6 +17,12 @@ def is_recall_mode() -> bool:
     return not settings.LLM_MODEL
 
 
+def model_name() -> str:
+    """The model's own name, without its vendor's."""
+    name: str = settings.LLM_MODEL
+    return name.removeprefix("anthropic:").removeprefix("openai:")
+
+
 def chat_model(caller: Caller) -> Model:
     if is_recall_mode():
         return recall_model(caller)

@@ -10,6 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from intake.agent.deps import ChatDeps
 from intake.links import conversation_path
 from intake.models import Turn
+from intake.paths import ancestors
 
 # About 8,000 tokens: enough to keep the thread of a conversation, little enough for small local models.
 HISTORY_CHARACTERS = 32_000
@@ -40,6 +41,12 @@ You have used up the tools for this answer. Answer now, with what you have found
 """
 
 
+GO_ON = """\
+Your last answer was cut off. Write on from the very character where it ends: its words come before yours and are shown
+as one text with them. Repeat nothing of it, and say nothing about going on.
+"""
+
+
 def introduction() -> str:
     link = conversation_path("CONVERSATION").replace("CONVERSATION/", "CONVERSATION/?turn=TURN#turn-TURN")
     return INTRODUCTION.format(link=link)
@@ -53,10 +60,16 @@ def circumstances(deps: ChatDeps, *, may_use_tools: bool) -> str:
     return text if may_use_tools else text + USED_UP
 
 
+def asked(turn: Turn, *, kept: str = "") -> tuple[str, list[ModelMessage]]:
+    """What the model is to answer, and the messages before that. `kept`: what there is of an answer that goes on."""
+    if not kept:
+        return turn.user_message, before(turn)
+    return GO_ON, [*before(turn), *_as_messages(turn.user_message, kept)]
+
+
 def before(turn: Turn) -> list[ModelMessage]:
-    """The messages of the turns before this one, within both limits."""
-    earlier = Turn.objects.filter(conversation=turn.conversation_id, turn_number__lt=turn.turn_number)
-    ended = earlier.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")[:HISTORY_TURNS]
+    """The messages of the turns above this one on its path, within both limits."""
+    ended = (each for each in ancestors(turn, at_most=HISTORY_TURNS) if each.has_ended)
     return [message for told in reversed(list(_fitting(ended))) for message in _messages(told)]
 
 
@@ -70,6 +83,10 @@ def _fitting(newest_first: Iterable[Turn]) -> Iterable[Turn]:
 
 
 def _messages(turn: Turn) -> Iterable[ModelMessage]:
-    yield ModelRequest(parts=[UserPromptPart(content=turn.user_message)])
-    if turn.assistant_message:
-        yield ModelResponse(parts=[TextPart(content=turn.assistant_message)])
+    return _as_messages(turn.user_message, turn.assistant_message)
+
+
+def _as_messages(said: str, answered: str) -> Iterable[ModelMessage]:
+    yield ModelRequest(parts=[UserPromptPart(content=said)])
+    if answered:
+        yield ModelResponse(parts=[TextPart(content=answered)])

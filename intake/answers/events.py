@@ -10,6 +10,7 @@ from intake.links import undo_path
 from intake.markdown import render, render_summary
 from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
+from intake.usage import Usage
 
 THROWN_OUT = "Your session has ended, or your token was revoked. What was written is kept."
 
@@ -49,9 +50,11 @@ def ending_of(turn: Turn) -> Ending:
     """How a turn that has ended ended; renders its answer, which takes a while."""
     if turn.error:
         return Ending("error", turn.error)
-    data = {**_named(turn), "html": str(render(turn.assistant_message))}
+    data: dict[str, Any] = {**_named(turn), "html": str(render(turn.assistant_message))}
     if turn.status == Turn.Status.INTERRUPTED:
         data["status"] = turn.status
+    if turn.usage:
+        data["usage"] = Usage.of(turn.usage).in_camel_case()
     return Ending("done", data)
 
 

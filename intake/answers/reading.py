@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, connections
+from django.db import connections
 
 from intake import sse
 from intake.agent.events import TextWritten
@@ -123,6 +123,4 @@ def _guard(is_still_in: StillIn | None, notify: Callable[[], None]) -> asyncio.F
 
 async def _may_stay(is_still_in: StillIn | None) -> bool:
     """An answer that was cut off may have been so because its starter, perhaps this very reader, is out."""
-    with suppress(OperationalError, InterfaceError):
-        return is_still_in is None or await is_in_now(is_still_in)
-    return True
+    return is_still_in is None or await is_in_now(is_still_in)

@@ -10,6 +10,7 @@ However it ends, what was written is saved.
 
 import asyncio
 import logging
+import time
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,15 +23,16 @@ from core.isolation.caller import Caller
 from intake import services
 from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
-from intake.agent.models import is_recall_mode
+from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
+from intake.agent.models import is_recall_mode, model_name
 from intake.answers.after import after_answer
 from intake.answers.database import as_caller, load_turn
-from intake.answers.events import as_data, ending_by, ending_of, ending_of_deleted, kept_result
+from intake.answers.events import as_data, ending_by, ending_of, ending_of_deleted, events_of_call, kept_result
 from intake.answers.log import AnswerLog, Ending
 from intake.models import Turn
 from intake.services import Answer
 from intake.standing import StillIn, until_out
+from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +56,14 @@ class Draft:
 
     log: AnswerLog
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    begun_at: float = field(default_factory=time.monotonic)
+    end: AnswerEnded | None = None
 
-    def add(self, event: AgentEvent) -> None:
+    def add(self, event: AgentEvent | AnswerEnded) -> None:
         match event:
+            case AnswerEnded():
+                self.end = event
+                return
             case ToolCalled(id=id_, name=name, input=input_):
                 self.tool_calls.append({"id": id_, "name": name, "input": input_})
             case ToolReturned(id=id_):
@@ -76,6 +83,7 @@ class Draft:
             tool_calls=self.tool_calls,
             is_recall=is_recall_mode(),
             error=as_data(error) if error else None,
+            usage=usage_of(self.end, seconds=time.monotonic() - self.begun_at).as_data(),
         )
 
 
@@ -87,6 +95,10 @@ class Writing:
         self._turn = turn
         self._caller = caller
         self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
+        # Of an answer that goes on; recall mode says all of it again.
+        self._kept = "" if is_recall_mode() else turn.assistant_message
+        if self._kept:
+            self._tell_kept()
         # The last save is not interrupted.
         self._is_closing = False
         self._task = asyncio.create_task(self._write())
@@ -117,19 +129,28 @@ class Writing:
         except TooLong as error:
             return self._draft.ended(Turn.Status.INTERRUPTED, error)
         except Exception as error:
-            return self._draft.ended(Turn.Status.FAILED, _shown(error))
+            # What there was before stays an answer that can be continued.
+            status = Turn.Status.INTERRUPTED if self._kept else Turn.Status.FAILED
+            return self._draft.ended(status, _shown(error))
         return self._draft.ended(Turn.Status.COMPLETE)
 
     async def _ask(self) -> None:
         deps = await as_caller(self._caller, deps_for, self._caller, now=timezone.now())
-        told = await as_caller(self._caller, prompt.before, self._turn)
-        length = 0
-        async with aclosing(loop.answer(message=self._turn.user_message, history=told, deps=deps)) as events:
+        message, told = await as_caller(self._caller, prompt.asked, self._turn, kept=self._kept)
+        length = len(self._kept)
+        async with aclosing(loop.answer(message=message, history=told, deps=deps)) as events:
             async for event in events:
                 self._draft.add(event)
                 length += len(event.text) if isinstance(event, TextWritten) else 0
                 if length > LONGEST_ANSWER:
                     raise TooLong
+
+    def _tell_kept(self) -> None:
+        """Readers get the whole answer: what there was, and what comes now."""
+        for call in self._turn.tool_calls:
+            for event in events_of_call(call):
+                self.log.add(event)
+        self.log.add(TextWritten(self._kept))
 
     async def _close(self, answer: Answer) -> Ending:
         """Save the answer; returns how the turn has ended, which another may have decided."""
@@ -186,6 +207,22 @@ class Writing:
     async def _stop_when_out(self, is_still_in: StillIn) -> None:
         await until_out(is_still_in)
         self.stop()
+
+
+def usage_of(end: AnswerEnded | None, *, seconds: float) -> Usage:
+    """Without an end, of an answer that broke off. Recall mode is no model, and nothing there is counted in tokens."""
+    seconds = round(seconds, 2)
+    if is_recall_mode():
+        return Usage(seconds=seconds)
+    if end is None:
+        return Usage(model=model_name(), seconds=seconds)
+    return Usage(
+        model=end.model,
+        input_tokens=end.input_tokens,
+        output_tokens=end.output_tokens,
+        seconds=seconds,
+        finish_reason=end.finish_reason,
+    )
 
 
 def _shown(error: Exception) -> RecollectError:

@@ -1,6 +1,7 @@
 """Renders Markdown block by block, parsed without raw HTML and cleaned by an allow-list; a block is one element."""
 
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ MOST_BRACKETS = 3_000
 # About 100 ms of work. What lies beyond is shown as it is written, in pieces of this many characters.
 LONGEST_MARKDOWN = 100_000
 PLAIN_PIECE = 10_000
+LONG = 20_000
+_drawing_a_long_one = threading.Lock()
 
 # Most summaries are words alone.
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
@@ -34,8 +37,12 @@ Env = dict[str, Any]
 def render(text: str) -> SafeString:
     """An answer's Markdown as HTML that runs nothing and loads nothing; images become links to them.
 
-    Made anew each time, in 1 ms for each 1,000 characters: what is kept of an answer is deleted with its turn.
+    Made anew each time, in 1 ms for each 1,000 characters: what is kept of an answer is deleted with its turn. Of long
+    ones a process draws one at a time: several would only share one interpreter, and hold up everybody else's requests.
     """
+    if len(text) > LONG:
+        with _drawing_a_long_one:
+            return mark_safe("".join(render_blocks(text)))  # noqa: S308 - each block is cleaned
     return mark_safe("".join(render_blocks(text)))  # noqa: S308 - each block is cleaned
 
 

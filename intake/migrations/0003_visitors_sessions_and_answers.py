@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             "turn", "created_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)
         ),
-        migrations.AddField("turn", "attempt", models.PositiveIntegerField(default=1)),
+        migrations.AddField("turn", "attempt", models.PositiveIntegerField(db_default=1, default=1)),
         migrations.CreateModel(
             name="Session",
             fields=[
@@ -207,6 +207,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField("conversation", "current_number", number()),
+        migrations.AddField("conversation", "has_versions", models.BooleanField(default=False, editable=False)),
         migrations.AddField("conversation", "branched_from", models.UUIDField(editable=False, null=True)),
         migrations.AddField("conversation", "branched_after", number()),
         migrations.AddIndex(

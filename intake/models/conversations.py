@@ -52,6 +52,8 @@ class Conversation(models.Model):
     turn_count = models.PositiveIntegerField(default=0, editable=False)
     # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
     current_number = models.PositiveIntegerField(null=True, editable=False)
+    # Whether a turn has ever followed another than the latest: without, every turn is on the one path there is.
+    has_versions = models.BooleanField(default=False, editable=False)
     # For a branch: the conversation and the turn that it goes on from. Without a foreign key, like a link: numbers are
     # never given again, so a pair that leads to no turn says that the turn has been deleted.
     branched_from = models.UUIDField(null=True, editable=False)
@@ -144,8 +146,8 @@ class Turn(models.Model):
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
     # How often an answer has been begun: a writer that another has replaced changes nothing any more.
-    attempt = models.PositiveIntegerField(default=1)
-    # What the answer took, as `services.Usage` says it.
+    attempt = models.PositiveIntegerField(default=1, db_default=1)
+    # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -178,6 +180,12 @@ class Turn(models.Model):
     def is_cut(self) -> bool:
         """Whether the model stopped at its limit of tokens, in the middle of the answer."""
         return self.status == self.Status.COMPLETE and (self.usage or {}).get("finish_reason") == "length"
+
+    @property
+    def can_be_continued(self) -> bool:
+        """Whether there is an answer that is not whole."""
+        broke_off = self.status in {self.Status.INTERRUPTED, self.Status.FAILED}
+        return bool(self.assistant_message) and (broke_off or self.is_cut)
 
     @property
     def has_ended(self) -> bool:

@@ -1,30 +1,41 @@
 """`/api/v1/conversations/`: listing, reading, renaming and deleting what one said."""
 
+from typing import Any
+
+from django.http import StreamingHttpResponse
 from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from core.errors import InvalidInput
+from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from core.validation import LONGEST_REFERENCE, text_limit, validate
-from intake import arranging, deleting, undoing
+from intake import arranging, deleting, export_files, exporting, undoing, versions
 from intake.identity import caller_of, person_of
 from intake.listing import list_conversations
 from intake.models.conversations import TITLE_LENGTH
+from intake.paths import Tree
 from intake.reading import (
     TURNS_PER_ANSWER,
     as_conversation_id,
     as_turn_number,
     get_conversation,
+    get_turn,
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
+from intake.rest.downloads import choice, download
 from intake.rest.shapes import (
     ChangeOfConversation,
+    ChosenOutput,
     ConversationListOutput,
     ConversationOutput,
     ConversationWithTurnsOutput,
+    OneTurnOutput,
     UndoneOutput,
 )
 from intake.schemas import problems
@@ -75,8 +86,8 @@ class ConversationView(ActsAsCaller):
         window = turns_to_show(
             conversation=found,
             at_most=TURNS_PER_ANSWER,
-            around=_turn_number(request, "turn"),
-            before=_turn_number(request, "before"),
+            around=_number(request, "turn"),
+            before=_number(request, "before"),
         )
         return Response(ConversationWithTurnsOutput.with_turns(found, window).as_data())
 
@@ -111,16 +122,79 @@ class ConversationView(ActsAsCaller):
         return Response(status=204)
 
 
+class ConversationExportView(APIView):
+    @extend_schema(
+        operation_id="export_conversation",
+        parameters=[OpenApiParameter("as", str, enum=["markdown", "json"])],
+        responses={
+            (200, "text/markdown"): OpenApiTypes.STR,
+            (200, "application/json"): OpenApiTypes.OBJECT,
+            **problems(400, *NOT_THERE),
+        },
+    )
+    def get(self, request: Request, conversation_id: str) -> StreamingHttpResponse:
+        """The whole conversation as a file that can be imported again: Markdown, or JSON like the whole export."""
+        form = choice(request.query_params.getlist("as"), ("markdown", "json"))
+        user = person_of(request)
+        with acting_as(user):
+            found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+        if form == "json":
+            pieces = exporting.conversation_as_json(conversation=found, user=user, now=timezone.now())
+            name, content_type = f"{export_files.file_name(found)}.json", "application/json"
+        else:
+            pieces = export_files.conversation_as_markdown(conversation=found, user=user)
+            name, content_type = f"{export_files.file_name(found)}.md", "text/markdown; charset=utf-8"
+        return download(user=user, pieces=pieces, name=name, content_type=content_type)
+
+
 class TurnView(ActsAsCaller):
-    @extend_schema(operation_id="delete_turn", responses={204: None, **problems(*NOT_THERE)})
+    @extend_schema(operation_id="read_turn", responses={200: OneTurnOutput, **problems(*NOT_THERE)})
+    def get(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+        """One turn, with the numbers of its versions and how many turns it is with all that follow it."""
+        turn = get_turn(caller=caller_of(request), **_named(conversation_id, turn_number))
+        return Response(OneTurnOutput.with_count(turn, Tree.of(turn.conversation)).as_data())
+
+    @extend_schema(
+        operation_id="delete_turn",
+        parameters=[
+            OpenApiParameter(
+                "from_here",
+                NUMBER,
+                description="Remove the turn with all that follow it, in every version, if they are so many: "
+                "`turnsFromHere`. Otherwise nothing is removed (412).",
+            )
+        ],
+        responses={204: None, **problems(400, 412, *NOT_THERE)},
+    )
     def delete(self, request: Request, conversation_id: str, turn_number: str) -> Response:
-        """Remove one turn, for good; a conversation goes with its last one."""
-        deleting.delete_turn(
-            caller=caller_of(request),
-            conversation_id=as_conversation_id(conversation_id),
-            turn_number=as_turn_number(turn_number) or 0,
-        )
+        """Remove one turn, for good; what follows it moves up. A conversation goes with its last one."""
+        expected = _number(request, "from_here")
+        where = {"caller": caller_of(request), **_named(conversation_id, turn_number)}
+        if expected is None:
+            deleting.delete_turn(**where)
+        else:
+            deleting.delete_from(**where, expected=expected)
         return Response(status=204)
+
+
+class ChooseVersionView(ActsAsCaller):
+    @extend_schema(operation_id="choose_version", request=None, responses={200: ChosenOutput, **problems(*NOT_THERE)})
+    def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+        """Choose the path on which a turn lies, to the newest turn below it; the next message goes on from there."""
+        end = versions.choose_version(caller=caller_of(request), **_named(conversation_id, turn_number))
+        return Response(ChosenOutput(current_turn_number=end).as_data())
+
+
+class BranchView(ActsAsCaller):
+    @extend_schema(
+        operation_id="branch_conversation",
+        request=None,
+        responses={201: ConversationOutput, **problems(409, *NOT_THERE)},
+    )
+    def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
+        """Begin a new conversation that goes on from a turn; the turns up to it are shared, not copied."""
+        made = versions.branch(caller=caller_of(request), **_named(conversation_id, turn_number), now=timezone.now())
+        return Response(ConversationOutput.of(made).as_data(), status=201)
 
 
 class ToolCallUndoView(ActsAsCaller):
@@ -133,20 +207,24 @@ class ToolCallUndoView(ActsAsCaller):
         """Take back what a tool call of the chat's model stored; a second time changes nothing."""
         call = undoing.undo_tool_call(
             user=person_of(request),
-            conversation_id=as_conversation_id(conversation_id),
-            turn_number=as_turn_number(turn_number) or 0,
+            **_named(conversation_id, turn_number),
             call_id=call_id,
             now=timezone.now(),
         )
         return Response(UndoneOutput(undone_at=call["undone_at"]).as_data())
 
 
-def _turn_number(request: Request, name: str) -> int | None:
+def _named(conversation_id: str, turn_number: str) -> dict[str, Any]:
+    """A turn by its address; raises `NotFound` for a malformed one."""
+    return {"conversation_id": as_conversation_id(conversation_id), "turn_number": as_turn_number(turn_number) or 0}
+
+
+def _number(request: Request, name: str) -> int | None:
     """None if none is asked for; raises `InvalidInput` for what is no number, and for two."""
     given = request.query_params.getlist(name)
     if not given:
         return None
     number = as_turn_number(given[0]) if len(given) == 1 else None
     if number is None:
-        raise InvalidInput(errors={name: ["Give the number of a turn, once."]})
+        raise InvalidInput(errors={name: ["Give a number from 1, once."]})
     return number

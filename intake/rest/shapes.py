@@ -11,7 +11,9 @@ from core.validation import Input, text_limit
 from intake.listing import ConversationList
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
+from intake.paths import Tree
 from intake.reading import TurnWindow
+from intake.usage import Usage
 
 
 class Output(BaseModel):
@@ -21,6 +23,11 @@ class Output(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
+class TurnReference(Output):
+    conversation_id: UUID
+    turn_number: int
+
+
 class ConversationOutput(Output):
     conversation_id: UUID
     title: str
@@ -28,6 +35,11 @@ class ConversationOutput(Output):
     started_at: datetime
     last_active_at: datetime
     last_turn_number: Annotated[int, Field(description="Numbers of deleted turns are not given again.")]
+    current_turn_number: Annotated[int | None, Field(description="The turn at the end of the chosen path.")] = None
+    branched_from: Annotated[
+        TurnReference | None,
+        Field(description="For a branch: the turn above its first one. It may have been deleted since."),
+    ] = None
     pinned_at: datetime | None = None
     archived_at: datetime | None = None
 
@@ -46,28 +58,79 @@ class ConversationListOutput(Output):
         return cls(conversations=shown, more=str(page.more) if page.more else None)
 
 
+class UsageOutput(Output):
+    """What is not known is left out."""
+
+    model: str | None = None
+    input_tokens: Annotated[int | None, Field(description="Of all requests to the model together.")] = None
+    output_tokens: int | None = None
+    seconds: float | None = None
+    finish_reason: Annotated[
+        str | None, Field(description="`stop`; `length` for an answer that was cut at the model's limit; others.")
+    ] = None
+
+    @classmethod
+    def of(cls, turn: Turn) -> Self | None:
+        usage = Usage.of(turn.usage).as_data()
+        return cls(**usage) if usage else None
+
+
 class TurnOutput(Output):
+    turn_id: Annotated[int, Field(description="By which an answer that is being written is followed and stopped.")]
     turn_number: int
+    parent_turn_number: Annotated[
+        int | None, Field(description="The turn that it follows; none for a first turn, and for a branch's.")
+    ] = None
     user_message: str
     assistant_message: str
     tool_calls: list[dict[str, Any]]
     status: str
     said_at: datetime
+    usage: Annotated[UsageOutput | None, Field(description="What the answer took.")] = None
+    versions: Annotated[
+        list[int] | None, Field(description="The numbers of all turns in this one's place, its own among them.")
+    ] = None
 
     @classmethod
-    def of(cls, turn: Turn) -> Self:
-        return cls(
+    def of(cls, turn: Turn, *, versions: list[int] | None = None) -> Self:
+        return cls(**cls._fields(turn, versions))
+
+    @staticmethod
+    def _fields(turn: Turn, versions: list[int] | None) -> dict[str, Any]:
+        return dict(
+            turn_id=turn.pk,
             turn_number=turn.turn_number,
+            parent_turn_number=turn.parent_number,
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,
             tool_calls=turn.tool_calls,
             status=turn.status,
             said_at=turn.said_at,
+            usage=UsageOutput.of(turn),
+            versions=versions,
         )
 
 
+class OneTurnOutput(TurnOutput):
+    turns_from_here: Annotated[
+        int, Field(description="The turn with all that follow it, in every version: as many go with `?from_here=`.")
+    ]
+
+    @classmethod
+    def with_count(cls, turn: Turn, tree: Tree) -> Self:
+        number = turn.turn_number
+        return cls(**cls._fields(turn, tree.versions_of(number)), turns_from_here=len(tree.below(number)))
+
+
+class ChosenOutput(Output):
+    current_turn_number: Annotated[int, Field(description="The turn at the end of the path that is chosen now.")]
+
+
 class ConversationWithTurnsOutput(ConversationOutput):
-    turns: Annotated[list[TurnOutput], Field(description="At most 50, in order.")]
+    turns: Annotated[
+        list[TurnOutput],
+        Field(description="At most 50 of one path, in order. A branch has the turns above its own in `branchedFrom`."),
+    ]
     earlier: Annotated[int | None, Field(description="For `?before=`: there are turns before this one.")] = None
     later: Annotated[int | None, Field(description="For `?turn=`: there are turns from this one on.")] = None
 
@@ -75,7 +138,7 @@ class ConversationWithTurnsOutput(ConversationOutput):
     def with_turns(cls, conversation: Conversation, window: TurnWindow) -> Self:
         return cls(
             **_of(conversation),
-            turns=[TurnOutput.of(turn) for turn in window.turns],
+            turns=[TurnOutput.of(turn, versions=window.versions[turn.turn_number]) for turn in window.turns],
             earlier=window.earlier,
             later=window.later,
         )
@@ -103,6 +166,13 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
         "last_turn_number": conversation.turn_count,
+        "current_turn_number": conversation.current_number,
+        "branched_from": _origin(conversation),
         "pinned_at": conversation.pinned_at,
         "archived_at": conversation.archived_at,
     }
+
+
+def _origin(conversation: Conversation) -> TurnReference | None:
+    origin, number = conversation.branched_from, conversation.branched_after
+    return None if origin is None or number is None else TurnReference(conversation_id=origin, turn_number=number)

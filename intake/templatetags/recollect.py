@@ -1,5 +1,6 @@
 """What the pages' templates need: Markdown made safe, a turn's tool calls in words, addresses and pictures."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
@@ -12,7 +13,9 @@ from django.utils.safestring import SafeString
 
 from intake import links
 from intake.markdown import render
+from intake.models import Turn
 from intake.steps import steps_of
+from intake.usage import Usage
 
 register = template.Library()
 
@@ -37,5 +40,37 @@ def moment(value: datetime) -> SafeString:
     return format_html('<time datetime="{}">{}</time>', local.isoformat(), format_date(local, "j M Y, H:i e"))
 
 
+@dataclass(frozen=True, slots=True)
+class Siblings:
+    """The versions in a turn's place: its own among them (from 1), and the numbers of its neighbours, if any."""
+
+    numbers: list[int]
+    place: int
+    before: int | None
+    after: int | None
+
+    @property
+    def as_list(self) -> str:
+        return ",".join(map(str, self.numbers))
+
+
+@register.simple_tag
+def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> Siblings | None:
+    """None for a turn that has no other version."""
+    numbers = (versions or {}).get(turn.turn_number, []) if turn else []
+    if turn is None or len(numbers) <= 1:
+        return None
+    place = numbers.index(turn.turn_number)
+    after = numbers[place + 1] if place + 1 < len(numbers) else None
+    return Siblings(numbers, place + 1, numbers[place - 1] if place else None, after)
+
+
+@register.filter
+def usage(turn: Turn | None) -> str:
+    """What an answer took, in a line; `usageInWords` in static/intake/versions.js says the same."""
+    return Usage.of(turn.usage).in_words() if turn else ""
+
+
 register.filter("steps", steps_of)
 register.simple_tag(links.conversation_path, name="conversation_path")
+register.simple_tag(links.branch_path, name="branch_path")

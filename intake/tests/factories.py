@@ -36,12 +36,13 @@ def a_turn(
     answer: str = "Noted.",
     *,
     conversation: Conversation | None = None,
+    parent: int | None = None,
     said_at: datetime = NOW,
 ) -> Turn:
     with acting_as(user):
         conversation = conversation or Conversation.objects.create(user=user, title=services.title_from(message))
         return services.save_exchange(
-            conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at
+            conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at, parent=parent
         )
 
 

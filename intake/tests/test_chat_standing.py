@@ -129,7 +129,7 @@ def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_o
             raise OperationalError("gone")
         return session_is_good(*args, **kwargs)
 
-    monkeypatch.setattr("intake.views.admission.session_is_good", away_at_first)
+    monkeypatch.setattr("intake.standing.session_is_good", away_at_first)
     language_model(Say(("Still ", "here", "."), seconds_apart=0.3))
     assert client_of(has_token=False).events("Talk")[-1].name == "done"
     assert len(asked) > 1

@@ -1,14 +1,17 @@
 """Taking one's data along: all of one's own, nothing of others', valid JSON however long, little memory."""
 
+import io
 import itertools
 import json
+import random
 import tracemalloc
+import zipfile
 
 import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from intake import exporting
+from intake import export_files, exporting
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
@@ -112,3 +115,81 @@ def test_it_is_downloaded_with_a_session_or_a_token_and_kept_by_no_cache(log_in,
 def test_nobody_exports_without_credentials(visitor):
     answer = visitor.get(PATH)
     assert (answer.status_code, answer.json()["code"]) == (401, "authentication_required")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_whole_export_is_downloaded_as_a_zip_of_either_kind(log_in, person):
+    a_long_conversation(person, 300)
+    client = log_in(person)
+    for form, name in (("zip", "recollect.json"), ("markdown", "conversations/")):
+        answer = client.get(PATH, params={"as": form})
+        assert answer.headers["content-type"] == "application/zip"
+        assert answer.headers["content-disposition"].endswith(f'{"json" if form == "zip" else form}.zip"')
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+            assert archive.testzip() is None
+            [entry] = [entry for entry in archive.namelist() if entry.startswith(name)]
+            assert b"Answer 300" in archive.read(entry)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_conversation_is_downloaded_by_itself(log_in, person):
+    turn = a_turn(person, "Wie warm, für Brot?", "About 25 degrees.")
+    a_turn(person, "Another chat")
+    client = log_in(person)
+    path = f"/api/v1/conversations/{turn.conversation_id}/export/"
+    markdown, as_json = client.get(path), client.get(path, params={"as": "json"})
+    assert markdown.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert "filename*=utf-8''2026-" in markdown.headers["content-disposition"]
+    assert markdown.text.startswith(f'---\nrecollect: "conversation"\nid: "{turn.conversation_id}"\n')
+    assert "\n# Wie warm, für Brot?\n" in markdown.text
+    assert "\n## You, 2026-03-01 12:00 UTC\n\nWie warm, für Brot?\n\n" in markdown.text
+    assert "\n## Answer\n\nAbout 25 degrees.\n\n" in markdown.text
+    [conversation] = as_json.json()["conversations"]
+    assert conversation["id"] == str(turn.conversation_id)
+    assert "Another" not in markdown.text + as_json.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_another_form_is_refused_with_the_forms_there_are(log_in, person):
+    turn = a_turn(person, "Hello")
+    client = log_in(person)
+    for path in (PATH, f"/api/v1/conversations/{turn.conversation_id}/export/"):
+        for query in ("as=pdf", "as=json&as=json", "as="):
+            answer = client.get(f"{path}?{query}")
+            assert (answer.status_code, answer.json()["code"]) == (400, "validation_error")
+            assert "markdown" in answer.json()["errors"]["as"][0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whole_exports_are_limited_in_rate_whatever_their_form(log_in, person, settings):
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "export": "2/hour"}
+    client = log_in(person)
+    statuses = [client.get(PATH, params={"as": form}).status_code for form in ("json", "zip", "markdown")]
+    assert statuses == [200, 200, 429]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_conversation_of_somebody_else_is_not_there(log_in, person):
+    turn = a_turn(a_person("bob@example.com"), "Bob's")
+    client = log_in(person)
+    theirs = client.get(f"/api/v1/conversations/{turn.conversation_id}/export/")
+    nobodys = client.get("/api/v1/conversations/of-nobody/export/")
+    assert (theirs.status_code, theirs.content) == (404, nobodys.content)
+
+
+def test_as_markdown_a_long_conversation_needs_a_few_megabytes_too(monkeypatch):
+    alice = a_person()
+    text = random.Random(1).randbytes(750).hex()
+
+    def twenty_thousand(conversation, user):
+        for number in range(20_000):
+            yield {"turn_number": number, "said_at": NOW, "user_message": text, "assistant_message": text}
+
+    monkeypatch.setattr(exporting, "_turns", twenty_thousand)
+    Conversation.objects.create(user=alice)
+    tracemalloc.start()
+    total = sum(len(piece) for piece in export_files.markdown_zip(user=alice, now=timezone.now()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total > 250_000
+    assert peak < 2_000_000

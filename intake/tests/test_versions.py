@@ -1,13 +1,19 @@
 """Versions: the turns of a conversation are a tree, and one path of it is chosen."""
 
+import json
+import random
+import time
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from core.errors import NotFound
-from intake import deleting, services
+from core.errors import Conflict, NotFound
+from intake import deleting, exporting, services, versions
 from intake.models import Conversation, Turn
 from intake.paths import Tree, upward
-from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from intake.reading import shared_to_show, turns_to_show
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
+from intake.usage import Usage
 
 pytestmark = pytest.mark.django_db
 
@@ -125,9 +131,9 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
     turn = a_turn(alice, "Hello")
     for seconds, reason in ((1.5, "length"), (2.0, "stop")):
         Turn.objects.filter(pk=turn.pk).update(status=Turn.Status.STREAMING)
-        usage = services.Usage(model="fable", input_tokens=10, output_tokens=5, seconds=seconds, finish_reason=reason)
+        usage = Usage(model="fable", input_tokens=10, output_tokens=5, seconds=seconds, finish_reason=reason)
         turn = services.finish_turn(
-            turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE, usage=usage)
+            turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE, usage=usage.as_data())
         )
         assert turn.is_cut == (reason == "length")
     assert turn.usage == {
@@ -137,3 +143,168 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
         "seconds": 3.5,
         "finish_reason": "stop",
     }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_done_to_a_tree_it_stays_one_and_every_page_shows_one_path(alice, seed):
+    """Turns are added anywhere, versions chosen, turns and subtrees deleted; each step is compared with a plain model."""
+    chance = random.Random(seed)
+    conversation = a_tree(alice, 0)
+    parents = {1: 0}
+    saved = 1
+    caller = caller_for(alice)
+    for _ in range(60):
+        conversation.refresh_from_db()
+        match chance.choice(["add", "add", "add", "version", "choose", "delete", "delete_from"]):
+            case "add":
+                parent = chance.choice([0, *parents])
+                turn = a_turn(alice, "More", conversation=conversation, parent=parent)
+                saved += 1
+                assert turn.turn_number == saved
+                parents[saved] = parent
+            case "version":
+                number = chance.choice([*parents])
+                turn = versions.regenerate(caller=caller, conversation_id=conversation.pk, turn_number=number, now=NOW)
+                services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Yes", status=Turn.Status.COMPLETE))
+                saved += 1
+                parents[saved] = parents[number]
+            case "choose":
+                number = chance.choice([*parents])
+                versions.choose_version(caller=caller, conversation_id=conversation.pk, turn_number=number)
+                conversation.refresh_from_db()
+                assert number in path_in(parents, conversation.current_number)
+            case "delete" if len(parents) > 1:
+                number = chance.choice([*parents])
+                deleting.delete_turn(caller=caller, conversation_id=conversation.pk, turn_number=number)
+                above = parents.pop(number)
+                parents = {each: above if parent == number else parent for each, parent in parents.items()}
+            case "delete_from":
+                number = chance.choice([*parents])
+                gone = {each for each in parents if number in path_in(parents, each)}
+                if len(gone) < len(parents):
+                    deleting.delete_from(
+                        caller=caller, conversation_id=conversation.pk, turn_number=number, expected=len(gone)
+                    )
+                    parents = {each: parent for each, parent in parents.items() if each not in gone}
+        conversation.refresh_from_db()
+        assert {number: parent or 0 for number, parent in numbers_and_parents(conversation).items()} == parents
+        assert conversation.turn_count == saved
+        chosen = path_in(parents, conversation.current_number)
+        # The chosen path goes to an end.
+        assert chosen[-1] not in parents.values()
+        assert shown(conversation) == chosen
+        number = chance.choice([*parents])
+        around = shown(conversation, around=number)
+        assert around == path_in(parents, around[-1])
+        assert number in around
+        assert shown(conversation, before=number) == path_in(parents, number)[:-1]
+        connection.check_constraints()
+
+
+def path_in(parents, number):
+    path = []
+    while number:
+        path.insert(0, number)
+        number = parents[number]
+    return path
+
+
+def shown(conversation, **where):
+    window = turns_to_show(conversation=conversation, at_most=100, **where)
+    return [turn.turn_number for turn in window.turns]
+
+
+def test_pages_of_a_path_join_without_gap_or_double(alice):
+    conversation = a_tree(alice, 0, 1, 1, *range(3, 30))
+    whole, before = [], None
+    while True:
+        window = turns_to_show(conversation=conversation, at_most=7, before=before)
+        whole = [turn.turn_number for turn in window.turns] + whole
+        before = window.earlier
+        if before is None:
+            break
+    assert whole == [1, *range(3, 31)]
+
+
+def test_a_page_in_the_middle_follows_the_path_of_the_turn_that_was_asked_for(alice):
+    # Two long arms: odd numbers and even ones.
+    conversation = a_tree(alice, 0, 1, *range(1, 60))
+    window = turns_to_show(conversation=conversation, at_most=10, around=30)
+    numbers = [turn.turn_number for turn in window.turns]
+    assert numbers == [*range(10, 30, 2)]
+    assert (window.earlier, window.later) == (10, 30)
+
+
+def test_ten_thousand_turns_are_walked_quickly(alice):
+    conversation = a_long_conversation(alice, 10_000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE intake_conversation_turns")
+    for where in ({}, {"before": 5000}, {"around": 5000}, {"around": 3}):
+        began = time.perf_counter()
+        assert turns_to_show(conversation=conversation, at_most=20, **where).turns
+        assert time.perf_counter() - began < 1.0, where
+    began = time.perf_counter()
+    versions.choose_version(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=1)
+    assert time.perf_counter() - began < 1.0
+
+
+def test_a_branch_of_a_branch_shows_all_that_it_shares_and_pages_through_it(alice):
+    caller = caller_for(alice)
+    origin = a_tree(alice, 0, 1, 2, 3)
+    branch = versions.branch(caller=caller, conversation_id=origin.pk, turn_number=3, now=NOW)
+    a_turn(alice, "In the branch", conversation=branch)
+    twig = versions.branch(caller=caller, conversation_id=branch.pk, turn_number=1, now=NOW)
+    keys = [(origin.pk, 1), (origin.pk, 2), (origin.pk, 3), (branch.pk, 1)]
+    above = shared_to_show(conversation=twig, at_most=10)
+    assert [(turn.conversation_id, turn.turn_number) for turn in above.turns] == keys
+    assert above.earlier is None
+    page = shared_to_show(conversation=twig, at_most=2)
+    assert page.earlier == keys[2]
+    before = Turn.objects.get(conversation=page.earlier[0], turn_number=page.earlier[1])
+    rest = shared_to_show(conversation=twig, at_most=2, before=before)
+    assert [(turn.conversation_id, turn.turn_number) for turn in rest.turns] == keys[:2]
+
+
+def test_a_branch_says_that_its_origin_has_been_deleted_and_goes_on(alice):
+    caller = caller_for(alice)
+    origin = a_tree(alice, 0)
+    branch = versions.branch(caller=caller, conversation_id=origin.pk, turn_number=1, now=NOW)
+    deleting.delete_conversation(caller=caller, conversation_id=origin.pk)
+    branch.refresh_from_db()
+    assert shared_to_show(conversation=branch, at_most=10).is_deleted
+    turn = say(alice, "Still here", conversation_id=branch.pk)
+    assert (turn.turn_number, turn.parent_number) == (1, None)
+
+
+def test_more_than_was_announced_is_not_deleted(alice):
+    conversation = a_tree(alice, 0, 1, 2)
+    with pytest.raises(Conflict, match="3 turns, not 2"), transaction.atomic():
+        deleting.delete_from(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=1, expected=2)
+    assert conversation.turns.count() == 3
+
+
+def test_nobody_reaches_anybody_elses_versions(alice):
+    conversation, bob = a_tree(alice, 0, 1), caller_for(a_person("bob@example.com"))
+    where = {"caller": bob, "conversation_id": conversation.pk, "turn_number": 1}
+    for attempt in (
+        lambda: versions.regenerate(**where, now=NOW),
+        lambda: versions.edit(**where, message="Mine", now=NOW),
+        lambda: versions.resume_answer(**where),
+        lambda: versions.choose_version(**where),
+        lambda: versions.branch(**where, now=NOW),
+        lambda: deleting.delete_from(**where, expected=2),
+    ):
+        with pytest.raises(NotFound), transaction.atomic():
+            attempt()
+    assert Turn.objects.count() == 2
+
+
+def test_an_export_tells_the_tree_the_chosen_path_and_where_a_branch_is_from(alice):
+    conversation = a_tree(alice, 0, 1, 1)
+    versions.choose_version(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2)
+    versions.branch(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2, now=NOW)
+    document = json.loads(b"".join(exporting.account_as_json(user=alice, now=NOW)))
+    first, branch = document["conversations"]
+    assert [(turn["turn_number"], turn["parent_number"]) for turn in first["turns"]] == [(1, None), (2, 1), (3, 1)]
+    assert (first["current_number"], first["branched_from"]) == (2, None)
+    assert (branch["branched_from"], branch["branched_after"]) == (str(conversation.pk), 2)

@@ -17,7 +17,7 @@ from django.views.generic import FormView
 
 from core import rate_limits
 from core.problems import retry_after
-from intake import registration
+from intake import passwords, registration
 from intake.forms import LoginForm, RegisterForm
 from intake.identity import is_registered, tell_what_came_along, visitor_of
 
@@ -31,6 +31,10 @@ class LoginView(auth_views.LoginView):
         # Not a visitor, whom it is for.
         self.redirect_authenticated_user = is_registered(request)
         return super().dispatch(request, *args, **kwargs)
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        passwords.pool.refuse_when_full()
+        return super().post(request, *args, **kwargs)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)

@@ -5,7 +5,6 @@ The views that stream are no views of DRF's: they run on the event loop. What th
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -25,7 +24,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
 from intake.identity import caller_of
-from intake.standing import StillIn, session_is_good
+from intake.standing import SessionCheck, StillIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,17 @@ class Admitted:
 
     caller: Caller
     is_still_in: StillIn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCheck:
+    """`token`: what the API's authentication class made of it. Two of the same token are equal, and so asked once."""
+
+    token: Any
+
+    def __call__(self) -> bool:
+        is_good: bool = self.token.is_still_valid(now=timezone.now())
+        return is_good
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
@@ -63,7 +73,7 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
         if not settings.VISITORS:
             raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
-    return Admitted(caller, partial(session_is_good, request.session.session_key, user_id=caller.user_id))
+    return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))
 
 
 def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -86,7 +96,7 @@ def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> 
     user, token = authenticated
     if not set(scopes) <= set(token.scopes):
         raise InsufficientScope(lacking)
-    return Admitted(Caller(user_id=user.pk), lambda: token.is_still_valid(now=timezone.now()))
+    return Admitted(Caller(user_id=user.pk), TokenCheck(token))
 
 
 @csrf_protect

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -12,12 +12,14 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from core.errors import NotFound
+from core.errors import Conflict, NotFound
 from core.isolation.acting import acting_as
 from intake import deleting
 from intake.forms import RenameForm
 from intake.identity import caller_of
 from intake.links import conversation_path
+from intake.models import Turn
+from intake.paths import Tree
 from intake.reading import as_conversation_id, as_turn_number, get_conversation, get_turn
 from intake.views.failures import not_found
 
@@ -64,9 +66,24 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
 def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) -> HttpResponse:
     number = as_turn_number(turn_number) or 0
     turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), turn_number=number)
+    trouble = ""
     if request.method == "POST":
-        caller, key = caller_of(request), turn.conversation_id
-        is_left = deleting.delete_turn(caller=caller, conversation_id=key, turn_number=number)
-        messages.success(request, "The message and its answer are deleted.")
-        return HttpResponseRedirect(conversation_path(key) if is_left else reverse("intake:home"))
-    return render(request, "intake/delete_turn.html", {"turn": turn})
+        try:
+            return _delete_turn(request, turn)
+        except Conflict:
+            trouble = "More was said after it in the meantime. Look again before you delete."
+    count = len(Tree.of(turn.conversation).below(number))
+    return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
+
+
+def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
+    """The turn alone; or with all that follow it, if those are as many as the page said."""
+    expected = as_turn_number(request.POST.get("from_here"))
+    where: dict[str, Any] = {"conversation_id": turn.conversation_id, "turn_number": turn.turn_number}
+    if expected is None:
+        is_left = deleting.delete_turn(caller=caller_of(request), **where)
+    else:
+        is_left = deleting.delete_from(caller=caller_of(request), **where, expected=expected)
+    deleted = f"{expected} turns are" if expected and expected > 1 else "The message and its answer are"
+    messages.success(request, f"{deleted} deleted.")
+    return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Self
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -13,35 +13,86 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from core import rate_limits
+from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from core.validation import LONGEST_REFERENCE, Input, parse_json, text_limit, validate
+from core.validation import LONGEST_REFERENCE, Input, parse_json, stated, text_limit, validate
 from intake import changes, idempotency
 from intake.models import User
-from intake.reading import as_conversation_id
+from intake.reading import LARGEST_NUMBER, as_conversation_id
 from intake.repeating import Begun, begin_turn_once
 from intake.running_answers import refuse_one_too_many
 from intake.services import MAX_MESSAGE_LENGTH
+from intake.versions import TurnRequest
 from intake.views.admission import Admitted, StreamingView, admit, refusal
 from intake.views.answers import event_stream, prefers_blocks
 
+TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
+
 
 class ChatMessage(Input):
-    """The request's body."""
+    """The request's body: a message, or what to do with a turn of the conversation, which is named by its number."""
 
     message: Annotated[
-        str,
+        str | None,
         Field(
-            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters.",
+            description=f"What the person says: 1 to {MAX_MESSAGE_LENGTH:,} characters. Not with `regenerate` or "
+            "`continue`.",
             json_schema_extra=text_limit(MAX_MESSAGE_LENGTH),
         ),
-    ]
+    ] = None
     conversation_id: Annotated[
         str | None, Field(description="The conversation to go on with, if any.", max_length=LONGEST_REFERENCE)
     ] = None
+    parent: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=LARGEST_NUMBER,
+            description="The turn that the message follows, 0 for none. By default the end of the chosen path.",
+        ),
+    ] = None
+    edit: Annotated[
+        TurnNumber | None, Field(description="The turn of which the message is another version, answered anew.")
+    ] = None
+    regenerate: Annotated[
+        TurnNumber | None, Field(description="The turn whose message is answered once more, as another version.")
+    ] = None
+    resume: Annotated[
+        TurnNumber | None,
+        Field(
+            alias="continue",
+            description="The turn whose answer goes on where it broke off or was cut at the model's limit.",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _is_one_request(self) -> Self:
+        about = [self.parent, self.edit, self.regenerate, self.resume]
+        if sum(number is not None for number in about) > 1:
+            raise stated("Give at most one of `parent`, `edit`, `regenerate` and `continue`.")
+        if self.conversation_id is None and any(about):
+            raise stated("A turn is named by its conversation: give `conversation_id`.")
+        return self
+
+    def as_request(self) -> TurnRequest:
+        """Raises `NotFound` for a malformed conversation id, `InvalidInput` for a message too many or too few."""
+        needs_message = self.regenerate is None and self.resume is None
+        if needs_message != (self.message is not None):
+            wanted = "Field required" if needs_message else "Not with `regenerate` or `continue`."
+            raise InvalidInput(errors={"message": [wanted]})
+        given = self.conversation_id
+        return TurnRequest(
+            message=self.message,
+            conversation_id=None if given is None else as_conversation_id(given),
+            parent=self.parent,
+            edit=self.edit,
+            regenerate=self.regenerate,
+            resume=self.resume,
+        )
 
 
 class ChatView(StreamingView):
@@ -86,12 +137,11 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     if settings.LLM_MODEL and not admitted.caller.is_registered:
         rate_limits.take_all(("visitors",))
     wanted = validate(ChatMessage, parse_json(request.body))
-    given, key = wanted.conversation_id, request.headers.get(idempotency.HEADER)
+    key = request.headers.get(idempotency.HEADER)
     begin = partial(
         begin_turn_once,
         key=None if key is None else idempotency.clean_key(key),
-        message=wanted.message,
-        conversation_id=None if given is None else as_conversation_id(given),
+        wanted=wanted.as_request(),
         now=timezone.now(),
     )
     if admitted.caller.user_id is None:

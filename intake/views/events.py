@@ -13,7 +13,7 @@ from core import rate_limits
 from core.errors import AuthenticationRequired
 from intake import sse
 from intake.changes import Changes
-from intake.standing import StillIn, is_still_good
+from intake.standing import StillIn, is_in_now
 from intake.views.admission import Admitted, StreamingView, admit, refusal
 
 # Between two signs of life, at each of which it is asked whether the caller may still be here.
@@ -55,7 +55,7 @@ async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[by
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     changed = await queue.get()
             except TimeoutError:
-                if is_still_in is not None and not await is_still_good(is_still_in):
+                if is_still_in is not None and not await is_in_now(is_still_in):
                     return
                 yield sse.KEEP_ALIVE
                 continue

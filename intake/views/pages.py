@@ -16,12 +16,17 @@ from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from intake.identity import caller_of, is_registered
 from intake.listing import list_conversations, list_in_order, list_one
+from intake.models import Conversation
 from intake.reading import (
     TURNS_PER_PAGE,
+    SharedTurns,
+    TurnWindow,
     as_conversation_id,
     as_turn_number,
     get_conversation,
+    get_turn,
     open_answers,
+    shared_to_show,
     turns_to_show,
 )
 from intake.services import MAX_MESSAGE_LENGTH
@@ -61,13 +66,24 @@ def home(request: HttpRequest) -> HttpResponse:
 @personal_page
 def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
-    window = turns_to_show(
-        conversation=found,
-        at_most=TURNS_PER_PAGE,
-        around=as_turn_number(request.GET.get("turn")),
-        before=as_turn_number(request.GET.get("before")),
-    )
-    return render(request, "intake/chat.html", {**_shell(request), "conversation": found, "window": window})
+    window, above = _turns(request, found)
+    shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
+    return render(request, "intake/chat.html", {**_shell(request), **shown})
+
+
+def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
+    """A branch's own turns, then on the way up those that it shares, which `of` names by their conversation."""
+    before, origin = as_turn_number(request.GET.get("before")), request.GET.get("of")
+    if before is not None and origin is not None:
+        turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(origin), turn_number=before)
+        window = TurnWindow([], earlier=None, later=before)
+        return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
+    around = as_turn_number(request.GET.get("turn"))
+    window = turns_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, around=around, before=before)
+    if window.earlier is not None:
+        return window, None
+    room = max(1, TURNS_PER_PAGE - len(window.turns))
+    return window, shared_to_show(conversation=conversation, at_most=room)
 
 
 @personal_page

@@ -6,7 +6,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
+from core.bulk import insert_many
 from memory import terms, vectors, wake
 from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 ROWS_AT_A_TIME = 500
 # By content hash: what an existing vector gives to the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
+# In the place of the rules by which a text was cut into passages: it has not been yet.
+NOT_CUT = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +82,23 @@ def index(entry: Entry, *, now: datetime) -> None:
 
 
 def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
-    """Index texts at places that nothing has been indexed at yet, in a few statements however many there are."""
+    """Index many texts at places that nothing has been indexed at yet, in a few statements.
+
+    They are found by their words at once. Each gets one pending row, which no rules have cut: the worker that takes it
+    makes the rows of the text's passages (`refresh`), for cutting them takes as long as all the rest that is done here.
+    """
     texts = [text for entry in entries for text in entry.texts]
     terms.add_many(texts)
     try:
-        embedder = get_embedder()
-        missing = [passage for text in texts for passage in _passages(text, embedder)]
-        model = EmbeddingModel.objects.for_embedder(embedder)
+        model = EmbeddingModel.objects.for_embedder(get_embedder())
     except EmbedderError:
         logger.exception("Texts were saved without being queued for indexing")
         return
-    rows = [Embedding(**passage.row(model, now=now)) for passage in missing]
-    Embedding.objects.bulk_create(rows, ignore_conflicts=True, batch_size=ROWS_AT_A_TIME)
+    rows = [
+        Embedding(**text.columns(), model=model, length=0, content_hash=b"", cutting_rules=NOT_CUT, next_attempt_at=now)
+        for text in texts
+    ]
+    insert_many(rows, ignore_conflicts=True)
     if rows:
         transaction.on_commit(wake.wake_worker, robust=True)
 
@@ -101,10 +109,15 @@ def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
     return _write_passages(entry, changed, embedder=embedder, now=now) or bool(changed)
 
 
-def forget(place: Place) -> None:
-    """Remove every row of what is gone."""
-    terms.delete(place)
-    vectors.delete(Embedding.objects.at(place))
+def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
+    """Remove every row of what is gone; `chunks`: of these chunks of a source alone.
+
+    A worker removes its terms from where they stand beside others'.
+    """
+    terms.delete(place, chunks=chunks)
+    rows = Embedding.objects.at(place)
+    vectors.delete(rows if chunks is None else rows.filter(chunk_index__in=chunks))
+    transaction.on_commit(wake.wake_worker, robust=True)
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:

@@ -3,7 +3,7 @@
 from datetime import date
 from functools import wraps
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
@@ -17,11 +17,10 @@ from intake.links import conversation_path
 from intake.views.changing import P, View, personal_form
 from intake.views.pages import sidebar_of
 from memory.documents import YEARS
+from memory.models import MemoryDocument
+from memory.models.documents import ABOUT_ME, AboutMe, DocumentDay
 from memory.rest.queries import parse_day
 from memory.search.sources import Reference
-
-DocumentDay: TypeAlias = date | None
-"""None for MEMORY.md, which has none."""
 
 
 def page_for_people(view: View[P]) -> View[P]:
@@ -69,21 +68,34 @@ def day_of(text: str) -> date:
     return day
 
 
-def path_to(reference: Reference) -> str:
+def path_to(reference: Reference, *, words: str = "") -> str:
+    """Where it is read. `words`: some of a message's, at which a long one is to be opened."""
     if reference.conversation_id is not None:
-        return conversation_path(reference.conversation_id, turn_number=reference.turn_number)
+        return conversation_path(reference.conversation_id, turn_number=reference.turn_number, words=words)
     if reference.record_id is not None:
         return record_path(reference.record_id)
+    if reference.is_note and reference.document_id is not None:
+        return note_path(reference.document_id)
+    if reference.document == MemoryDocument.Kind.ABOUT.label:
+        return document_path(ABOUT_ME)
     return document_path(reference.day if reference.kind == "daily_log" else None)
 
 
-def document_path(day: date | None) -> str:
-    """MEMORY.md has no day."""
-    return reverse("memory:memory") if day is None else reverse("memory:log", args=[day.isoformat()])
+def document_path(day: DocumentDay) -> str:
+    """A page that is read and edited in one has no day."""
+    return reverse("memory:log", args=[day.isoformat()]) if isinstance(day, date) else _whole(day)
 
 
-def editing_path(day: date | None) -> str:
-    return reverse("memory:memory") if day is None else reverse("memory:edit_log", args=[day.isoformat()])
+def editing_path(day: DocumentDay) -> str:
+    return reverse("memory:edit_log", args=[day.isoformat()]) if isinstance(day, date) else _whole(day)
+
+
+def _whole(day: AboutMe | None) -> str:
+    return reverse("memory:memory") if day is None else reverse("memory:about")
+
+
+def note_path(note_id: UUID) -> str:
+    return reverse("memory:note", args=[note_id])
 
 
 def record_path(record_id: UUID) -> str:

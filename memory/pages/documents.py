@@ -1,8 +1,9 @@
-"""MEMORY.md and the daily logs: read, added to, deleted, and written whole.
+"""MEMORY.md, the page about the person and the daily logs: read, added to, deleted, and written whole.
 
 A document is written whole with the state that was read, so that nobody's words are written over.
 """
 
+from datetime import date
 from http import HTTPStatus
 
 from django.contrib import messages
@@ -15,7 +16,8 @@ from intake.identity import person_of
 from intake.models import User
 from memory import documents
 from memory.documents import Document
-from memory.pages.common import DocumentDay, day_of, document_path, editing_path, page_for_people, show
+from memory.models.documents import ABOUT_ME, DocumentDay
+from memory.pages.common import day_of, document_path, editing_path, page_for_people, show
 from memory.pages.forms import AppendForm, DayForm, DocumentForm
 
 LOGS_PER_PAGE = 50
@@ -66,6 +68,11 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
 @page_for_people
 def edit_memory(request: HttpRequest) -> HttpResponse:
     return _edit(request, None)
+
+
+@page_for_people
+def edit_about(request: HttpRequest) -> HttpResponse:
+    return _edit(request, ABOUT_ME)
 
 
 @page_for_people
@@ -141,8 +148,10 @@ def _editor(
 def _show_editor(
     request: HttpRequest, template: str, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int
 ) -> HttpResponse:
-    context = {"form": form, "day": day, "present": present, "action": editing_path(day)}
-    return show(request, template, status=status, place="memory", tab="logs" if day else "memory", **context)
+    is_log = isinstance(day, date)
+    tab = "logs" if is_log else "about" if day is ABOUT_ME else "memory"
+    context = {"form": form, "day": day if is_log else None, "present": present, "action": editing_path(day)}
+    return show(request, template, status=status, place="memory", tab=tab, **context)
 
 
 def _form_of(present: Document | None, *, content: str | None = None) -> DocumentForm:

@@ -25,7 +25,7 @@ from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.pages.common import page_for_people, path_to, show
 from memory.pages.forms import SearchForm
-from memory.search.excerpts import Excerpt
+from memory.search.excerpts import ELLIPSIS, Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind
 
@@ -49,6 +49,9 @@ LISTED_OF_A_CONVERSATION = 3
 _MARKUP = re.compile(
     r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE
 )
+
+# Words that stand in the page as they stand in the text, whatever Markdown does around them.
+_PLAIN_WORDS = re.compile(r"(?<![\w'\u2019])[^\W_]+(?: [^\W_]+){3,9}(?![\w'\u2019])")
 
 SOURCES = {"memory": "notes", "messages": "messages", "sessions": "titles of chats"}
 
@@ -179,7 +182,7 @@ def _shown(result: HistoryMatch) -> Shown:
         # Its first piece is its title, with the matches in it.
         title, pieces = marked(pieces[0].own), pieces[1:]
     return Shown(
-        path=path_to(reference),
+        path=path_to(reference, words=_words_to_open_at(pieces)),
         title=title,
         name=NAMES[reference.kind],
         icon=ICONS[reference.kind],
@@ -189,9 +192,22 @@ def _shown(result: HistoryMatch) -> Shown:
     )
 
 
+def _words_to_open_at(pieces: Sequence[Piece]) -> str:
+    """Some words of the excerpt as the page has them, if it is from further on in a text; else none."""
+    for piece in pieces:
+        text, highlights = piece.own.text, piece.own.highlights
+        if piece.before and text.startswith(ELLIPSIS):
+            place = highlights[0][0] if highlights else 0
+            runs = list(_PLAIN_WORDS.finditer(text))
+            return next((run[0] for run in runs if run.end() > place), runs[-1][0] if runs else "")
+    return ""
+
+
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return "Record"
+    if result.reference.document is not None:
+        return result.reference.document
     return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, records, searching
+from memory.pages import documents, notes, records, searching
 
 app_name = "memory"
 
@@ -10,6 +10,10 @@ urlpatterns = [
     path("search/", searching.search, name="search"),
     path("search/live/", searching.search_live, name="search_live"),
     path("memory/", documents.edit_memory, name="memory"),
+    path("memory/about/", documents.edit_about, name="about"),
+    path("memory/notes/", notes.notes, name="notes"),
+    path("memory/notes/<str:note_id>/", notes.note, name="note"),
+    path("memory/notes/<str:note_id>/delete/", notes.delete_note, name="delete_note"),
     path("memory/logs/", documents.logs, name="logs"),
     # Any text, so that what is no date, and a malformed id, get the same answer as what is not there.
     path("memory/logs/<str:date>/", documents.log, name="log"),

@@ -18,7 +18,7 @@ from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from memory import documents
 from memory.documents import Document
-from memory.models.documents import MAX_DOCUMENT_LENGTH
+from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
 from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
 
@@ -108,16 +108,19 @@ EXAMPLE = OpenApiExample(
 
 
 class DocumentViewSet(ActsAsCaller, ViewSet):
-    """The endpoints that MEMORY.md and a log share; `date` comes from the address."""
+    """The endpoints that all documents share; a log's `date` comes from the address."""
+
+    # Without a date.
+    document: DocumentDay = None
 
     def read(self, request: Request, date: str | None = None) -> Response:
-        document = documents.read(user=person_of(request), day=_day(date))
+        document = documents.read(user=person_of(request), day=self._day(date))
         if is_known(request, as_etag(document.state)):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers=_headers(document))
         return _response(document)
 
     def write(self, request: Request, date: str | None = None) -> Response:
-        user, day = person_of(request), _day(date, or_complain=True)
+        user, day = person_of(request), self._day(date, or_complain=True)
         body = validate(DocumentBody, request.data)
         wanted = precondition_of(request, exists=documents.exists(user=user, day=day))
         if wanted.is_new:
@@ -128,12 +131,15 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
         )
 
     def remove(self, request: Request, date: str | None = None) -> Response:
-        user, day = person_of(request), _day(date)
+        user, day = person_of(request), self._day(date)
         if not documents.exists(user=user, day=day):
             raise NotFound
         wanted = precondition_of(request, exists=True)
         documents.delete(user=user, day=day, expected=wanted.expected)
         return Response(status=HTTPStatus.NO_CONTENT)
+
+    def _day(self, date: str | None, *, or_complain: bool = False) -> DocumentDay:
+        return self.document if date is None else _day(date, or_complain=or_complain)
 
 
 class MemoryViewSet(DocumentViewSet):
@@ -162,6 +168,41 @@ class MemoryViewSet(DocumentViewSet):
     @extend_schema(
         operation_id="delete_memory",
         summary="Delete MEMORY.md",
+        parameters=[IF_MATCH],
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
+    )
+    def destroy(self, request: Request) -> Response:
+        return self.remove(request)
+
+
+class AboutViewSet(DocumentViewSet):
+    """The page about the person, beside MEMORY.md."""
+
+    document: DocumentDay = ABOUT_ME
+
+    @extend_schema(
+        operation_id="read_about",
+        summary="Read the page about the person",
+        parameters=[IF_KNOWN, ETAG],
+        responses={200: DocumentOutput, 304: None, **READING},
+    )
+    def retrieve(self, request: Request) -> Response:
+        return self.read(request)
+
+    @extend_schema(
+        operation_id="write_about",
+        summary="Write the page about the person",
+        description="Whole. Where it exists, If-Match must say what has been read.",
+        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
+        request=DocumentBody,
+        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
+    )
+    def update(self, request: Request) -> Response:
+        return self.write(request)
+
+    @extend_schema(
+        operation_id="delete_about",
+        summary="Delete the page about the person",
         parameters=[IF_MATCH],
         responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )

@@ -15,6 +15,7 @@ DOCUMENT: "dict[str, str | ViewSetAction[Any]] | None" = {"get": "retrieve", "pu
 def memory_urls() -> list[URLPattern]:
     return [
         path("memory/documents/memory/", documents.MemoryViewSet.as_view(DOCUMENT)),
+        path("memory/documents/about/", documents.AboutViewSet.as_view(DOCUMENT)),
         path("memory/documents/memory/append/", documents.MemoryAppendViewSet.as_view({"post": "append"})),
         path("memory/documents/daily-logs/", documents.DailyLogListViewSet.as_view({"get": "look"})),
         # Any text, so that what is no date gets this API's answer and not the framework's page.

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from core.errors import Unavailable
 from intake.models import User
-from intake.reading import beginnings
+from intake.reading import beginnings, off_path
 from memory import terms, vectors
 from memory.chunking import PassageSpan
 from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
@@ -43,6 +43,11 @@ MEASURED_TEXTS = 50
 
 # Turns that have a piece of the query to the letter: several times what anybody is shown.
 LITERAL = 100
+# What the relevance of a turn is multiplied by that is not on the chosen path of its conversation: of two versions that
+# are about as relevant the chosen one stands above. No tuned number; it is only to decide between equals.
+NOT_CHOSEN = 0.85
+# So many of the best are looked at for it.
+LOOKED_FOR_VERSIONS = 50
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
 # A file's name, and an amount with its unit: 10mg, 24-hour.
 _FILE = re.compile(r"[\w.-]*\w\.[a-zA-Z]\w{1,4}")
@@ -161,6 +166,7 @@ def search_chat_history(
     if window is not None and not window.topic:
         texts = sorted(texts, key=lambda each: each.said_at)
     elif mode is SearchMode.HYBRID:
+        texts = _chosen_first(user, texts)
         if rerank:
             texts, is_reranked = _reranked(scope, query, vector, embedder, texts)
         if pieces := exact_pieces(query):
@@ -168,6 +174,18 @@ def search_chat_history(
     asks_for_a_time = window is not None and not window.topic
     is_nothing = mode is SearchMode.HYBRID and not asks_for_a_time and is_nearest_only(texts, found.calibration)
     return ChatHistory(_matches(user, texts[:limit]), found.pending, window, is_reranked, is_nothing)
+
+
+def _chosen_first(user: User, texts: list[Found]) -> list[Found]:
+    """The best of them again, with versions that were not chosen below those that were."""
+    first = texts[:LOOKED_FOR_VERSIONS]
+    passed_over = off_path(user=user, keys=[text.key for text in first])
+    if not passed_over:
+        return texts
+    again = [
+        text._replace(relevance=text.relevance * NOT_CHOSEN) if text.key in passed_over else text for text in texts
+    ]
+    return sorted(again, key=lambda text: -text.relevance)
 
 
 def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:

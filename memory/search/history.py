@@ -14,9 +14,10 @@ from django.db import InterfaceError, OperationalError
 
 from core.errors import RecollectError, SearchFailed
 from intake.models import User
+from intake.reading import off_path
 from intake.services import without_nul
 from memory.models.corpora import Key, Scope
-from memory.search.chat_history import RELATED, embedded, in_window
+from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
@@ -137,7 +138,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     asked, window = _asked(request, user, now)
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
-    hits = [hit for those in found.values() for hit in those or []]
+    hits = _chosen_first(user, [hit for those in found.values() for hit in those or []])
     ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
     if asked.wants_everything:
         ranked.sort(key=lambda each: each.hit.at)
@@ -158,6 +159,18 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
+
+
+def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
+    """Of the best messages, those that are versions which were not chosen are worth a little less."""
+    messages = sorted((hit for hit in hits if hit.source == Messages.name), key=lambda hit: -hit.relevance)
+    passed_over = off_path(user=user, keys=[hit.key for hit in messages[:LOOKED_FOR_VERSIONS]])
+    return [
+        replace(hit, relevance=hit.relevance * NOT_CHOSEN)
+        if hit.source == Messages.name and hit.key in passed_over
+        else hit
+        for hit in hits
+    ]
 
 
 def _reranked(

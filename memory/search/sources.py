@@ -173,6 +173,9 @@ class Reference:
     turn_number: int | None = None
     session: str | None = None
     document_id: UUID | None = None
+    # Of a document that is no log: MEMORY.md, the page about the person, or a note's title.
+    document: str | None = None
+    is_note: bool = False
     record_id: UUID | None = None
 
 
@@ -245,7 +248,9 @@ def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
     day = document.updated_at.astimezone(asked.zone).date()
-    return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk)
+    is_note = document.kind == MemoryDocument.Kind.NOTE
+    name = document.title or UNTITLED if is_note else str(document.get_kind_display())
+    return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
 
 
 def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:

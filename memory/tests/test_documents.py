@@ -8,7 +8,6 @@ import pytest
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.tests.factories import NOW, a_person
 from memory import documents
-from memory.embedders import get_embedder
 from memory.models import Corpus, MemoryDocument
 from memory.models.documents import MAX_DOCUMENT_LENGTH
 from memory.sources import SourceKey, load
@@ -171,8 +170,8 @@ def test_of_two_writers_who_read_the_same_exactly_one_wins():
     assert isinstance(lost, Conflict)
     found = documents.read(user=alice, day=None)
     assert (found.content, found.version) == (won.content, 2)
-    (source,) = load([SourceKey(Corpus.MEMORY, won.id, 0)], get_embedder())
-    assert source.parts == [won.content]
+    (text,) = load([SourceKey(Corpus.MEMORY, won.id, 0)])
+    assert text.said == won.content
     assert set(words()) == {"writer", won.content[-1]}
 
 

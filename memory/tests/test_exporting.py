@@ -20,8 +20,8 @@ def test_an_export_has_the_persons_documents_and_records_and_nobody_elses():
     records.create(user=bob, content="Bob's", now=NOW)
     document = json.loads(b"".join(exporting.account_as_json(user=alice, now=timezone.now())))
     assert [(item["kind"], item["date"], item["content"].strip()) for item in document["documents"]] == [
-        ("memory", None, "Tea, not coffee"),
         ("daily_log", "2026-03-01", "Planted beans"),
+        ("memory", None, "Tea, not coffee"),
     ]
     [record] = document["records"]
     assert (record["content"], record["project_id"], record["tags"]) == ("We use PostgreSQL", "p", ["db"])

@@ -164,7 +164,8 @@ def test_hybrid_asks_the_database_once_a_leg(django_assert_num_queries):
     alice = a_person()
     a_turn(alice, "I adopted a cat")
     indexing.embed_pending()
-    with django_assert_num_queries(3):  # words; vectors, and how many wait; snippets
+    # Words; vectors, and how many wait; which of their chats have versions; snippets.
+    with django_assert_num_queries(4):
         by_both(alice, "cat")
 
 

@@ -5,32 +5,12 @@ import json
 import subprocess
 import sys
 
-import pytest
 from django.conf import settings
 
 from agent_tools.scopes import TokenScope
 from agent_tools.tokens import create_token
-from intake.tests.factories import a_person, a_turn
+from intake.tests.factories import a_turn
 from memory.models import MemoryRecord
-from recollect_cli.commands import main
-
-
-@pytest.fixture
-def alice(server):
-    return a_person()
-
-
-@pytest.fixture
-def recollect(server, alice, monkeypatch, capsys):
-    monkeypatch.setenv("RECOLLECT_URL", server)
-    monkeypatch.setenv("RECOLLECT_TOKEN", create_token(user=alice).secret)
-
-    def run(*arguments):
-        status = main(arguments)
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 def test_what_was_said_is_found(recollect, alice):

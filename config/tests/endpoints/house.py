@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
 
 from agent_tools.models import AccessToken
+from agent_tools.scopes import ALL_SCOPES
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
@@ -16,8 +17,9 @@ from intake.deleting import delete_account
 from intake.idempotency import once
 from intake.models import Invitation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
-from memory import documents, indexing, records
+from memory import documents, indexing, notes, records
 from memory.models import Embedding
+from memory.models.documents import ABOUT_ME
 
 # What everybody talks about, and so what anybody may search for.
 TOPIC = "lighthouse"
@@ -33,12 +35,16 @@ class Things:
 
     conversation: str
     turn: str = "1"
+    # One that is not on the chosen path.
+    version: str = "2"
     turn_id: str = "987654321"
     day: str = "2026-02-01"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
     memory_state: str = "1-nobody"
+    about_state: str = "1-nobody"
+    note: str = "0190c0de-0000-7000-8000-000000000006"
     log_state: str = "1-nobody"
     key: str = "of-nobody"
     # Ready to be started; being uploaded; and over.
@@ -86,14 +92,17 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     user = a_person(f"{email_word}@example.com")
     turn = a_turn(user, f"The {TOPIC} is called {word}", f"Then {word} it is.")
     a_turn(user, f"And the ship is {word} too", conversation=turn.conversation)
+    version = a_turn(user, f"And the ship is {word} as well", conversation=turn.conversation, parent=1)
     with acting_as(user):
         documents.append(user=user, day=None, text=f"The {TOPIC} is {word}", now=NOW)
+        documents.append(user=user, day=ABOUT_ME, text=f"The {TOPIC} is {word}", now=NOW)
         documents.append(user=user, day=day, text=f"The {TOPIC} is {word}", now=NOW)
+        note = notes.create(user=user, title=f"About {word}", content=f"The {TOPIC} is {word}", at=NOW)
         documents.append(user=user, day=day, text=A_LINE, now=NOW)
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
-        memory, log = (documents.read(user=user, day=written) for written in (None, day))
+        memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
         once(
             caller=Caller(user_id=user.pk),
             key=name,
@@ -106,7 +115,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
         for state in ("ready", "uploading", "done")
     }
-    made = create_token(user=user, name=f"Token for {word}")
+    made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
@@ -122,6 +131,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         imported=imports["done"],
         project=project,
         memory_state=memory.state,
+        about_state=about.state,
+        note=str(note.pk),
         log_state=log.state,
         key=name,
         embedding=str(embedding.pk),
@@ -132,6 +143,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         invitation=str(Invitation.objects.get_or_create(note="Keepers", defaults={"expires_at": NOW})[0].pk),
         model=str(embedding.model_id),
     )
+    # It broke off, and can be continued.
+    Turn.objects.filter(pk=version.pk).update(status=Turn.Status.INTERRUPTED)
     # What the chat's model stored for them, and can be taken back.
     Turn.objects.filter(pk=turn.pk).update(
         tool_calls=[

@@ -162,6 +162,10 @@ PAGES = [
     endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/about/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{about_state}"})),
+    endpoint("memory/notes/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/notes/<str:note_id>/", "memory/notes/{note}/", GET=shows(), POST=shows(form={})),
+    endpoint("memory/notes/<str:note_id>/delete/", "memory/notes/{note}/delete/", GET=shows(), POST=changes(form={})),
     endpoint("memory/", GET=shows(), POST=changes(form={"content": TOPIC, "state": "{memory_state}"})),
     endpoint(
         "memory/logs/<str:date>/edit/",
@@ -187,6 +191,8 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
+    endpoint("import/", GET=shows()),
+    endpoint("import/<str:import_id>/", "import/{import_}/", GET=shows()),
     # Whoever is logged in is sent home by these, whatever the method; a visitor is whom they are for. That an address is
     # taken cannot be kept from whoever tries to register with it; everything else about it can.
     *(
@@ -203,6 +209,7 @@ PAGES = [
     endpoint("favicon.ico", GET=answers()),
     endpoint("api/docs/", GET=answers()),
     endpoint(".well-known/security.txt", GET=answers()),
+    endpoint("metrics", GET=closed()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -214,7 +221,19 @@ DOCUMENT = {
 
 API = [
     endpoint("intake/events", GET=answers(is_streamed=True)),
-    endpoint("intake/chat", POST=shows(body={"message": TOPIC, "conversation_id": "{conversation}"}, is_streamed=True)),
+    endpoint(
+        "intake/chat",
+        POST=[
+            shows(body={**asked, "conversation_id": "{conversation}"}, is_streamed=True)
+            for asked in (
+                {"message": TOPIC},
+                {"message": TOPIC, "parent": 1},
+                {"message": TOPIC, "edit": 1},
+                {"regenerate": 1},
+                {"continue": 3},
+            )
+        ],
+    ),
     endpoint(
         "conversations/",
         GET=[
@@ -241,14 +260,33 @@ API = [
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/",
         "conversations/{conversation}/turns/{turn}/",
-        DELETE=changes(),
+        GET=shows(),
+        DELETE=[changes(), changes(query={"from_here": "3"})],
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/choose/",
+        "conversations/{conversation}/turns/{version}/choose/",
+        POST=changes(),
+    ),
+    endpoint(
+        "conversations/<str:conversation_id>/turns/<str:turn_number>/branch/",
+        "conversations/{conversation}/turns/{turn}/branch/",
+        POST=changes(),
     ),
     endpoint(
         "conversations/<str:conversation_id>/turns/<str:turn_number>/tool-calls/<str:call_id>/undo/",
         f"conversations/{{conversation}}/turns/{{turn}}/tool-calls/{CALL_ID}/undo/",
         POST=changes(),
     ),
-    endpoint("account/export/", GET=shows(is_streamed=True)),
+    endpoint(
+        "conversations/<str:conversation_id>/export/",
+        "conversations/{conversation}/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
+    ),
+    endpoint(
+        "account/export/",
+        GET=[shows(is_streamed=True), shows(query={"as": "markdown"}, is_streamed=True)],
+    ),
     endpoint("account/", DELETE=changes(body={"password": PASSWORD})),
     endpoint("tools/", GET=[answers(), answers(query={"format": "openai"})]),
     *(endpoint(f"tools/{name}/", POST=[*probes, *KEPT.get(name, [])]) for name, probes in TOOLS.items()),
@@ -256,6 +294,7 @@ API = [
     endpoint("tokens/", GET=shows(), POST=changes(body={"name": "New"})),
     endpoint("tokens/<str:token_id>/", "tokens/{token}/", DELETE=changes()),
     endpoint("memory/documents/memory/", **DOCUMENT),
+    endpoint("memory/documents/about/", **DOCUMENT),
     endpoint("memory/documents/memory/append/", POST=changes(body={"text": "More"})),
     endpoint("memory/documents/daily-logs/", GET=[answers(), answers(query={"before": "{day}"})]),
     endpoint(f"memory/documents/{LOG[0]}", f"memory/documents/{LOG[1]}", **DOCUMENT),
@@ -417,6 +456,7 @@ TASKS = {
     "imports.work",
     "memory.close_abandoned_turns",
     "memory.embed_pending",
+    "memory.flush_terms",
     "memory.remove_silent_visitors",
     "memory.sweep_deleted",
     "memory.sweep_pending",

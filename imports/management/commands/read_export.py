@@ -27,4 +27,5 @@ class Command(BaseCommand):
             self.stdout.write(f"Refused: {reading.refusal}")
             return
         counts = f"{len(reading.conversations)} conversations, {len(reading.documents)} documents"
+        counts += f", {len(reading.records)} records" if reading.records else ""
         self.stdout.write(f"{counts}, {len(reading.skipped)} skipped.")

@@ -18,13 +18,13 @@ export class Failure extends Error {
 }
 
 /**
- * Asking again with the same message, conversation and key never makes a second turn of it.
+ * Asking again with the same body and key never makes a second turn of it.
  *
  * Yields {type, data} with data parsed; throws Failure, or an AbortError when `signal` fires. A `turn` event that comes
  * again means that the answer is told from the start once more.
  */
-export async function* ask({ endpoint, message, conversationId, key, csrfToken, signal }) {
-  const response = await post(endpoint, { message, conversationId, key, csrfToken, signal });
+export async function* ask({ endpoint, body, key, csrfToken, signal }) {
+  const response = await post(endpoint, { body, key, csrfToken, signal });
   if (!isEventStream(response)) throw await failureOf(response);
   const place = { turnId: null, lastId: null };
   if (yield* read(response.body, place)) return;
@@ -105,8 +105,7 @@ function pause(milliseconds, signal) {
   });
 }
 
-async function post(endpoint, { message, conversationId, key, csrfToken, signal }) {
-  const body = conversationId ? { message, conversation_id: conversationId } : { message };
+async function post(endpoint, { body, key, csrfToken, signal }) {
   const headers = { "Content-Type": "application/json", Accept: "text/event-stream", Prefer: "blocks", "X-CSRFToken": csrfToken };
   try {
     return await fetch(endpoint, {

@@ -12,6 +12,7 @@ import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
 import { listenForUndo } from "./undoing.js";
+import { followingSiblings, listenForBranching, listenForVersions, rephrase } from "./versions.js";
 
 const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
@@ -33,14 +34,26 @@ const PATIENCE_MS = 3000;
 function addTurn(message) {
   document.querySelector("[data-welcome]")?.remove();
   for (const earlier of thread.querySelectorAll(".turn")) new Turn(earlier).retire();
-  const turn = Turn.begin(message);
+  // It follows what is shown here, also where another tab or a link has led to another path.
+  const last = [...thread.querySelectorAll(".turn[data-number]")].at(-1);
+  const turn = Turn.begin(message, { about: last ? { parent: Number(last.dataset.number) } : null });
   thread.append(turn.element);
   return turn;
 }
 
+/** Another version takes a turn's place; what followed it stays with it. */
+function addVersion(turn, message, about) {
+  const version = Turn.begin(message, { about, versions: turn.versions });
+  for (const element of followingSiblings(turn.element)) element.remove();
+  turn.element.replaceWith(version.element);
+  document.querySelector("[data-later]")?.remove();
+  document.querySelector(".dock").hidden = false;
+  return version;
+}
+
 /** One try at an answer; a turn that failed may see several. */
 async function answer(turn) {
-  following.jump();
+  if (!turn.element.nextElementSibling) following.jump();
   if (!turn.isSaved) composer.unsent = turn.message;
   await show(turn, () => ask(questionFor(turn)));
 }
@@ -98,7 +111,7 @@ function take(turn, { type, data }) {
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "blocks") turn.draw(data);
-  else if (type === "done") turn.complete(data.html, data.status);
+  else if (type === "done") turn.complete(data.html, data);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
 }
@@ -131,9 +144,11 @@ function returnTo(path) {
   for (const link of document.querySelectorAll("[data-returns]")) link.search = new URLSearchParams({ next: path });
 }
 
-/** A chat that has just begun can be renamed and deleted like any other. */
+/** A chat that has just begun can be renamed, downloaded and deleted like any other. */
 function offerMenu(path) {
   for (const item of menu.querySelectorAll("[data-menu-item]")) item.href = `${path}${item.dataset.menuItem}/`;
+  const id = path.split("/")[2];
+  for (const item of menu.querySelectorAll("[data-export]")) item.href = `/api/v1/conversations/${id}/export/?as=${item.dataset.export}`;
   menu.hidden = false;
 }
 
@@ -172,12 +187,23 @@ function announce(words) {
   if (announcer.children.length > 20) announcer.firstElementChild.remove();
 }
 
+const ACTIONS = {
+  retry: (turn) => answer(turn),
+  edit,
+  regenerate: (turn) => answer(addVersion(turn, turn.message, { regenerate: turn.number })),
+  continue: (turn) => {
+    turn.about = { continue: turn.number };
+    answer(turn);
+  },
+  rephrase: (turn) => {
+    const onSend = (message) => request ?? answer(addVersion(turn, message, { edit: turn.number }));
+    rephrase(turn.element, { onSend });
+  },
+};
+
 thread.addEventListener("click", (event) => {
-  const action = event.target.closest("[data-action]")?.dataset.action;
-  if (request || (action !== "retry" && action !== "edit")) return;
-  const turn = new Turn(event.target.closest(".turn"));
-  if (action === "retry") answer(turn);
-  else edit(turn);
+  const act = ACTIONS[event.target.closest("[data-action]")?.dataset.action];
+  if (act && !request) act(new Turn(event.target.closest(".turn")));
 });
 
 // A menu closes as menus do: by a click elsewhere or Escape.
@@ -209,6 +235,8 @@ addEventListener("popstate", () => {
 
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
+listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
+listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
 followLinksWithin(thread);
 listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });

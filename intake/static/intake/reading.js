@@ -11,10 +11,26 @@ export function goToNamedTurn() {
   const turn = document.getElementById(`turn-${number}`);
   if (turn) {
     show(turn);
+    showPlace(placeOf(new URLSearchParams(location.search).get("at"), turn));
   } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
     location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
   }
   return Boolean(turn);
+}
+
+function showPlace(place) {
+  const go = () => place?.scrollIntoView({ block: "center" });
+  go();
+  // Until everything is loaded, a browser goes back to what the fragment names.
+  if (document.readyState !== "complete") addEventListener("load", () => requestAnimationFrame(go), { once: true });
+}
+
+/** The innermost element of a turn with these words, which the address of a search result may name. */
+function placeOf(words, turn) {
+  const hasWords = (element) => element.textContent.replace(/\s+/g, " ").includes(words);
+  let place = null;
+  for (let next = words && turn; next; next = [...next.children].find(hasWords)) place = next;
+  return place;
 }
 
 /** A link to a turn of this very conversation needs no new page. */
@@ -38,7 +54,7 @@ export function listenForEarlier(thread) {
     event.preventDefault();
     const turns = await addEarlier(thread, link);
     if (!turns) return location.assign(link.href);
-    turns.at(-1)?.focus({ preventScroll: true });
+    turns.findLast((element) => element.matches(".turn"))?.focus({ preventScroll: true });
   });
   const watcher = new IntersectionObserver(
     async (entries) => {
@@ -60,8 +76,8 @@ async function addEarlier(thread, link) {
   const page = await fetchPage(link.href);
   link.ariaBusy = "false";
   if (!page) return null;
-  const turns = [...page.querySelectorAll(".turn")];
-  const first = thread.querySelector(".turn");
+  const turns = [...page.querySelectorAll("[data-thread] > *")];
+  const first = thread.firstElementChild;
   const before = first?.getBoundingClientRect().top ?? 0;
   // One correction is enough: the browser's own would come on top of it.
   document.documentElement.style.overflowAnchor = "none";

@@ -3,19 +3,27 @@ import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
+import { showPlace, showUsage } from "./versions.js";
 
 // An id has more characters.
 const LONGEST_DETAIL = 32;
+// What has been asked for a turn, until it is answered.
+const ASKED = ["key", "body", "about"];
+const CUT = "The answer was cut at the model’s limit.";
+const BROKE_OFF = "The answer broke off here.";
 const STATES = { streaming: "", complete: "", failed: "", interrupted: "Stopped" };
 
 export class Turn {
   // What is being asked of tools, by the call's id.
   #inputs = new Map();
 
-  static begin(message) {
+  /** `about` says which turn it follows or is a version of (`parent`, `edit`, `regenerate`); `versions`: the others. */
+  static begin(message, { about = null, versions = [] } = {}) {
     const turn = new Turn(clone("turn"));
     part(turn.element, "said").textContent = message;
     part(turn.element, "link").removeAttribute("href");
+    turn.element.dataset.versions = versions.join();
+    if (about) turn.about = about;
     return turn;
   }
 
@@ -42,12 +50,35 @@ export class Turn {
     return this.number !== null;
   }
 
+  /** The numbers of all versions, its own among them. */
+  get versions() {
+    const others = (this.element.dataset.versions ?? "").split(",").filter(Boolean).map(Number);
+    return [...new Set([...others, ...(this.isSaved ? [this.number] : [])])];
+  }
+
+  /** What is asked next is another question than before. */
+  set about(about) {
+    for (const name of ASKED) delete this.element.dataset[name];
+    this.element.dataset.about = JSON.stringify(about);
+  }
+
   /** What every try at an answer asks the server for, word for word, so that it knows them for one. */
   question(conversationId) {
     const asked = this.element.dataset;
     asked.key ??= newKey();
-    asked.conversation ??= conversationId ?? "";
-    return { message: this.message, conversationId: asked.conversation, key: asked.key };
+    asked.body ??= JSON.stringify(this.#request(conversationId));
+    return { body: JSON.parse(asked.body), key: asked.key };
+  }
+
+  #request(conversationId) {
+    // A turn of an earlier visit is answered once more in its place.
+    const about = JSON.parse(this.element.dataset.about ?? "null") ?? (this.isSaved ? { regenerate: this.number } : {});
+    const needsMessage = about.regenerate === undefined && about.continue === undefined;
+    return {
+      ...(needsMessage && { message: this.message }),
+      ...(conversationId && { conversation_id: conversationId }),
+      ...about,
+    };
   }
 
   /** What was said is back in the composer, so that this trace of it goes when something is sent. */
@@ -79,6 +110,11 @@ export class Turn {
     this.element.dataset.number = turnNumber;
     part(this.element, "link").href = `${path}?turn=${turnNumber}#turn-${turnNumber}`;
     part(this.element, "delete").href = `${path}turns/${turnNumber}/delete/`;
+    const conversation = path.split("/").at(-2);
+    this.#action("branch").dataset.href = `/api/v1/conversations/${conversation}/turns/${turnNumber}/branch/`;
+    const { versions } = this;
+    this.element.dataset.versions = versions.join();
+    showPlace(this.element, { path, number: turnNumber, versions });
   }
 
   addStep({ id, name, input }) {
@@ -119,12 +155,13 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  /** `status`: "interrupted" for an answer that somebody stopped. */
-  complete(html, status = "complete") {
+  /** `status`: "interrupted" for an answer that somebody stopped; `usage`: what it took. */
+  complete(html, { status = "complete", usage = null } = {}) {
     this.drawing.finish();
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
-    this.#close(status);
+    this.#close(status, { isCut: usage?.finishReason === "length" });
+    showUsage(this.element, usage);
   }
 
   stop() {
@@ -150,7 +187,11 @@ export class Turn {
     this.#action("edit").hidden = true;
   }
 
-  #close(state) {
+  #close(state, { isCut = false } = {}) {
+    const hasBrokenOff = state !== "complete" && this.answer.hasChildNodes();
+    part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
+    part(this.element, "cut-why").textContent = isCut ? CUT : BROKE_OFF;
+    if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
     for (const button of this.element.querySelectorAll('[data-action="undo"]')) button.disabled = false;
     this.#setState(state);
@@ -169,6 +210,7 @@ export class Turn {
 
   #hideTrouble() {
     part(this.element, "trouble").hidden = true;
+    part(this.element, "cut").hidden = true;
     this.#action("copy").hidden = true;
   }
 

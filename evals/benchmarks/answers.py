@@ -1,0 +1,98 @@
+"""`benchmark answers`: how many answers at once a web process writes, with how many readers, from a fake model.
+
+1. People begin their answers one after the other within `--spread` seconds, and each takes longer than that, so
+   that all are written at once. Others come to read along at any moment; a third of them leave and come back.
+2. A model in this process writes for each question words that no other answer has.
+3. Every reader must have got every word of its answer once and in order: what is lost or mixed up is counted.
+"""
+
+import asyncio
+import json
+import time
+from argparse import ArgumentParser
+from collections.abc import AsyncIterator
+from typing import Any
+
+from django.core.management import CommandError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+from core.testing.serving import serving
+from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.datasets.loading import Report
+from evals.processes import run_module
+from evals.reliability.product import Product, running_product
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--answers", type=int, default=400, help="how many are written at once (default 400)")
+    parser.add_argument("--readers", type=int, default=1000, help="how many read, askers included (default 1000)")
+    parser.add_argument("--words", type=int, default=100, help="of each answer (default 100)")
+    parser.add_argument("--pause", type=float, default=0.5, help="seconds between two words (default 0.5)")
+    parser.add_argument("--spread", type=float, default=30, help="seconds in which all are begun (default 30)")
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    if options["readers"] < options["answers"] or options["answers"] < 1:
+        raise CommandError("At least one answer, and a reader for each.")
+    plan = {name: options[name] for name in ("answers", "readers", "words", "pause", "spread")}
+    with serving(_model(plan["words"], plan["pause"])) as model:
+        extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{model}/v1", "LLM_TIMEOUT_SECONDS": "120"}
+        with running_product(extra=extra) as product:
+            report(f"{plan['answers']} answers with {plan['readers']} readers.")
+            return _measure(product, plan)
+
+
+def _measure(product: Product, plan: dict[str, Any]) -> Figures:
+    people = product.people(plan["answers"])
+    asked = {**plan, "address": product.address, "pid": product.programs["web"].family()[0].pid}
+    asked["tokens"] = [person.token for person in people]
+    began, before = time.monotonic(), product.programs["web"].processor_seconds()
+    heard: Any = run_module("evals.children.answer_readers", product.environment, data=asked)
+    return {
+        "answers": plan["answers"],
+        "readers": plan["readers"],
+        **percentiles(heard["first_event_ms"], "first_event"),
+        **percentiles(heard["first_word_ms"], "first_word"),
+        **percentiles(heard["joined_ms"], "joining_reader"),
+        "lost_or_mixed_up": heard["wrong"],
+        "at_once": heard["at_once"],
+        "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),
+        "web_processor_share": round(
+            (product.programs["web"].processor_seconds() - before) / (time.monotonic() - began), 2
+        ),
+    }
+
+
+def _model(words: int, pause: float) -> Starlette:
+    """Answers `Number N` with `N.0 N.1 …`, and anything else at once."""
+
+    async def complete(request: Request) -> StreamingResponse:
+        messages = (await request.json())["messages"]
+        number = messages[-1]["content"].split()[-1]
+        return StreamingResponse(stream(number), media_type="text/event-stream")
+
+    async def stream(number: str) -> AsyncIterator[bytes]:
+        for word in range(words if number.isdecimal() else 1):
+            yield _chunk({"role": "assistant", "content": f"{number}.{word} "}, None)
+            await asyncio.sleep(pause)
+        yield _chunk({}, "stop")
+        yield b"data: [DONE]\n\n"
+
+    return Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
+
+
+def _chunk(delta: dict[str, str], finish_reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "fake", "choices": [choice]}
+    return f"data: {json.dumps(body)}\n\n".encode()
+
+
+BENCHMARK = Benchmark(
+    name="answers",
+    help="many answers at once with many readers, from a fake model: first events, memory, what is lost",
+    add_arguments=add_arguments,
+    run=run,
+)

@@ -1,0 +1,80 @@
+"""`benchmark overload`: quiet people are measured alone and beside each attack, by clients that ask as they are told."""
+
+import json
+import time
+from collections import Counter
+
+import pytest
+from django.core.management import CommandError, call_command
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from core.testing.serving import serving
+from evals.benchmarks import overload
+from evals.processes import run_module
+
+
+def test_each_attack_is_measured_beside_an_unattacked_run(tmp_path, capsys):
+    target = tmp_path / "figures.json"
+    attacks = ["schema_readers", "wrong_tokens"]
+    call_command(
+        "benchmark",
+        "overload",
+        "--people=2",
+        "--seconds=5",
+        *[f"--attack={name}" for name in attacks],
+        f"--json={target}",
+    )
+    figures = json.loads(target.read_text())
+    assert list(figures) == ["quiet", "attacks"]
+    assert list(figures["attacks"]) == attacks
+    for each in (figures["quiet"], *figures["attacks"].values()):
+        assert list(each) == ["p50_ms", "p95_ms", "errors"]
+        assert 0 < each["p50_ms"] <= each["p95_ms"]
+        assert each["errors"] == 0
+    shown = capsys.readouterr()
+    assert "quiet people alone" in shown.out
+    # What the attack was answered says that it was one.
+    assert "'200': " in shown.err
+    assert "'401': " in shown.err
+
+
+def test_nobody_and_no_time_are_refused():
+    for wrong in ("--people=0", "--seconds=0"):
+        with pytest.raises(CommandError, match="must be more than 0"):
+            call_command("benchmark", "overload", wrong)
+
+
+def test_every_attack_of_the_table_is_there():
+    assert set(overload.ATTACKS) >= {
+        "anonymous_logins",
+        "schema_readers",
+        "huge_queries",
+        "long_answer",
+        "concurrent_calls",
+        "registration",
+        "wrong_tokens",
+    }
+
+
+def test_clients_keep_to_their_rate_and_send_other_words_each_time():
+    seen = []
+
+    async def note(request):
+        seen.append((request.headers["x-forwarded-for"], (await request.body()).decode()))
+        return JSONResponse({}, status_code=200 if len(seen) % 2 else 429)
+
+    application = Starlette(routes=[Route("/", note, methods=["POST"])])
+    with serving(application) as address:
+        host, port = address.removeprefix("http://").split(":")
+        orders = {"host": host, "port": int(port), "seconds": 2, "connections": 4, "rate": 10, "nice": 0}
+        requests = [["POST", "/", {"X-Forwarded-For": "{address}"}, "word={random}"]]
+        began = time.monotonic()
+        result = run_module("evals.children.overload_client", None, data={**orders, "requests": requests})
+        assert time.monotonic() - began < 20
+    assert 10 <= len(seen) <= 21
+    assert len({body for _, body in seen}) == len(seen)
+    assert len({address for address, _ in seen}) > len(seen) / 2
+    assert Counter(result["statuses"]).total() == len(seen) == len(result["milliseconds"])
+    assert set(result["statuses"]) == {"200", "429"}

@@ -1,0 +1,13 @@
+"""Where the pages of imports are."""
+
+from django.urls import path
+
+from imports.pages import views
+
+app_name = "imports"
+
+urlpatterns = [
+    path("import/", views.home, name="home"),
+    # Any text, so that a malformed id gets the same answer as one that is not there.
+    path("import/<str:import_id>/", views.one, name="one"),
+]

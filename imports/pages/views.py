@@ -1,0 +1,51 @@
+"""The page `/import/` and that of each import: what the server knows already; the rest is drawn in the browser."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from core.pagination import position_in_address
+from imports import services
+from imports.models import Import
+from imports.pages.instructions import INSTRUCTIONS
+from imports.readers import readers
+from intake.identity import person_of
+from memory.pages.common import page_for_people, show
+
+STATES = {
+    Import.State.UPLOADING: "Not uploaded yet",
+    Import.State.READING: "Being read",
+    Import.State.READY: "Ready to bring in",
+    Import.State.WAITING: "Waiting for its turn",
+    Import.State.RUNNING: "Being brought in",
+    Import.State.DONE: "Here",
+    Import.State.FAILED: "Failed",
+    Import.State.CANCELLED: "Cancelled",
+    Import.State.UNDOING: "Being undone",
+    Import.State.UNDONE: "Undone",
+}
+
+
+@require_safe
+@page_for_people
+def home(request: HttpRequest) -> HttpResponse:
+    page = services.list_imports(user=person_of(request), after=position_in_address(request.GET.get("after")))
+    labels = {reader.product: reader.label for reader in readers()}
+    earlier = [
+        {"batch": batch, "label": labels.get(batch.product, "Export"), "state": STATES[Import.State(batch.state)]}
+        for batch in page.imports
+    ]
+    return show(
+        request,
+        "imports/import.html",
+        place="import",
+        earlier=earlier,
+        more=page.more,
+        instructions=INSTRUCTIONS,
+    )
+
+
+@require_safe
+@page_for_people
+def one(request: HttpRequest, import_id: str) -> HttpResponse:
+    batch = services.get(user=person_of(request), import_id=import_id)
+    return show(request, "imports/import.html", place="import", batch=batch, instructions=INSTRUCTIONS)

@@ -1,0 +1,339 @@
+"""Recollect's own export is read back whole, from JSON and from Markdown alike."""
+
+import io
+import json
+import zipfile
+from datetime import UTC
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.ids import uuid7
+from imports.expectations import as_expectation, differences, read_all
+from imports.items import ImportedConversation, ImportedDocument, ImportedRecord, UnreadableExport
+from imports.readers import read
+from intake import export_files, exporting
+from intake.models import Conversation, Turn, User
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, records
+from memory.models import MemoryDocument, MemoryRecord
+
+pytestmark = pytest.mark.django_db
+
+FORMS = {
+    "export.json": exporting.account_as_json,
+    "json.zip": export_files.json_zip,
+    "markdown.zip": export_files.markdown_zip,
+}
+UNHURRIED = settings(
+    deadline=None,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+SAID = TEXTS | st.sampled_from(
+    [
+        "---\ntitle: x\n---\n",
+        '<!-- turn {"turn_number": 9} -->\n## You\n',
+        "\\<!-- end {} -->",
+        "\r\n",
+        "\n\n",
+        "```\nopen",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+MOMENTS = (NOW.replace(year=year, tzinfo=None) for year in (1980, 2100))
+TIMES = st.datetimes(*MOMENTS, timezones=st.just(UTC))
+TURNS = st.fixed_dictionaries(
+    {
+        "user_message": SAID,
+        "assistant_message": SAID,
+        "status": st.sampled_from(["complete", "interrupted", "failed"]),
+        "is_recall": st.booleans(),
+        "tool_calls": st.lists(st.dictionaries(TEXTS, JSON, max_size=2), max_size=2),
+        "error": st.none() | st.dictionaries(TEXTS, JSON, min_size=1, max_size=2),
+        "said_at": TIMES,
+    }
+)
+CONVERSATIONS = st.lists(
+    st.tuples(
+        st.fixed_dictionaries(
+            {
+                "title": TEXTS,
+                "source": st.sampled_from(["chat", "chatgpt"]),
+                "started_at": TIMES,
+                "last_active_at": TIMES,
+            }
+        ),
+        st.lists(TURNS, min_size=1, max_size=3),
+    ),
+    max_size=3,
+)
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+def read_back(tmp_path, user: User, name: str):
+    path = tmp_path / name
+    path.write_bytes(b"".join(FORMS[name](user=user, now=NOW)))
+    return list(read(path))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_everything_comes_back_from_each_form_of_the_export(tmp_path, alice, name):
+    turn = a_turn(alice, "How warm?\n\n  - two", "About 25 degrees.")
+    records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
+    documents.append(user=alice, day=NOW.date(), text="Planted beans", now=NOW)
+    documents.append(user=alice, day=None, text="Tea, not coffee", now=NOW)
+    conversation, log, memory, record = read_back(tmp_path, alice, name)
+    assert (conversation.external_id, conversation.title) == (str(turn.conversation_id), "How warm?")
+    assert [(message.role, message.text) for message in conversation.messages] == [
+        ("user", "How warm?\n\n  - two"),
+        ("assistant", "About 25 degrees."),
+    ]
+    [kept] = conversation.exported.turns
+    assert (kept.turn_number, kept.status, kept.said_at) == (1, "complete", NOW)
+    assert (log.kind, log.at, log.text, log.created_at) == ("daily_log", NOW.date(), "Planted beans\n", NOW)
+    assert (memory.kind, memory.at, memory.text, memory.updated_at) == ("memory", None, "Tea, not coffee\n", NOW)
+    assert (record.content, record.type, record.project_id, record.tags) == (
+        "We use PostgreSQL",
+        "note",
+        "p",
+        ("db", "x"),
+    )
+    assert record.id == MemoryRecord.objects.get().pk
+
+
+@UNHURRIED
+@given(CONVERSATIONS, st.lists(SAID.filter(str.strip), max_size=2), SAID)
+def test_json_and_markdown_give_the_same_items_whatever_is_in_them(tmp_path_factory, kept, contents, memory):
+    alice = User.objects.create_user(f"{uuid7()}@example.com", "password")
+    for fields, turns in kept:
+        conversation = Conversation.objects.create(user=alice, external_id=str(uuid7()), **fields)
+        Turn.objects.bulk_create(
+            Turn(conversation=conversation, user=alice, turn_number=2 * number, **turn)
+            for number, turn in enumerate(turns, 1)
+        )
+    for content in contents:
+        MemoryRecord.objects.create(
+            user=alice, content=content, type="note", tags=[content[:9].strip()], created_at=NOW
+        )
+    MemoryDocument.objects.create(user=alice, kind="memory", content=memory)
+    folder = tmp_path_factory.mktemp("exports")
+    from_json, from_zip, from_markdown = (read_back(folder, alice, name) for name in FORMS)
+    assert from_json == from_zip == from_markdown
+    found = [item for item in from_json if isinstance(item, ImportedConversation)]
+    assert [len(item.exported.turns) for item in found] == [len(turns) for _, turns in kept]
+    for item, (fields, turns) in zip(found, kept, strict=True):
+        assert (item.title or "", item.exported.source) == (fields["title"], fields["source"])
+        assert [turn.parent_number for turn in item.exported.turns] == [None] * len(turns)
+        for turn, written in zip(item.exported.turns, turns, strict=True):
+            assert {name: getattr(turn, name) for name in ("user_message", "assistant_message", "status", "error")} == {
+                name: written[name] for name in ("user_message", "assistant_message", "status", "error")
+            }
+            assert list(turn.tool_calls) == written["tool_calls"]
+    assert [item.content for item in from_json if isinstance(item, ImportedRecord)] == contents
+    assert [item.text for item in from_json if isinstance(item, ImportedDocument)] == [memory]
+
+
+@pytest.mark.parametrize("form", ["md", "json"])
+def test_one_conversation_is_read_by_itself(tmp_path, alice, form):
+    turn = a_turn(alice, "How warm?", "Warm.")
+    path = tmp_path / f"anything.{form}"
+    conversation = turn.conversation
+    if form == "md":
+        pieces = export_files.conversation_as_markdown(conversation=conversation, user=alice)
+    else:
+        pieces = exporting.conversation_as_json(conversation=conversation, user=alice, now=NOW)
+    path.write_bytes(b"".join(pieces))
+    [item] = read(path)
+    assert item.product == "recollect"
+    assert [message.text for message in item.messages] == ["How warm?", "Warm."]
+
+
+def test_names_of_files_are_safe_and_no_two_are_equal(alice):
+    titles = [
+        "../../etc/passwd",
+        "con",
+        "",
+        "x" * 80,
+        "a/b\\c:d*e?f",
+        "Prüfung 試験 🙂",
+        "same",
+        "same",
+        ".hidden",
+        "\u202egnp",
+    ]
+    for title in titles:
+        Conversation.objects.create(user=alice, title=title, started_at=NOW)
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(export_files.markdown_zip(user=alice, now=NOW))))
+    names = [name for name in archive.namelist() if name.startswith("conversations/")]
+    assert len(set(names)) == len(titles)
+    assert all(name.count("/") == 1 and len(name.encode()) < 255 and "\\" not in name for name in names)
+    assert all(name.startswith("conversations/2026-03-01 ") and name.endswith(".md") for name in names)
+    assert not any(character in "".join(names) for character in '\u202e:*?"<>|')
+    assert [name[25:-16] for name in names][5:8] == ["Prüfung 試験", "same", "same"]
+
+
+def test_a_folder_around_it_and_an_unpacked_copy_are_read_alike(tmp_path, alice):
+    a_turn(alice, "How warm?", "Warm.")
+    documents.append(user=alice, day=None, text="Tea", now=NOW)
+    expected = read_back(tmp_path, alice, "markdown.zip")
+    with zipfile.ZipFile(tmp_path / "markdown.zip") as archive:
+        archive.extractall(tmp_path / "unpacked" / "recollect")
+    assert list(read(tmp_path / "unpacked")) == expected
+    assert list(read(tmp_path / "unpacked" / "recollect")) == expected
+
+
+def test_the_commands_know_it(tmp_path, alice):
+    a_turn(alice, "How warm?", "Warm.")
+    records.create(user=alice, content="We use PostgreSQL", now=NOW)
+    read_back(tmp_path, alice, "export.json")
+    found = as_expectation(read_all(tmp_path / "export.json"))
+    assert differences(found, found) == []
+    other = json.loads(json.dumps(found))
+    other["records"][0]["content"] = "We use another"
+    assert differences(found, other) == [f"record {found['records'][0]['id']} differs in content"]
+
+
+def changed(tmp_path, **parts):
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({"format": "recollect-export-1", "exported_at": "2026-03-01T12:00:00Z", **parts}))
+    return list(read(path))
+
+
+GOOD = {
+    "id": "019b0000-0000-7000-8000-000000000001",
+    "title": "Dough",
+    "started_at": "2026-03-01T12:00:00Z",
+    "last_active_at": "2026-03-01T12:00:00Z",
+}
+TURN = {"turn_number": 1, "status": "complete", "said_at": "2026-03-01T12:00:00Z", "user_message": "Hello"}
+GOOD["turns"] = [TURN]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"id": "../../etc"}, "its id is none of Recollect's"),
+        ({"id": 7}, "its id is none of Recollect's"),
+        ({"title": "x" * 81}, "its title has more than 80 characters"),
+        ({"title": ["x"]}, "its title is no text"),
+        ({"source": "x" * 33}, "its source has more than 32 characters"),
+        ({"started_at": "yesterday"}, "its started_at is no time"),
+        ({"started_at": "9999-12-31T23:59:59-10:00"}, "its started_at is no time"),
+        ({"last_active_at": "2026-03-01T12:00:00"}, "its last_active_at is no time"),
+    ],
+)
+def test_a_conversation_that_cannot_be_is_listed_with_its_place(tmp_path, wrong, reason):
+    bad, good = changed(tmp_path, conversations=[{**GOOD, **wrong}, GOOD])
+    assert (bad.where, bad.reason) == ("changed.json:conversations[0]", reason)
+    assert good.title == "Dough"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"turn_number": 0}, "its number is none that a turn can have"),
+        ({"turn_number": True}, "its number is none that a turn can have"),
+        ({"turn_number": 2**31}, "its number is none that a turn can have"),
+        ({"turn_number": 2}, "a second turn of the same number"),
+        ({"status": "done"}, "its status is unknown"),
+        ({"status": []}, "its status is unknown"),
+        ({"user_message": None}, "its user_message is no text"),
+        ({"parent_number": 3}, "it follows no earlier turn"),
+        ({"parent_number": "1"}, "it follows no earlier turn"),
+    ],
+)
+def test_a_turn_that_cannot_be_is_listed_and_the_others_come_in(tmp_path, wrong, reason):
+    turns = [{**TURN, "turn_number": 2}, {**TURN, "turn_number": 3, **wrong}, TURN]
+    [found] = changed(tmp_path, conversations=[{**GOOD, "turns": turns}])
+    assert [turn.turn_number for turn in found.exported.turns] == [1, 2]
+    assert [skipped.why for skipped in found.skipped] == [reason]
+
+
+def test_a_conversation_in_which_nothing_was_said_is_listed(tmp_path):
+    [empty] = changed(tmp_path, conversations=[{**GOOD, "turns": []}])
+    assert empty.reason == "nothing was said in this conversation"
+    [unreadable] = changed(tmp_path, conversations=[{**GOOD, "turns": [{**TURN, "status": "done"}]}])
+    assert unreadable.reason == "none of its turns can be read: its status is unknown"
+
+
+def test_versions_stand_beside_the_chosen_path(tmp_path):
+    turns = [
+        {**TURN, "turn_number": number, "parent_number": parent, "user_message": f"Question {number}"}
+        for number, parent in ((1, None), (2, 1), (3, 1), (4, 3))
+    ]
+    [found] = changed(tmp_path, conversations=[{**GOOD, "current_number": 2, "turns": turns}])
+    assert [message.id for message in found.messages] == ["1-user", "2-user"]
+    assert [(message.id, message.parent) for message in found.other_branches] == [
+        ("3-user", "1-user"),
+        ("4-user", "3-user"),
+    ]
+
+
+def test_an_answer_that_was_being_written_is_interrupted(tmp_path):
+    [found] = changed(tmp_path, conversations=[{**GOOD, "turns": [{**TURN, "status": "streaming"}]}])
+    assert found.exported.turns[0].status == "interrupted"
+
+
+def test_fields_that_are_not_known_yet_are_kept_for_the_writer(tmp_path):
+    turn = {**TURN, "model": "m", "score": 0.5}
+    [found] = changed(tmp_path, conversations=[{**GOOD, "pinned_at": "2026-03-01T12:00:00Z", "turns": [turn]}])
+    assert found.exported.others == {"pinned_at": "2026-03-01T12:00:00Z"}
+    assert found.exported.turns[0].others == {"model": "m", "score": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        ("documents", {"kind": "diary", "content": "x"}),
+        ("documents", {"kind": "daily_log", "date": "2026-02-30", "content": "x"}),
+        ("documents", {"kind": "memory", "date": "2026-02-03", "content": "x"}),
+        ("documents", {"kind": "memory", "content": "x" * 500_001}),
+        ("records", {"content": "x"}),
+        ("records", {"id": GOOD["id"], "created_at": "2026-03-01T12:00:00Z", "content": " "}),
+        ("records", {"id": GOOD["id"], "created_at": "2026-03-01T12:00:00Z", "content": "x" * 32_001}),
+        ("records", 7),
+    ],
+)
+def test_what_else_cannot_be_is_listed(tmp_path, part, wrong):
+    [found] = changed(tmp_path, **{part: [wrong]})
+    assert found.where == f"changed.json:{part}[0]"
+
+
+def test_a_cut_off_export_gives_what_stands_before_the_cut(tmp_path, alice):
+    for number in range(3):
+        a_turn(alice, f"Question {number}")
+    read_back(tmp_path, alice, "export.json")
+    whole = (tmp_path / "export.json").read_text()
+    (tmp_path / "cut.json").write_text(whole[: whole.index("Question 2")])
+    *found, end = read(tmp_path / "cut.json")
+    assert [item.title for item in found] == ["Question 0", "Question 1"]
+    assert "ends early" in end.reason
+
+
+def test_values_nested_beyond_measure_are_left_out(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    text = json.dumps(
+        {"format": "recollect-export-1", "exported_at": "x", "conversations": [{**GOOD, "turns": [TURN]}]}
+    )
+    path = tmp_path / "deep.json"
+    path.write_text(text.replace('"user_message"', f'"tool_calls": {deep}, "user_message"'))
+    [found] = read(path)
+    assert found.exported.turns[0].tool_calls == ()
+
+
+def test_somebody_elses_json_is_not_taken_for_it(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"exported_at": "x", "conversations": []}))
+    with pytest.raises(UnreadableExport):
+        list(read(path))

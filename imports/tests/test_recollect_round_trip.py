@@ -1,0 +1,119 @@
+"""Export, delete, import: the same export again, from JSON and from Markdown."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from imports.tests.over_rest import Importer
+from intake import deleting, export_files, exporting
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from memory import documents, notes, records
+from memory.models.documents import ABOUT_ME
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FORMS = {"json": exporting.account_as_json, "zip": export_files.json_zip, "markdown": export_files.markdown_zip}
+
+
+@pytest.fixture
+def alice():
+    alice = a_person()
+    turn = a_turn(alice, "How warm?\n\n<!-- end {} -->", "About 25 degrees.\r\n")
+    conversation = turn.conversation
+    a_turn(alice, "And then?", "", conversation=conversation)
+    Turn.objects.filter(pk=turn.pk).update(
+        tool_calls=[{"id": "c", "input": {"query": "-->"}}], usage={"model": "m", "seconds": 0.5}
+    )
+    with acting_as(alice):
+        a_turn(alice, "And now?", "Fold it.", conversation=Conversation.objects.get(pk=conversation.pk))
+    Turn.objects.filter(user=alice, turn_number=3).update(
+        parent_number=1, status=Turn.Status.FAILED, error={"code": "unavailable", "detail": "Away.", "retryable": True}
+    )
+    Turn.objects.filter(user=alice, turn_number=2).update(parent_number=1, is_recall=True)
+    at = NOW.replace(microsecond=456)
+    Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂", last_active_at=at)
+    other = a_turn(alice, "From elsewhere").conversation
+    Conversation.objects.filter(pk=other.pk).update(source="chatgpt", external_id="abc")
+    with acting_as(alice):
+        documents.append(user=alice, day=NOW.date(), text="Planted beans", now=NOW)
+        documents.append(user=alice, day=None, text="Tea, not coffee", now=NOW)
+        documents.append(user=alice, day=ABOUT_ME, text="I live in Delft", now=NOW)
+        documents.append(user=alice, day=None, text="And no sugar", now=NOW + timedelta(days=1))
+        notes.create(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
+        records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
+    return alice
+
+
+def exported(user):
+    document = json.loads(b"".join(exporting.account_as_json(user=user, now=NOW)))
+    return {part: document[part] for part in ("conversations", "documents", "records")}
+
+
+@pytest.fixture
+def importer(alice):
+    client = Client()
+    client.force_login(alice)
+    return Importer(client)
+
+
+def delete_all(user):
+    with acting_as(user):
+        for conversation in Conversation.objects.for_user(user):
+            deleting.delete_conversation(caller=caller_for(user), conversation_id=conversation.pk)
+        for document in list(documents.MemoryDocument.objects.for_user(user)):
+            document.delete()
+        for record in list(records.MemoryRecord.objects.for_user(user)):
+            record.delete()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_was_exported_and_deleted_comes_back_to_the_letter(alice, importer, form):
+    before = exported(alice)
+    data = b"".join(FORMS[form](user=alice, now=timezone.now()))
+    delete_all(alice)
+    assert exported(alice) == {"conversations": [], "documents": [], "records": []}
+    done = importer.bring(data)
+    assert done["state"] == "done", done["error"]
+    assert exported(alice) == before
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_copy_of_what_is_here_adds_nothing(alice, importer, form):
+    before = exported(alice)
+    data = b"".join(FORMS[form](user=alice, now=timezone.now()))
+    id_ = importer.upload(data)
+    assert {item["status"] for item in importer.get(f"{id_}/preview/", kind="conversation").json()["items"]} == {"here"}
+    everything = [item["external_id"] for item in importer.get(f"{id_}/preview/").json()["items"]]
+    assert importer.bring(data, only=everything)["state"] == "done"
+    assert exported(alice) == before
+
+
+def test_it_comes_to_another_account_too_and_twice_is_once(alice):
+    data = b"".join(export_files.markdown_zip(user=alice, now=NOW))
+    bob = a_person("bob@example.com")
+    client = Client()
+    client.force_login(bob)
+    for _ in range(2):
+        assert Importer(client).bring(data)["state"] == "done"
+        theirs, ours = exported(bob), exported(alice)
+        # Ids of conversations belong to one account of a server.
+        ids = {conversation.pop("id") for conversation in [*theirs["conversations"], *ours["conversations"]]}
+        assert len(ids) == 4
+        assert theirs == ours
+
+
+def test_a_turn_that_was_deleted_here_stays_deleted_and_a_later_one_comes(alice, importer):
+    data = b"".join(exporting.account_as_json(user=alice, now=NOW))
+    conversation = Conversation.objects.get(user=alice, title="Dough 🙂")
+    with acting_as(alice):
+        deleting.delete_turn(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=2)
+    before = exported(alice)
+    id_ = importer.upload(data)
+    everything = [item["external_id"] for item in importer.get(f"{id_}/preview/").json()["items"]]
+    assert importer.bring(data, only=everything)["state"] == "done"
+    assert exported(alice) == before

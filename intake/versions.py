@@ -1,0 +1,154 @@
+"""Versions of what was said and answered: another try, another wording, the rest of an answer, another path, a branch.
+
+Everything happens under the lock of the conversation's row, as every other write to its turns.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
+from core.isolation.caller import Caller
+from intake import services
+from intake.models import Conversation, Turn
+from intake.models.conversations import TITLE_LENGTH
+from intake.paths import Tree, turns_of
+
+STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
+IS_WHOLE = "There is no answer here that broke off or was cut."
+BRANCH_TITLE = "{title} (branch)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """What somebody wants to be answered: a message, or one of the three about a turn of the conversation, by number.
+
+    `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
+    `edit`: the turn that the message is another version of. `regenerate`: the turn whose message is answered once more.
+    `resume`: the turn whose answer is continued.
+    """
+
+    message: str | None = None
+    conversation_id: UUID | None = None
+    parent: int | None = None
+    edit: int | None = None
+    regenerate: int | None = None
+    resume: int | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return given | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
+
+
+def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
+    """The turn that is to be answered. Raises what the function for the request does."""
+    if wanted.conversation_id is not None:
+        where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id}
+        if wanted.resume is not None:
+            return resume_answer(**where, turn_number=wanted.resume)
+        if wanted.regenerate is not None:
+            return regenerate(**where, turn_number=wanted.regenerate, now=now)
+        if wanted.edit is not None:
+            return edit(**where, turn_number=wanted.edit, message=wanted.message or "", now=now)
+    return services.begin_turn(
+        caller=caller,
+        message=wanted.message or "",
+        conversation_id=wanted.conversation_id,
+        parent=wanted.parent,
+        now=now,
+    )
+
+
+def regenerate(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Turn:
+    """A version of a turn with the same message, to be answered once more; a failed turn is taken up instead.
+
+    Raises `NotFound` for a turn that is not the caller's, `StillRunning` while it is being answered.
+    """
+    return _version(caller, conversation_id, turn_number, message=None, now=now)
+
+
+def edit(*, caller: Caller, conversation_id: UUID, turn_number: int, message: str, now: datetime) -> Turn:
+    """A version of a turn with another message. Raises what `regenerate` does, `InvalidInput` for a bad message."""
+    return _version(caller, conversation_id, turn_number, message=services.clean_message(message), now=now)
+
+
+def _version(caller: Caller, conversation_id: UUID, turn_number: int, *, message: str | None, now: datetime) -> Turn:
+    try:
+        with transaction.atomic(savepoint=False):
+            conversation = services.lock_conversation(caller, conversation_id)
+            turn = _ended_turn(conversation, turn_number)
+            said = turn.user_message if message is None else message
+            is_retry = turn.status == Turn.Status.FAILED and said == turn.user_message
+            if is_retry and not services.has_children(turn):
+                return services.take_up(turn)
+            parent = turn.parent_number or services.NO_PARENT
+            return services.begin_in(conversation, message=said, parent=parent, now=now)
+    except IntegrityError:
+        raise AuthenticationRequired from None
+
+
+def resume_answer(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn:
+    """Open a turn once more for the rest of its answer: one that broke off or was cut at the model's limit.
+
+    The turn stays the same, and so do its number and its link: people see one answer.
+    Raises `NotFound`, `StillRunning`, and `InvalidInput` for an answer that is whole.
+    """
+    with transaction.atomic(savepoint=False):
+        turn = _ended_turn(services.lock_conversation(caller, conversation_id), turn_number)
+        if not turn.can_be_continued:
+            raise InvalidInput(IS_WHOLE, errors={"resume": [IS_WHOLE]})
+        return services.take_up(turn, keeps_text=True)
+
+
+def choose_version(*, caller: Caller, conversation_id: UUID, turn_number: int) -> int:
+    """Choose the path on which a turn lies, to its newest end; returns the number of the turn at that end.
+
+    Raises `NotFound`.
+    """
+    with transaction.atomic():
+        conversation = services.lock_conversation(caller, conversation_id)
+        tree = Tree.of(conversation)
+        if turn_number not in tree:
+            raise NotFound
+        path = tree.path_through(turn_number, preferred_end=conversation.current_number)
+        conversation.current_number = path[-1]
+        conversation.save(update_fields=["current_number"])
+    return path[-1]
+
+
+def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Conversation:
+    """A new conversation that goes on from a turn. It shows the turn and those above it without copying them.
+
+    Raises `NotFound`, `StillRunning` while the turn is being answered.
+    """
+    with transaction.atomic():
+        origin = services.lock_conversation(caller, conversation_id)
+        _ended_turn(origin, turn_number)
+        return Conversation.objects.create(
+            user_id=caller.user_id,
+            title=_branch_title(origin.title),
+            branched_from=origin.pk,
+            branched_after=turn_number,
+            started_at=now,
+            last_active_at=now,
+        )
+
+
+def _ended_turn(conversation: Conversation, turn_number: int) -> Turn:
+    turn = turns_of(conversation).filter(turn_number=turn_number).first()
+    if turn is None:
+        raise NotFound
+    if not turn.has_ended:
+        raise StillRunning(STILL_WRITTEN)
+    return turn
+
+
+def _branch_title(title: str) -> str:
+    """The origin's, cut where both do not fit, and marked once."""
+    mark = BRANCH_TITLE.format(title="")
+    kept = title.removesuffix(mark)
+    room = TITLE_LENGTH - len(mark)
+    return BRANCH_TITLE.format(title=kept if len(kept) <= room else kept[: room - 1] + "…") if kept else ""

@@ -1,0 +1,81 @@
+"""A folder as one zip in a temporary file: only the files that the readers of exports want, without links."""
+
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from recollect_cli.client import Failure
+
+# By product: what is wanted of its folder, by the path within it.
+WANTED = {
+    "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)",
+    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl|session_index\.jsonl",
+    "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER)|memory/[^/]+)\.md",
+}
+# Of any other folder: what exports and notes are made of. Pictures and such are named in the texts, and stay here.
+ANY = r".+\.(json|jsonl|html|md|markdown|zip)"
+# The folder that the product calls its own, where somebody names one within it.
+INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"), "openclaw": ("agents", "workspace")}
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # of a zip
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A wanted file: its name within the product's folder, where it is, and by what one sees that it changed."""
+
+    name: str
+    path: Path
+    size: int
+    changed_ns: int
+
+
+def wanted_files(folder: Path, product: str | None) -> list[FoundFile]:
+    """By name. Raises `Failure` for a folder that cannot be read or has none."""
+    for each in [product] if product in WANTED else WANTED if product is None else ():
+        prefix = f"{folder.name}/" if folder.name in INNER[each] else ""
+        if found := _matching(WANTED[each], _files(folder, prefix)):
+            return found
+    found = [] if product in WANTED else _matching(ANY, _files(folder, ""))
+    if not found:
+        raise Failure(f"There is nothing in {folder} that can be imported.")
+    return found
+
+
+def _matching(pattern: str, files: Iterable[FoundFile]) -> list[FoundFile]:
+    wanted = re.compile(pattern, re.IGNORECASE)
+    return sorted((each for each in files if wanted.fullmatch(each.name)), key=lambda each: each.name)
+
+
+def _files(folder: Path, prefix: str) -> Iterator[FoundFile]:
+    for here, folders, names in os.walk(folder, onerror=_refuse):
+        # Of another program: `.git`, `.obsidian`. A product's own folder is named by whoever asks.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            path = Path(here, name)
+            if path.is_symlink() or not path.is_file():
+                continue
+            kind = path.stat()
+            yield FoundFile(prefix + path.relative_to(folder).as_posix(), path, kind.st_size, kind.st_mtime_ns)
+
+
+def _refuse(error: OSError) -> None:
+    raise Failure(f"{error.filename} cannot be read: {error.strerror}.")
+
+
+def pack(files: Iterable[FoundFile], target: IO[bytes]) -> None:
+    """The zip of these files, each as it is at this moment: a session may still be going on."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for each in files:
+            entry = zipfile.ZipInfo(each.name, _FIRST_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            try:
+                content = each.path.open("rb")
+            except OSError as error:
+                raise Failure(f"{each.path} cannot be read: {error.strerror}.") from None
+            with content, archive.open(entry, "w", force_zip64=each.size > 2**30) as packed:
+                while piece := content.read(1024 * 1024):
+                    packed.write(piece)

@@ -1,0 +1,84 @@
+"""What an import looks like at a terminal: a bar by `rich`, where that is installed, or a line for each step."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+STEPS = {
+    "uploading": "Uploading",
+    "reading": "Reading the export",
+    "waiting": "Waiting for a worker",
+    "running": "Storing",
+    "undoing": "Undoing",
+}
+
+
+class Shows(Protocol):
+    def __call__(self, state: str, progress: float) -> None:
+        """`progress` is from 0 to 1 within the state."""
+
+
+@contextmanager
+def progress_shown(*, is_quiet: bool) -> Iterator[Shows]:
+    """Progress goes to standard error, so that what is printed can be piped."""
+    if is_quiet:
+        yield lambda state, progress: None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    except ImportError:
+        yield _Lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+
+        def show(state: str, progress: float) -> None:
+            bar.update(task, description=STEPS.get(state, state), completed=progress)
+
+        yield show
+
+
+class _Lines:
+    """Without a bar: each step once."""
+
+    def __init__(self) -> None:
+        self._state = ""
+
+    def __call__(self, state: str, progress: float) -> None:
+        if state != self._state and state in STEPS:
+            self._state = state
+            print(f"{STEPS[state]} …", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def in_numbers(counts: dict[str, int] | None) -> str:
+    """`812 conversations, 9,120 turns, 3 documents`."""
+    wanted = [(name, (counts or {}).get(name, 0)) for name in ("conversations", "turns", "documents", "records")]
+    return ", ".join(f"{n:,} {name if n != 1 else name[:-1]}" for name, n in wanted if n) or "nothing"
+
+
+def preview_text(shown: dict[str, Any], newest: list[str]) -> str:
+    found = shown["found"] or {}
+    lines = [f"{shown['product_label'] or 'Export'}: {in_numbers(found)}"]
+    if shown.get("from") and shown.get("to"):
+        lines.append(f"From {shown['from'][:10]} to {shown['to'][:10]}")
+    counts = (("new", "new"), ("longer than what is here", "longer"), ("here already", "here"))
+    lines += [f"{found[name]:,} {words}" for words, name in counts if found.get(name)]
+    lines += [f"Note: {notice}" for notice in shown.get("notices") or []]
+    if found.get("skipped"):
+        lines.append(f"{found['skipped']:,} cannot come in:")
+        lines += [f"  {each['where']}: {each['reason']}" for each in shown["skipped"][:20]]
+    if newest:
+        lines += ["The newest:", *(f"  {title}" for title in newest)]
+    return "\n".join(lines)
+
+
+def report_text(shown: dict[str, Any], address: str) -> str:
+    lines = [f"Imported from {shown['product_label'] or shown['filename']}: {in_numbers(shown['stored'])}."]
+    if (shown["found"] or {}).get("skipped"):
+        lines.append(f"{shown['found']['skipped']:,} could not come in; the report lists them.")
+    if shown["can_undo"]:
+        lines.append(f"Report and undo: {address.rstrip('/')}/import/{shown['id']}/")
+    return "\n".join(lines)

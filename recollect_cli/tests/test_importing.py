@@ -1,0 +1,267 @@
+"""`recollect import` and `recollect sync` against the running application and an importing worker."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+import zipfile
+
+import pytest
+from django.conf import settings
+
+from agent_tools.scopes import TokenScope
+from agent_tools.tokens import create_token
+from imports import services
+from imports.models import Import
+from imports.tests.exports import chatgpt
+from intake.models import Conversation, Turn
+from intake.tests.factories import a_turn
+from recollect_cli import importing, packing, state, syncing
+from recollect_cli.client import Failure
+
+pytestmark = pytest.mark.usefixtures("importing_worker")
+
+
+@pytest.fixture
+def export(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps(chatgpt(conversations=3, turns=2)))
+    return path
+
+
+def claude_code(folder, session="0000-1", text="How do I rebase?", project="-home-alice-shop"):
+    path = folder / "projects" / project / f"{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"type": "user", "uuid": f"{session}-q", "parentUuid": None, "message": {"role": "user", "content": text}},
+        {
+            "type": "assistant",
+            "uuid": f"{session}-a",
+            "parentUuid": f"{session}-q",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "Like this."}]},
+        },
+    ]
+    shared = {"sessionId": session, "timestamp": "2026-03-01T12:00:00Z"}
+    path.write_text("".join(json.dumps({**line, **shared}) + "\n" for line in lines))
+    return path
+
+
+def said(user):
+    return sorted(Turn.objects.for_user(user).values_list("user_message", flat=True))
+
+
+def test_a_zip_is_brought_in_and_a_second_time_adds_nothing(recollect, alice, export):
+    status, out, err = recollect("import", export)
+    assert (status, Conversation.objects.for_user(alice).count()) == (0, 3), err
+    assert out.startswith("Imported from ChatGPT: 3 conversations, 6 turns.\n")
+    assert f"/import/{Import.objects.get().pk}/" in out
+    status, out, _ = recollect("import", export)
+    assert (status, out) == (0, "Imported from ChatGPT: nothing.\n")
+    assert Conversation.objects.for_user(alice).count() == 3
+
+
+def test_a_dry_run_says_what_would_come_in_and_leaves_nothing(recollect, alice, export):
+    status, out, err = recollect("import", export, "--dry-run")
+    assert status == 0, err
+    assert out.startswith("ChatGPT: 3 conversations, 6 turns\nFrom 2023-05-01 to ")
+    assert "3 new\n" in out
+    assert "The newest:\n  Sourdough 2\n" in out
+    assert said(alice) == []
+    assert not Import.objects.exists()
+
+
+def test_the_answer_is_had_as_json_without_a_bar(recollect, export):
+    status, out, err = recollect("import", export, "--json", "--dry-run")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["import"]["found"]["conversations"] == 3
+    assert "text" not in json.loads(out)
+    assert json.loads(recollect("import", export, "--json")[1])["stored"]["turns"] == 6
+
+
+def test_only_what_went_on_since_a_day_comes_in(recollect, alice, export):
+    assert recollect("import", export, "--since", "2030-01-01")[0] == 0
+    assert said(alice) == []
+    with pytest.raises(SystemExit) as refused:
+        recollect("import", export, "--since", "yesterday")
+    assert refused.value.code == 2
+
+
+def test_a_large_file_goes_in_chunks_and_a_broken_off_upload_goes_on(recollect, alice, export, monkeypatch):
+    monkeypatch.setattr(services, "MAX_CHUNK", 150)
+    monkeypatch.setattr("imports.rest.shapes.MAX_CHUNK", 150)
+    monkeypatch.setattr(importing.time, "sleep", lambda seconds: None)
+    ask, asked = importing.Server.ask, []
+
+    def ask_and_break_off(self, method, path, body=None, **headers):
+        if method == "PUT":
+            asked.append(headers["Content-Range"])
+            if len(asked) >= 3:
+                raise Failure("The line is gone.")
+        return ask(self, method, path, body, **headers)
+
+    monkeypatch.setattr(importing.Server, "ask", ask_and_break_off)
+    status, _, err = recollect("import", export)
+    assert (status, err.splitlines()[-1]) == (1, "recollect: The line is gone.")
+    assert Import.objects.get().bytes_received == 300
+    monkeypatch.setattr(importing.Server, "ask", ask)
+    assert recollect("import", export)[0] == 0
+    assert Import.objects.count() == 1
+    assert len(said(alice)) == 6
+    assert state.read("uploads") == {}
+
+
+def test_a_folder_is_packed_with_nothing_but_what_is_wanted(recollect, alice, tmp_path):
+    folder = tmp_path / ".claude"
+    path = claude_code(folder)
+    (folder / "settings.json").write_text('{"secret": "s3cret"}')
+    (path.parent / "notes.txt").write_text("s3cret")
+    (path.parent / "linked.jsonl").symlink_to(folder / "settings.json")
+    assert [each.name for each in packing.wanted_files(folder, None)] == ["projects/-home-alice-shop/0000-1.jsonl"]
+    for inside in (folder, folder / "projects"):
+        status, _, err = recollect("import", inside)
+        assert status == 0, err
+    assert said(alice) == ["How do I rebase?"]
+
+
+def test_a_folder_of_notes_is_packed_without_pictures_and_hidden_files(tmp_path):
+    for name in ("a.md", "b/c.markdown", "b/picture.png", ".obsidian/app.json", "conversations.json"):
+        path = tmp_path / "vault" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    found = packing.wanted_files(tmp_path / "vault", None)
+    assert [each.name for each in found] == ["a.md", "b/c.markdown", "conversations.json"]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: None, "cannot be read: No such file"),
+        (lambda path: path.write_bytes(b""), "The file is empty"),
+        (lambda path: path.mkdir(), "There is nothing in"),
+        (lambda path: path.write_text("<html>"), "This is a web page"),
+        (lambda path: path.write_bytes(b"PK\x03\x04 and no more"), "damaged or incomplete"),
+    ],
+)
+def test_what_cannot_be_imported_gets_a_sentence(recollect, tmp_path, make, sentence):
+    path = tmp_path / "export"
+    make(path)
+    status, out, err = recollect("import", path)
+    assert (status, out) == (1, "")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_a_product_that_is_unknown_and_a_token_that_may_not_are_refused(recollect, alice, export):
+    status, _, err = recollect("import", export, "--as", "wordpress")
+    assert (status, "There is no such product" in err) == (1, True)
+    reader = create_token(user=alice, scopes=[TokenScope.SEARCH]).secret
+    status, _, err = recollect("import", export, "--token", reader)
+    assert (status, "lacks the scope `import`" in err) == (1, True)
+
+
+def test_ctrl_c_cancels_and_leaves_no_upload(recollect, alice, export, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importing, "_followed", interrupted)
+    status, out, err = recollect("import", export)
+    assert (status, out, err.splitlines()[-1]) == (130, "", "recollect: stopped")
+    assert not Import.objects.exists()
+    assert said(alice) == []
+
+
+def test_sync_brings_what_changed_and_nothing_else(recollect, alice, tmp_path, monkeypatch):
+    folder = tmp_path / "claude"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "nowhere"))
+    claude_code(folder)
+    assert recollect("sync")[1] == "claude-code: 1 conversation, 1 turn\n"
+    assert recollect("sync", "claude-code")[1] == "claude-code: nothing new\n"
+    assert Import.objects.count() == 1
+    claude_code(folder, session="0000-2", text="And squash?", project="-home-alice-other")
+    sent = []
+    monkeypatch.setattr(syncing, "import_files", lambda server, files, *_, **__: sent.extend(files) or {"stored": {}})
+    recollect("sync")
+    assert [each.name for each in sent] == ["projects/-home-alice-other/0000-2.jsonl"]
+
+
+def test_sync_says_where_it_looked_if_there_is_nothing(recollect, tmp_path, monkeypatch):
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "nowhere"))
+    status, _, err = recollect("sync", "codex")
+    assert (status, str(tmp_path / "nowhere") in err) == (1, True)
+    status, _, err = recollect("sync", "codex", tmp_path / "elsewhere")
+    assert (status, "There is no folder" in err) == (1, True)
+
+
+def test_what_is_remembered_is_replaced_in_one_step_and_may_be_broken(recollect, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    state.write("sync", {"a": 1})
+    assert state.read("sync") == {"a": 1}
+    (state.state_folder() / "sync.json").write_text("{")
+    assert state.read("sync") == {}
+    assert [path.name for path in state.state_folder().iterdir()] == ["sync.json"]
+
+
+def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path):
+    folder = tmp_path / "claude"
+    claude_code(folder)
+    environment = {
+        **os.environ,
+        "RECOLLECT_URL": server,
+        "RECOLLECT_TOKEN": create_token(user=alice, scopes=list(TokenScope)).secret,
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    command = [sys.executable, "-m", "recollect_cli", "sync", "claude-code", str(folder), "--watch"]
+    with subprocess.Popen(
+        command, cwd=settings.BASE_DIR, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "claude-code: 1 conversation, 1 turn\n"
+        # It begins to watch a moment after it has said so.
+        time.sleep(1)
+        claude_code(folder, session="0000-2", text="And squash?")
+        assert process.stdout.readline() == "claude-code: 1 conversation, 1 turn\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert said(alice) == ["And squash?", "How do I rebase?"]
+
+
+def test_the_turns_that_came_in_are_found(recollect, alice, export):
+    a_turn(alice, "Something else")
+    recollect("import", export)
+    status, out, _ = recollect("search", "Sourdough")
+    assert (status, "Sourdough" in out) == (0, True)
+
+
+def test_it_works_from_a_bare_virtual_environment(server, alice, export, tmp_path):
+    """Without any package: neither a bar nor the server's code is there."""
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    bare = next((tmp_path / "bare" / "lib").iterdir()) / "site-packages"
+    shutil.copytree(settings.BASE_DIR / "recollect_cli", bare / "recollect_cli", ignore=shutil.ignore_patterns("tests"))
+    environment = {
+        "RECOLLECT_URL": server,
+        "RECOLLECT_TOKEN": create_token(user=alice, scopes=list(TokenScope)).secret,
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
+        "HOME": str(tmp_path),
+    }
+    claude_code(tmp_path / "claude")
+    python = str(tmp_path / "bare" / "bin" / "python")
+
+    def run(*arguments):
+        command = [python, "-m", "recollect_cli", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    imported, synced, watched = run("import", str(export)), run("sync"), run("sync", "--watch")
+    assert imported.returncode == 0, imported.stderr
+    assert imported.stdout.startswith("Imported from ChatGPT: 3 conversations, 6 turns.\n")
+    assert imported.stderr.startswith("Uploading …\n")
+    assert synced.stdout == "claude-code: 1 conversation, 1 turn\n"
+    assert (watched.returncode, 'pip install "recollect[cli]"' in watched.stderr) == (1, True)
