@@ -60,7 +60,7 @@ def test_one_goes_to_the_first_turn_and_to_a_day(open_page, person, chat):
     expect(page.locator("#turn-1")).to_be_in_viewport()
     page.get_by_role("link", name="Find in this chat").click()
     page.get_by_label("Go to a day").fill("2026-05-01")
-    page.get_by_role("button", name="Go").click()
+    page.get_by_role("button", name="Go", exact=True).click()
     page.wait_for_url("**/?turn=62#turn-62")
     expect(page.locator("#turn-62")).to_be_in_viewport()
 

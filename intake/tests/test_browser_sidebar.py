@@ -117,11 +117,11 @@ def test_a_new_message_brings_an_archived_chat_back(person, log_in):
 def test_a_title_is_changed_in_its_place_and_is_the_persons_own_from_then_on(open_page, person):
     chat = some_chats(person, "A message")[0]
     page = open_page(conversation_path(chat.pk), user=person)
-    page.locator("[data-all-chats] a").focus()
+    page.locator("[data-all-chats] [data-conversation-id] a").focus()
     page.keyboard.press("F2")
     page.get_by_label("Title of the chat").fill("  My   cello ")
     page.keyboard.press("Enter")
-    expect(page.locator("[data-all-chats] a")).to_be_focused()
+    expect(page.locator("[data-all-chats] [data-conversation-id] a")).to_be_focused()
     expect(page.locator("[data-title]")).to_have_text("My cello")
     assert page.title() == "My cello · Recollect"
     chat.refresh_from_db()
@@ -129,7 +129,7 @@ def test_a_title_is_changed_in_its_place_and_is_the_persons_own_from_then_on(ope
     page.keyboard.press("F2")
     page.get_by_label("Title of the chat").fill("Never mind")
     page.keyboard.press("Escape")
-    expect(page.locator("[data-all-chats] a")).to_have_text("My cello")
+    expect(page.locator("[data-all-chats] [data-conversation-id] a")).to_have_text("My cello")
     assert Conversation.objects.get().title == "My cello"
 
 
@@ -141,7 +141,7 @@ def test_a_title_that_cannot_be_saved_says_why_and_the_old_one_stays(open_page, 
     page.get_by_label("Title of the chat").fill("Another")
     page.keyboard.press("Enter")
     expect(page.locator("[data-sidebar-status]")).to_contain_text("cannot be reached")
-    expect(page.locator("[data-all-chats] a")).to_have_text("A message")
+    expect(page.locator("[data-all-chats] [data-conversation-id] a")).to_have_text("A message")
 
 
 def test_a_chat_is_deleted_by_keys_alone_after_a_question(open_page, person):
@@ -234,10 +234,10 @@ def test_what_happens_in_another_tab_shows_by_itself(open_page, person, language
     within = {"timeout": 10_000}
     other.get_by_label("Message", exact=True).fill("A new one")
     other.keyboard.press("Enter")
-    expect(page.locator("[data-all-chats] a").first).to_have_text("A new one", **within)
+    expect(page.locator("[data-all-chats] [data-conversation-id] a").first).to_have_text("A new one", **within)
     expect(other.locator(".turn").last).to_have_attribute("data-status", "complete")
     choose(other, "Second", "Pin")
-    expect(page.locator("[data-all-chats] a").first).to_have_text("Second", **within)
+    expect(page.locator("[data-all-chats] [data-conversation-id] a").first).to_have_text("Second", **within)
     choose(other, "Second", "Delete")
     other.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("link", name="Second")).to_have_count(0, **within)
