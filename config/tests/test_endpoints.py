@@ -92,7 +92,7 @@ def test_nobody_learns_anything_of_somebody_else_at_any_endpoint_nor_from_the_lo
 
 
 def test_what_a_visitor_said_is_theirs_alone(matrix):
-    visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("another"))
+    visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("quagmire"))
     theirs = {
         route: endpoint for route, endpoint in ENDPOINTS.items() if route in ("", "conversations/") or route[:2] == "c/"
     }
