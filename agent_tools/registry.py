@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from agent_tools.scopes import TokenScope
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.metrics import TOOL_CALLS
 from core.validation import validate
 from intake.models import User
 
@@ -63,6 +64,7 @@ class Tool(Generic[AnyInput, AnyOutput]):
     def call(self, data: Any, *, user: User | None) -> AnyOutput:
         """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath."""
         wanted = validate(self.input_model, data)
+        TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
         with acting_as(user or NOBODY):
             return self.run(wanted, user)
 

@@ -7,12 +7,14 @@ from config.api_document import ApiDocumentView
 from imports.rest.urls import import_urls
 from intake.views.answers import AnsweringView, EventsView, StopView
 from intake.views.chat import ChatView
+from intake.views.events import ChangesView
 from memory.rest import memory_urls
 
 # Agents' calls first: they are the most, and a path is looked for from the top.
 urlpatterns = [
     *tool_urls(),
     path("intake/chat", ChatView.as_view(), name="chat"),
+    path("intake/events", ChangesView.as_view(), name="changes"),
     # Any text, so that a malformed id gets the same answer as one that is not there.
     path("intake/turns/<str:turn_id>/events", EventsView.as_view(), name="turn_events"),
     path("intake/turns/<str:turn_id>/stop", StopView.as_view(), name="stop_turn"),

@@ -41,6 +41,7 @@ MCP = "/mcp"
 # The addresses, as Django writes them, of views whose answers stream, and of those that deal with such answers.
 STREAMING = (
     "/api/v1/intake/chat",
+    "/api/v1/intake/events",
     "/api/v1/intake/turns/<str:turn_id>/events",
     "/api/v1/intake/turns/<str:turn_id>/stop",
     "/api/v1/intake/answering",
@@ -85,6 +86,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
     await warming
     await import_module("intake.chat").cut_off_answers()
+    await import_module("intake.answers.after").stop()
     await import_module("intake.agent.models").close_connections()
 
 

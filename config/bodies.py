@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 
 from django.conf import settings
@@ -9,12 +10,24 @@ from django.conf import settings
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import request_ids
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
+from core.metrics import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
 from core.problems import CONTENT_TYPE, STATUSES, problem
 from intake.views.failures import page_for
 
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
 
 
+# What a request is counted as, by the beginning of its address.
+KINDS = {
+    "/api/v1/tools/": "tool",
+    "/api/v1/intake/chat": "chat",
+    "/api/": "api",
+    "/mcp": "mcp",
+    "/static/": "static",
+    "/healthz": "operations",
+    "/metrics": "operations",
+}
+TEXT_EVENT = b"event: delta"
 # The longest query of a search in letters of two bytes, percent-encoded; uvicorn's parser reads no more than 65,535.
 LONGEST_ADDRESS = 64_000
 # Several times what a browser sends, its cookies among it.
@@ -39,7 +52,7 @@ class BoundedBodies:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        send = _named(scope, send)
+        send = _counted(scope, _named(scope, send))
         try:
             _check_head(scope)
             body = await _read(scope, receive)
@@ -64,6 +77,28 @@ def _named(scope: ConnectionScope, send: Send) -> Send:
         await send(message)
 
     return send_named
+
+
+def _counted(scope: ConnectionScope, send: Send) -> Send:
+    """Counts the answer for `/metrics`, and for the chat how long the first text took."""
+    began, kind = time.perf_counter(), _kind(scope["path"])
+    waits_for_text = kind == "chat"
+
+    async def send_counted(message: Message) -> None:
+        nonlocal waits_for_text
+        if message["type"] == "http.response.start":
+            REQUESTS.labels(kind, str(message["status"])).inc()
+            REQUEST_SECONDS.labels(kind).observe(time.perf_counter() - began)
+        elif waits_for_text and TEXT_EVENT in message.get("body", b""):
+            waits_for_text = False
+            FIRST_TEXT_SECONDS.observe(time.perf_counter() - began)
+        await send(message)
+
+    return send_counted
+
+
+def _kind(path: str) -> str:
+    return next((kind for prefix, kind in KINDS.items() if path.startswith(prefix)), "page")
 
 
 def _check_head(scope: ConnectionScope) -> None:

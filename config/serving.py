@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from types import FrameType
 
 import uvicorn
 
@@ -17,6 +18,15 @@ SWITCH_SECONDS = 0.0005
 # The send buffer for a reader who is slower than the answer. Left to itself it grows to megabytes, which would be
 # as much of an answer that nobody reads, made, paid for and kept in memory before the model is held up.
 SEND_BUFFER_BYTES = 128 * 1024
+
+
+class StoppingServer(uvicorn.Server):
+    """Ends the streams of pages that only listen, for which nobody who stops the server should wait."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if "intake.changes" in sys.modules:
+            sys.modules["intake.changes"].end_streams()
+        super().handle_exit(sig, frame)
 
 
 def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> None:
@@ -39,7 +49,7 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> 
     listener = config.bind_socket()
     # Each connection that is accepted inherits it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    server = uvicorn.Server(config)
+    server = StoppingServer(config)
     server.run(sockets=[listener])
     if not server.started:
         sys.exit(STARTUP_FAILURE)

@@ -1,19 +1,52 @@
 """Static files under names that change with their content, so that browsers may keep them for ever."""
 
 import re
+from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from django.contrib.staticfiles.storage import ManifestStaticFilesStorage
+from django.core.files.base import ContentFile
+from django.core.files.storage import InMemoryStorage
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from config.bundling import bundle
+
 NAME_OF_CONTENT = re.compile(r"\.[0-9a-f]{12}\.\w+$")
+
+
+# The modules that pages name, or fetch later; each is served with all that it imports.
+ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js")
 
 
 class StaticStorage(ManifestStaticFilesStorage):
     # One JavaScript module imports another by its name, which has to change with the other's content too.
     support_js_module_import_aggregation = True
+    # As deep as our modules import each other.
+    max_post_process_passes = 8
+
+    def post_process(self, paths: dict[str, tuple[Any, str]], dry_run: bool = False, **options: Any) -> Iterator[Any]:
+        return super().post_process({**paths, **_bundled(paths)}, dry_run, **options)
+
+
+def _bundled(paths: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
+    """The entries that were found, as if they had been written in one piece."""
+    pieces = InMemoryStorage()
+    bundles = {}
+    for entry in ENTRIES:
+        if entry in paths:
+            folder, _, name = entry.rpartition("/")
+            pieces.save(entry, ContentFile(bundle(name, partial(_read, paths, folder)).encode()))
+            bundles[entry] = (pieces, entry)
+    return bundles
+
+
+def _read(paths: dict[str, tuple[Any, str]], folder: str, name: str) -> str:
+    storage, path = paths[f"{folder}/{name}"]
+    with storage.open(path) as file:
+        return str(file.read().decode())
 
 
 class ServedStaticFiles(StaticFiles):

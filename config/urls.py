@@ -5,6 +5,7 @@ from django.urls import include, path
 
 from config.api_document import read_api
 from config.health import healthz
+from config.metrics import metrics
 from config.security_txt import security_txt
 
 handler400 = "intake.views.failures.bad_request"
@@ -14,6 +15,7 @@ handler500 = "intake.views.failures.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path("metrics", metrics),
     path(".well-known/security.txt", security_txt),
     path("api/v1/", include("config.api")),
     path("api/docs/", read_api, name="read_api"),

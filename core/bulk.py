@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from django.db import connection, models
 
-Row = TypeVar("Row", bound=models.Model)
+InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 
 
-def insert_many(rows: Sequence[Row], *, ignore_conflicts: bool = False) -> None:
+def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) -> None:
     """Insert unsaved rows of one model; each gets its key. Sends no signal, like `bulk_create`.
 
     With `ignore_conflicts` rows that are there already are passed over, and none gets its key.
@@ -38,6 +38,3 @@ def insert_many(rows: Sequence[Row], *, ignore_conflicts: bool = False) -> None:
         if not ignore_conflicts:
             for row, (pk,) in zip(rows, cursor.fetchall(), strict=True):
                 row.pk = pk
-    for row in rows:
-        row._state.adding = False
-        row._state.db = connection.alias

@@ -38,13 +38,14 @@ class SyntheticTurn:
     assistant_message: str
 
 
-def turns(count: int, *, seed: int = 0) -> Iterator[SyntheticTurn]:
-    """`count` turns; those of another seed are others."""
+def turns(count: int, *, seed: int = 0, answer_length: int | None = None) -> Iterator[SyntheticTurn]:
+    """`count` turns; those of another seed are others. `answer_length`: of every answer, in characters."""
     rng = np.random.default_rng(seed)
     for start in range(0, count, AT_ONCE):
         size = min(AT_ONCE, count - start)
         messages = _texts(rng, _lengths(rng, size, MESSAGE_MEDIAN, MESSAGE_SPREAD, MESSAGE_LIMITS))
-        answers = _texts(rng, _lengths(rng, size, ANSWER_MEDIAN, ANSWER_SPREAD, ANSWER_LIMITS))
+        usual = _lengths(rng, size, ANSWER_MEDIAN, ANSWER_SPREAD, ANSWER_LIMITS)
+        answers = _texts(rng, usual if answer_length is None else np.full(size, answer_length))
         yield from map(SyntheticTurn, messages, answers)
 
 

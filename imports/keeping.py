@@ -30,27 +30,26 @@ from memory.models.documents import (
 )
 from memory.sources import record_entry
 
-Kept = ImportedDocument | ImportedRecord
-KnownKept = Mapping[bytes, ImportedItem]
-Status = ImportEntry.Status
+KeptItem = ImportedDocument | ImportedRecord
+KnownItems = Mapping[bytes, ImportedItem]
 NO_ROW = UUID(int=0)
 
 
-def known_kept(user: User, items: Iterable[Kept]) -> dict[bytes, ImportedItem]:
+def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedItem]:
     """What came in before, of these."""
     keys = [_key(item) for item in items]
     found = ImportedItem.objects.for_user(user).filter(key__in=keys) if keys else ()
     return {bytes(item.key): item for item in found}
 
 
-def status_of(item: Kept, known: KnownKept) -> ImportEntry.Status:
+def status_of(item: KeptItem, known: KnownItems) -> ImportEntry.Status:
     came_in = known.get(_key(item))
     if came_in is None:
-        return Status.NEW
-    return Status.HERE if bytes(came_in.content_hash) == _hash(item) else Status.LONGER
+        return ImportEntry.Status.NEW
+    return ImportEntry.Status.HERE if bytes(came_in.content_hash) == _hash(item) else ImportEntry.Status.LONGER
 
 
-def keep_all(items: Sequence[Kept], *, user: User, brought_by: Import) -> list[Kept]:
+def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> list[KeptItem]:
     """Store what is not here yet, in the caller's transaction; returns what added something."""
     known = known_kept(user, items)
     added = []
@@ -96,7 +95,7 @@ def is_changed_here(item: ImportedItem, user: User) -> bool:
     return hash_of(note.title, note.content) != bytes(item.content_hash)
 
 
-def _keep(item: Kept, entry: ImportedItem, user: User) -> bool:
+def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
     if isinstance(item, ImportedRecord):
         entry.kind = ImportedItem.Kind.RECORD
         return _keep_record(item, entry, user)
@@ -186,13 +185,13 @@ def _day_named(place: str) -> DocumentDay:
     return date.fromisoformat(place) if place else None
 
 
-def _key(item: Kept) -> bytes:
+def _key(item: KeptItem) -> bytes:
     if isinstance(item, ImportedRecord):
         return key_of(item.product, "record", str(item.id))
     return key_of(item.product, "document", item.kind, item.external_id)
 
 
-def _hash(item: Kept) -> bytes:
+def _hash(item: KeptItem) -> bytes:
     if isinstance(item, ImportedRecord):
         return hash_of(item.content)
     return hash_of(*_title_and_text(item))
@@ -202,11 +201,11 @@ def _title_and_text(item: ImportedDocument) -> tuple[str, str]:
     return storable_text(item.title)[:MAX_NOTE_TITLE], storable_text(item.text)
 
 
-def title_of(item: Kept) -> str:
+def title_of(item: KeptItem) -> str:
     return item.content if isinstance(item, ImportedRecord) else item.title
 
 
-def written_at(item: Kept) -> datetime | None:
+def written_at(item: KeptItem) -> datetime | None:
     return item.created_at if isinstance(item, ImportedRecord) else _moment(item)
 
 

@@ -4,6 +4,7 @@ A worker reads the whole export once and writes a line for each conversation, do
 same lines are the choice that the person makes, and the report afterwards.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,17 +15,17 @@ from core.isolation.acting import acting_as
 from core.pg_text import storable_text
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import Kept, known_kept, status_of, title_of, written_at
+from imports.keeping import KeptItem, known_kept, status_of, title_of, written_at
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
-from imports.writing import Stretch, exported_here, item_of, known_items
+from imports.writing import TurnStretch, exported_here, item_of, known_items
 from intake.models import Conversation, User
 
 # Looked up together.
 BATCH = 100
+TELL_SECONDS = 1.0
 STATES = (Import.State.READING,)
-Status = ImportEntry.Status
 
 
 def preview(job: ImportJob, user: User) -> None:
@@ -38,12 +39,15 @@ def preview(job: ImportJob, user: User) -> None:
         batch = jobs.keep(job, user=user, states=STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out = LeftOut()
+    left_out, told_at = LeftOut(), time.monotonic()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = jobs.keep(job, user=user, states=STATES)
             _add(items, user, batch)
-            _save(batch, left_out)
+            # Counting takes longer the more there is.
+            if time.monotonic() - told_at > TELL_SECONDS:
+                _save(batch, left_out)
+                told_at = time.monotonic()
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         batch.state = Import.State.READY
@@ -64,7 +68,7 @@ def _conversation_entries(
     conversations: Sequence[ImportedConversation], user: User, batch: Import
 ) -> Iterator[ImportEntry]:
     whole = [
-        Stretch(
+        TurnStretch(
             conversation=conversation,
             key=conversation_key(conversation),
             turns=planned_turns(conversation, otherwise=batch.created_at),
@@ -81,13 +85,13 @@ def _conversation_entries(
         is_new = [turn for turn in stretch.turns if item_of(turn, known) is None]
         if item is None and stretch.key in own:
             exported = [turn.exported.turn_number for turn in stretch.turns if turn.exported]
-            status = Status.LONGER if max(exported) > numbers[own[stretch.key]] else Status.HERE
+            status = ImportEntry.Status.LONGER if max(exported) > numbers[own[stretch.key]] else ImportEntry.Status.HERE
         elif item is None:
-            status = Status.NEW
+            status = ImportEntry.Status.NEW
         elif item.conversation_id not in here:
-            status = Status.DELETED
+            status = ImportEntry.Status.DELETED
         else:
-            status = Status.LONGER if is_new else Status.HERE
+            status = ImportEntry.Status.LONGER if is_new else ImportEntry.Status.HERE
         times = [turn.said_at for turn in stretch.turns]
         first = storable_text(stretch.turns[0].user_message or stretch.turns[0].assistant_message)
         yield ImportEntry(
@@ -101,12 +105,12 @@ def _conversation_entries(
             turns=len(stretch.turns),
             versions=sum(not turn.is_current for turn in stretch.turns),
             status=status,
-            is_selected=status in (Status.NEW, Status.LONGER),
+            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
             conversation_id=item.conversation_id if item and item.conversation_id in here else own.get(stretch.key),
         )
 
 
-def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator[ImportEntry]:
+def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iterator[ImportEntry]:
     known = known_kept(user, items)
     for item in items:
         at = written_at(item)
@@ -120,7 +124,7 @@ def _other_entries(items: Sequence[Kept], user: User, batch: Import) -> Iterator
             first_at=at,
             last_at=at,
             status=status,
-            is_selected=status in (Status.NEW, Status.LONGER),
+            is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
         )
 
 
@@ -141,7 +145,7 @@ def counted(entries: Any, *, with_statuses: bool = True) -> dict[str, int]:
     wanted: dict[str, Any] = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
     wanted["turns_of_all"] = Sum("turns")
     if with_statuses:
-        wanted |= {status: Count("pk", filter=Q(status=status)) for status in Status.values}
+        wanted |= {status: Count("pk", filter=Q(status=status)) for status in ImportEntry.Status.values}
     found = entries.aggregate(**wanted)
     return {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
 

@@ -23,14 +23,13 @@ from intake.models import User
 
 logger = logging.getLogger(__name__)
 
-State = Import.State
 STEPS: Mapping[str, Callable[[ImportJob, User], None]] = {
-    State.UPLOADING: storing.expire,
-    State.READY: storing.expire,
-    State.READING: previewing.preview,
-    State.WAITING: storing.store,
-    State.RUNNING: storing.store,
-    State.UNDOING: undoing.undo,
+    Import.State.UPLOADING: storing.expire,
+    Import.State.READY: storing.expire,
+    Import.State.READING: previewing.preview,
+    Import.State.WAITING: storing.store,
+    Import.State.RUNNING: storing.store,
+    Import.State.UNDOING: undoing.undo,
 }
 STATES = tuple(STEPS)
 BROKEN = "Something went wrong here, and it has been written to the log. What was stored stays, and can be undone."
@@ -86,7 +85,7 @@ def _step(job: ImportJob, user: User) -> None:
 def _fail(job: ImportJob, user: User, sentence: str) -> None:
     try:
         with acting_as(user):
-            storing.finish(jobs.keep(job, user=user, states=STATES), State.FAILED, error=sentence)
+            storing.finish(jobs.keep(job, user=user, states=STATES), Import.State.FAILED, error=sentence)
     except LeaseLost:
         return
     except DatabaseError as error:

@@ -36,7 +36,6 @@ from intake.models import User
 PAGE = 30
 MAX_CHUNK = 2 * 1024 * 1024
 MAX_CHOSEN = 10_000
-State = Import.State
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def get(*, user: User, import_id: str) -> Import:
 def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, now: datetime) -> Import:
     """Take a chunk. Raises `NotFound`, `WrongState`, `WrongOffset`, `InvalidInput` and `NoRoom`."""
     with transaction.atomic():
-        batch = _locked(user, import_id, State.UPLOADING)
+        batch = _locked(user, import_id, Import.State.UPLOADING)
         if total != batch.bytes or first + len(data) > batch.bytes:
             raise InvalidInput(f"The file was announced with {batch.bytes:,} bytes.")
         if first != batch.bytes_received:
@@ -119,7 +118,7 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
         batch.progress = batch.bytes_received / batch.bytes
         batch.updated_at = now
         if batch.bytes_received == batch.bytes:
-            batch.state, batch.progress = State.READING, 0.0
+            batch.state, batch.progress = Import.State.READING, 0.0
             jobs.want_worker(batch, now=now)
         else:
             uploads.keep_until_expiry(batch, now=now)
@@ -129,7 +128,7 @@ def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, 
 
 def entries_of(batch: Import, asked: EntryQuestion) -> EntryPage:
     """Lines of the preview, the newest first. Raises `WrongState` before there is one."""
-    if batch.state in (State.UPLOADING, State.READING):
+    if batch.state in (Import.State.UPLOADING, Import.State.READING):
         raise WrongState(f"The import is {batch.state}: there is no preview yet.")
     of_import = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
     found = of_import
@@ -157,7 +156,7 @@ def start(
 ) -> Import:
     """Choose, and let a worker store it. Raises `NotFound` and `WrongState`."""
     with transaction.atomic():
-        batch = _locked(user, import_id, State.READY)
+        batch = _locked(user, import_id, Import.State.READY)
         entries = ImportEntry.objects.for_user(user).filter(batch=batch)
         if only is not None:
             entries.update(is_selected=False)
@@ -166,7 +165,7 @@ def start(
         if since is not None:
             entries.filter(last_at__lt=since).update(is_selected=False)
         batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
-        batch.state, batch.progress, batch.updated_at = State.WAITING, 0.0, now
+        batch.state, batch.progress, batch.updated_at = Import.State.WAITING, 0.0, now
         batch.save(update_fields=["selected", "state", "progress", "updated_at"])
         jobs.want_worker(batch, now=now)
     return batch
@@ -175,18 +174,18 @@ def start(
 def cancel(*, user: User, import_id: str) -> Import:
     """Stop an import that has not ended. Raises `NotFound` and `WrongState`."""
     with transaction.atomic():
-        batch = _locked(user, import_id, *State.with_upload())
-        finish(batch, State.CANCELLED)
+        batch = _locked(user, import_id, *Import.State.with_upload())
+        finish(batch, Import.State.CANCELLED)
     return batch
 
 
 def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
     """Take back what it brought. Raises `NotFound`, `WrongState` and, without `force`, `ContinuedSince`."""
     with transaction.atomic():
-        batch = _locked(user, import_id, State.DONE, State.CANCELLED, State.FAILED)
+        batch = _locked(user, import_id, Import.State.DONE, Import.State.CANCELLED, Import.State.FAILED)
         if not force and (changed := continued_since(batch, user)):
             raise ContinuedSince(changed)
-        batch.state, batch.progress, batch.error, batch.updated_at = State.UNDOING, 0.0, "", now
+        batch.state, batch.progress, batch.error, batch.updated_at = Import.State.UNDOING, 0.0, "", now
         batch.save(update_fields=["state", "progress", "error", "updated_at"])
         jobs.want_worker(batch, now=now)
     return batch

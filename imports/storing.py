@@ -18,10 +18,10 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import Kept, keep_all
+from imports.keeping import KeptItem, keep_all
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, id_of, kind_of, read
-from imports.writing import BATCH_TURNS, Outcome, Stretch, stretches, write
+from imports.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
 from intake.models import User
 
 STATES = (Import.State.WAITING, Import.State.RUNNING)
@@ -83,7 +83,7 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     transaction.on_commit(partial(uploads.delete, batch), robust=True)
 
 
-def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | Kept]:
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretch | KeptItem]:
     """The chosen conversations in stretches, and the chosen documents and records."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
@@ -98,18 +98,18 @@ def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[Stretch | 
 class _Together:
     """What is stored in one transaction."""
 
-    stretches: list[Stretch] = field(default_factory=list)
-    others: list[Kept] = field(default_factory=list)
+    stretches: list[TurnStretch] = field(default_factory=list)
+    others: list[KeptItem] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
         return len(self.others) >= MOST_KEPT or sum(len(stretch.turns) for stretch in self.stretches) >= BATCH_TURNS
 
 
-def _batches(work: Iterator[Stretch | Kept]) -> Iterator[_Together]:
+def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
     together = _Together()
     for each in work:
-        if isinstance(each, Stretch):
+        if isinstance(each, TurnStretch):
             together.stretches.append(each)
         else:
             together.others.append(each)
@@ -146,7 +146,7 @@ class _Store:
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
             self._count(batch, done, kept)
 
-    def _count(self, batch: Import, done: Outcome, kept: list[Kept]) -> None:
+    def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
         kinds = [kind_of(item) for item in kept]
         new = {
             "conversations": done.conversations,

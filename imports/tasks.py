@@ -1,6 +1,10 @@
 """The tasks of the importing worker. They take nothing: the rows of `import_jobs` are the queue."""
 
+import resource
+from typing import Any
+
 from celery import shared_task
+from celery.signals import worker_process_init
 from django.conf import settings
 from django.utils import timezone
 
@@ -8,6 +12,14 @@ from imports import jobs, running, uploads
 
 # In which an import that has taken too long says so.
 GRACE_SECONDS = 60
+
+
+@worker_process_init.connect
+def bound_memory(**_: Any) -> None:
+    """An export that needs more than this fails with a sentence, before the kernel ends somebody else."""
+    if settings.IMPORTING_WORKER:
+        most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
 
 
 @shared_task(

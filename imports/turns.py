@@ -45,12 +45,12 @@ class PlannedTurn:
 
 
 @dataclass(kw_only=True, eq=False)
-class Exchange:
+class GatheredTurn:
     """A turn while its messages are gathered."""
 
     question: ImportedMessage | None
     answers: list[ImportedMessage]
-    parent: "Exchange | None"
+    parent: "GatheredTurn | None"
     is_current: bool = False
     # The answer by which it differs from other exchanges with this question.
     answer_id: str = ""
@@ -77,7 +77,7 @@ def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) ->
     if conversation.exported is not None:
         return list(_as_exported(conversation))
     fallback = conversation.created_at or conversation.last_at or otherwise
-    planned: dict[Exchange, PlannedTurn] = {}
+    planned: dict[GatheredTurn, PlannedTurn] = {}
     taken: set[bytes] = set()
     for exchange in exchanges(conversation):
         parent = planned[exchange.parent] if exchange.parent else None
@@ -90,11 +90,11 @@ def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) ->
     return list(planned.values())
 
 
-def exchanges(conversation: ImportedConversation) -> list[Exchange]:
+def exchanges(conversation: ImportedConversation) -> list[GatheredTurn]:
     """Those of the current path, then those of other branches, each after its parent."""
-    found: list[Exchange] = []
-    at: dict[str, Exchange] = {}
-    before: Exchange | None = None
+    found: list[GatheredTurn] = []
+    at: dict[str, GatheredTurn] = {}
+    before: GatheredTurn | None = None
     for message in conversation.messages:
         if message.role == "assistant" and before is not None:
             _answer(before, message)
@@ -110,18 +110,18 @@ def exchanges(conversation: ImportedConversation) -> list[Exchange]:
     return found
 
 
-def _begun(message: ImportedMessage, parent: Exchange | None, *, is_current: bool = False) -> Exchange:
+def _begun(message: ImportedMessage, parent: GatheredTurn | None, *, is_current: bool = False) -> GatheredTurn:
     if message.role == "user":
-        return Exchange(question=message, answers=[], parent=parent, is_current=is_current)
-    return Exchange(question=None, answers=[message], parent=parent, is_current=is_current, answer_id=message.id)
+        return GatheredTurn(question=message, answers=[], parent=parent, is_current=is_current)
+    return GatheredTurn(question=None, answers=[message], parent=parent, is_current=is_current, answer_id=message.id)
 
 
-def _answer(exchange: Exchange, message: ImportedMessage) -> None:
+def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
     exchange.answers.append(message)
     exchange.answer_id = exchange.answer_id or message.id
 
 
-def _in_a_branch(message: ImportedMessage, above: Exchange | None) -> tuple[Exchange, bool]:
+def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:
     """Where the message belongs, and whether that is a new exchange."""
     if message.role == "user" or above is None:
         if above is not None:
@@ -133,15 +133,15 @@ def _in_a_branch(message: ImportedMessage, above: Exchange | None) -> tuple[Exch
     return _version(message, above), True
 
 
-def _version(message: ImportedMessage, above: Exchange) -> Exchange:
+def _version(message: ImportedMessage, above: GatheredTurn) -> GatheredTurn:
     """The same question with another answer, or with another end of its answer."""
     ids = [answer.id for answer in above.answers]
     shared = above.answers[: ids.index(message.parent) + 1] if message.parent in ids else []
-    return Exchange(question=above.question, answers=[*shared, message], parent=above.parent, answer_id=message.id)
+    return GatheredTurn(question=above.question, answers=[*shared, message], parent=above.parent, answer_id=message.id)
 
 
 def _planned(
-    conversation: ImportedConversation, exchange: Exchange, parent: PlannedTurn | None, fallback: datetime
+    conversation: ImportedConversation, exchange: GatheredTurn, parent: PlannedTurn | None, fallback: datetime
 ) -> PlannedTurn:
     of_conversation = (conversation.product, "turn", conversation.external_id)
     question = exchange.question.id if exchange.question else ""
@@ -160,7 +160,7 @@ def _planned(
     )
 
 
-def _calls(exchange: Exchange) -> Iterator[dict[str, Any]]:
+def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
     """Tool calls, and what was attached: shown folded beneath the turn, and never searched."""
     given = (call for message in exchange.messages for call in _calls_of(message))
     for number, call in enumerate(given, start=1):
@@ -183,7 +183,7 @@ def conversation_key(conversation: ImportedConversation) -> bytes:
 
 def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
     exported = conversation.exported
-    assert exported is not None, "asked for with one alone"  # noqa: S101
+    assert exported is not None  # noqa: S101 - called for no other
     path = path_of(exported)
     planned: dict[int | None, PlannedTurn] = {}
     for turn in exported.turns:

@@ -23,7 +23,6 @@ from intake.models import Conversation, Turn, User
 STATES = (Import.State.UNDOING,)
 # Conversations, or documents, of one transaction.
 BATCH = 50
-Kind = ImportedItem.Kind
 
 # Conversations with turns of this import, and with others that no import brought.
 _CONTINUED = """
@@ -44,7 +43,7 @@ def continued_since(batch: Import, user: User) -> int:
     with connection.cursor() as cursor:
         cursor.execute(_CONTINUED, {"user_id": batch.user_id, "import_id": batch.pk})
         (conversations,) = cursor.fetchone()
-    documents = ImportedItem.objects.for_user(user).filter(batch=batch, kind=Kind.DOCUMENT, lines="")
+    documents = ImportedItem.objects.for_user(user).filter(batch=batch, kind=ImportedItem.Kind.DOCUMENT, lines="")
     return int(conversations) + sum(is_changed_here(item, user) for item in documents.iterator(chunk_size=100))
 
 
@@ -69,7 +68,7 @@ def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
     """The next few; whether there were any."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
-        waiting = _brought(batch, user).filter(kind__in=(Kind.CONVERSATION, Kind.TURN))
+        waiting = _brought(batch, user).filter(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
         found = waiting.order_by("conversation_id").values_list("conversation_id", flat=True).distinct()[:BATCH]
         ids = [pk for pk in found if pk is not None]
         _remove_turns(ids, batch, user)
@@ -81,12 +80,16 @@ def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
 def _remove_turns(ids: Sequence[UUID], batch: Import, user: User) -> None:
     conversations = history.lock(user=user, ids=ids)
     items = _brought(batch, user).filter(conversation_id__in=ids)
-    brought = {pk for pk in items.filter(kind=Kind.TURN).values_list("turn_id", flat=True) if pk is not None}
+    brought = {
+        pk for pk in items.filter(kind=ImportedItem.Kind.TURN).values_list("turn_id", flat=True) if pk is not None
+    }
     turns = Turn.objects.for_user(user).filter(conversation__in=ids)
     here = dict(turns.filter(pk__in=brought).values_list("pk", "turn_number"))
     mixed = set(turns.exclude(pk__in=brought).values_list("conversation_id", flat=True).distinct())
     # What the person deleted here stays known, and does not come in again.
-    gone = Q(kind=Kind.TURN) & ~Q(turn_id__in=here) | Q(kind=Kind.CONVERSATION) & ~Q(conversation_id__in=conversations)
+    gone = Q(kind=ImportedItem.Kind.TURN) & ~Q(turn_id__in=here) | Q(kind=ImportedItem.Kind.CONVERSATION) & ~Q(
+        conversation_id__in=conversations
+    )
     items.filter(gone).update(batch=None)
     items.delete()
     caller = Caller(user_id=user.pk)
@@ -106,7 +109,11 @@ def _remove_some_turns(conversation: Conversation, brought: Collection[int], use
 def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
-        waiting = list(_brought(batch, user).filter(kind__in=(Kind.DOCUMENT, Kind.RECORD)).order_by("pk")[:BATCH])
+        waiting = list(
+            _brought(batch, user)
+            .filter(kind__in=(ImportedItem.Kind.DOCUMENT, ImportedItem.Kind.RECORD))
+            .order_by("pk")[:BATCH]
+        )
         for item in waiting:
             take_out(item, user)
         _brought(batch, user).filter(pk__in=[item.pk for item in waiting]).delete()

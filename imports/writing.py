@@ -28,14 +28,14 @@ from intake.services import title_from
 from intake.usage import Usage
 
 BATCH_TURNS = 400
-# An export holds milliseconds.
+# Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
 
-Items = dict[bytes, ImportedItem]
+ItemsByKey = dict[bytes, ImportedItem]
 
 
 @dataclass(kw_only=True)
-class Stretch:
+class TurnStretch:
     """A conversation, or the next turns of a long one."""
 
     conversation: ImportedConversation
@@ -44,7 +44,7 @@ class Stretch:
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class BatchOutcome:
     """What a batch came to: counts, and by the external id of each conversation its id here and its new turns."""
 
     conversations: int = 0
@@ -53,34 +53,34 @@ class Outcome:
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
 
 
-def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[Stretch]:
+def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
     """`otherwise`: the time of what has none."""
     turns = planned_turns(conversation, otherwise=otherwise)
     for start in range(0, len(turns), BATCH_TURNS):
-        yield Stretch(
+        yield TurnStretch(
             conversation=conversation, key=conversation_key(conversation), turns=turns[start : start + BATCH_TURNS]
         )
 
 
-def known_items(user: User, batch: Iterable[Stretch]) -> Items:
+def known_items(user: User, batch: Iterable[TurnStretch]) -> ItemsByKey:
     """What came in before, of everything in the batch."""
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
     return {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
 
 
-def item_of(turn: PlannedTurn, known: Items) -> ImportedItem | None:
+def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
     """A turn that has been answered since is the one that had not been."""
     return known.get(turn.key) or known.get(turn.key_unanswered)
 
 
-def write(batch: Sequence[Stretch], *, user: User, brought_by: Import) -> Outcome:
+def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
     """Store what is not here yet. Must run in a transaction that acts as `user`."""
     return _Batch(batch, user, brought_by).write()
 
 
 class _Batch:
-    def __init__(self, batch: Sequence[Stretch], user: User, brought_by: Import) -> None:
+    def __init__(self, batch: Sequence[TurnStretch], user: User, brought_by: Import) -> None:
         self._batch = batch
         self._user = user
         self._import = brought_by
@@ -92,9 +92,9 @@ class _Batch:
         self._changed: dict[UUID, Conversation] = {}
         self._new_turns: list[tuple[PlannedTurn, Turn]] = []
         self._new_items: list[ImportedItem] = []
-        self._outcome = Outcome()
+        self._outcome = BatchOutcome()
 
-    def write(self) -> Outcome:
+    def write(self) -> BatchOutcome:
         for stretch in self._batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:
@@ -132,7 +132,7 @@ class _Batch:
         mine = Turn.objects.for_user(self._user).filter(conversation__in=ids) if ids else Turn.objects.none()
         return {(pk, number): at for pk, number, at in mine.values_list("conversation_id", "turn_number", "said_at")}
 
-    def _conversation_of(self, stretch: Stretch) -> Conversation | None:
+    def _conversation_of(self, stretch: TurnStretch) -> Conversation | None:
         """None for one that was deleted here."""
         if stretch.key in self._here:
             if stretch.key not in self._known:
@@ -141,14 +141,14 @@ class _Batch:
         if stretch.key in self._known:
             return None
         conversation = self._new_conversation(stretch)
-        if conversation._state.adding:
+        if stretch.conversation.exported is None:
             self._made.append(conversation)
         self._here[stretch.key] = conversation
         self._note(stretch, conversation)
         self._outcome.conversations += 1
         return conversation
 
-    def _note(self, stretch: Stretch, conversation: Conversation) -> None:
+    def _note(self, stretch: TurnStretch, conversation: Conversation) -> None:
         item = ImportedItem(
             user=self._user,
             batch=self._import,
@@ -160,7 +160,7 @@ class _Batch:
         self._known[stretch.key] = item
         self._new_items.append(item)
 
-    def _new_conversation(self, stretch: Stretch) -> Conversation:
+    def _new_conversation(self, stretch: TurnStretch) -> Conversation:
         conversation = stretch.conversation
         source, external_id = _name_of(conversation)
         if conversation.exported is not None:
@@ -173,10 +173,11 @@ class _Batch:
             source=source,
             external_id=external_id,
             started_at=started_at,
-            last_active_at=conversation.last_at or started_at,
+            last_active_at=(last := conversation.last_at or started_at),
+            archived_at=last if conversation.is_archived else None,
         )
 
-    def _add_turns(self, stretch: Stretch, conversation: Conversation) -> None:
+    def _add_turns(self, stretch: TurnStretch, conversation: Conversation) -> None:
         added = 0
         for planned in stretch.turns:
             item = item_of(planned, self._known)
@@ -204,7 +205,7 @@ class _Batch:
             self._new_turns.append((planned, turn))
             self._outcome.versions += not planned.is_current
             added += 1
-        if added and not conversation._state.adding:
+        if added and conversation not in self._made:
             self._changed[conversation.pk] = conversation
         self._outcome.turns += added
         external_id = short_id(stretch.conversation.external_id)
@@ -253,7 +254,7 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
     return fields
 
 
-def exported_here(user: User, batch: Iterable[Stretch]) -> dict[bytes, UUID]:
+def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]:
     """Of Recollect's own conversations, those that are here under the ids that they had."""
     ids = {stretch.key: stretch.conversation.exported.id for stretch in batch if stretch.conversation.exported}
     mine = Conversation.objects.for_user(user).filter(pk__in=ids.values()) if ids else Conversation.objects.none()
@@ -287,7 +288,7 @@ def _saved(conversation: Conversation) -> Conversation:
     return conversation
 
 
-def _has_no_path(stretch: Stretch) -> bool:
+def _has_no_path(stretch: TurnStretch) -> bool:
     exported = stretch.conversation.exported
     return exported is not None and exported.current_number is None
 
@@ -299,7 +300,7 @@ def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
     return conversation.product, short_id(conversation.external_id)
 
 
-def _title_of(stretch: Stretch) -> str:
+def _title_of(stretch: TurnStretch) -> str:
     said = (turn.user_message or turn.assistant_message for turn in stretch.turns)
     title = title_from(storable_text(stretch.conversation.title or "").strip())
     return title or title_from(next((text.strip() for text in said if text.strip()), ""))

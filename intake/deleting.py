@@ -25,10 +25,11 @@ from django.utils import timezone
 from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake import changes
 from intake.answers import streams
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import TITLE_LENGTH
+from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.paths import Tree, turns_of
 from intake.services import lock_conversation, title_from, without_nul
 
@@ -59,8 +60,9 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
         raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
-        conversation.title = title
-        conversation.save(update_fields=["title"])
+        conversation.title, conversation.titled_by = title, TitledBy.PERSON
+        conversation.save(update_fields=["title", "titled_by"])
+        changes.tell(caller, conversation_id)
     return conversation
 
 
@@ -150,13 +152,21 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
     if not tree.parents:
         _delete(conversation, caller)
         return False
-    if conversation.title == title_from(top.user_message):
+    if _is_titled_by(top, conversation):
         first = turns_of(conversation).get(turn_number=min(tree.parents))
-        conversation.title = title_from(first.user_message)
+        conversation.title, conversation.titled_by = title_from(first.user_message), TitledBy.LINE
     if conversation.current_number not in tree:
         conversation.current_number = tree.newest_end(top.parent_number)
-    conversation.save(update_fields=["title", "current_number"])
+    conversation.save(update_fields=["title", "titled_by", "current_number"])
+    changes.tell(caller, conversation.pk)
     return True
+
+
+def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
+    """Whether the title was made of this turn, and so goes with it. A model makes one of the first turn."""
+    if conversation.titled_by == TitledBy.MODEL:
+        return turn.turn_number == 1
+    return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
 
 
 def _delete(conversation: Conversation, caller: Caller) -> None:
@@ -164,6 +174,7 @@ def _delete(conversation: Conversation, caller: Caller) -> None:
     recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
     answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
     forget_answers(answered.values_list("pk", flat=True))
+    changes.tell(caller, conversation.pk)
     conversation.delete()
     _withdraw_quotes(caller, path)
 

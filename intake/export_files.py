@@ -12,13 +12,12 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.module_loading import import_string
 
 from core.sections import END, write_head, write_section
 from core.zip_stream import ArchiveFile, zipped
 from intake import exporting
-from intake.exporting import in_pieces
+from intake.exporting import ExportEncoder, in_pieces
 from intake.models import Conversation, User
 
 NAME_LENGTH = 60
@@ -98,10 +97,10 @@ def _turn(turn: dict[str, Any]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> bytes:
-    return json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1).encode()
+    return json.dumps(value, cls=ExportEncoder, ensure_ascii=False, indent=1).encode()
 
 
 def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields with JSON's types alone, as the JSON export has them."""
-    values: dict[str, Any] = json.loads(json.dumps(fields, cls=DjangoJSONEncoder))
+    values: dict[str, Any] = json.loads(json.dumps(fields, cls=ExportEncoder))
     return values

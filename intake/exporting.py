@@ -5,9 +5,10 @@ An iterator inside it becomes an array that is written as it is read.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -16,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from intake.models import Conversation, Turn, User
 
-Row = TypeVar("Row", bound=Model)
+ExportedRow = TypeVar("ExportedRow", bound=Model)
 
 # By this the reader of exports recognises our own (imports/readers/recollect.py).
 FORMAT = "recollect-export-1"
@@ -24,6 +25,15 @@ FORMAT = "recollect-export-1"
 # Rows asked for at once, and bytes sent at once.
 PAGE = 200
 PIECE = 64 * 1024
+
+
+class ExportEncoder(DjangoJSONEncoder):
+    """Times to the microsecond, as the database has them."""
+
+    def default(self, value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.isoformat().removesuffix("+00:00") + "Z" if not value.utcoffset() else value.isoformat()
+        return super().default(value)
 
 
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
@@ -36,6 +46,12 @@ def conversation_as_json(*, conversation: Conversation, user: User, now: datetim
     """A document of the same shape with this conversation alone."""
     one = iter([conversation_fields(conversation, user)])
     return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
+
+
+def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
+    """A document of the same shape with these conversations alone."""
+    some = conversations(user=user, chosen=chosen)
+    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
 
 
 def opening(*, user: User, now: datetime) -> dict[str, Any]:
@@ -60,9 +76,10 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
     yield bytes(gathered)
 
 
-def conversations(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`."""
-    for conversation in in_pages(Conversation.objects.for_user(user)):
+def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
+    rows = Conversation.objects.for_user(user)
+    for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
 
 
@@ -75,6 +92,8 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "external_id": conversation.external_id,
         "started_at": conversation.started_at,
         "last_active_at": conversation.last_active_at,
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
         "current_number": conversation.current_number,
         "branched_from": conversation.branched_from,
         "branched_after": conversation.branched_after,
@@ -86,7 +105,7 @@ def count_turns(conversation: Conversation, user: User) -> int:
     return Turn.objects.for_user(user).filter(conversation=conversation).count()
 
 
-def in_pages(rows: "QuerySet[Row]", *, key: str = "pk", size: int = PAGE) -> Iterator[Row]:
+def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
     """All the rows in the order of a unique key, a page for each query, so that no query stays open in between."""
     page = list(rows.order_by(key)[:size])
     while page:
@@ -118,7 +137,7 @@ def _encode(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping) and any(isinstance(item, Iterator) for item in value.values()):
         yield from _enclosed("{", (_member(name, item) for name, item in value.items()), "}")
     else:
-        yield json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False)
+        yield json.dumps(value, cls=ExportEncoder, ensure_ascii=False)
 
 
 def _member(name: str, value: Any) -> Iterator[str]:

@@ -123,6 +123,12 @@ class TimeZoneForm(forms.Form):
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
 
 
+class TitlesForm(forms.Form):
+    titles_by_model = forms.BooleanField(
+        required=False, label="The language model makes a title after the first answer"
+    )
+
+
 class DeleteAccountForm(forms.Form):
     password = forms.CharField(
         strip=False,

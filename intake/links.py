@@ -11,13 +11,15 @@ from intake.models import Turn
 _AN_ID = "CONVERSATION"
 
 
-def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None) -> str:
-    """Where a conversation is read; with a turn, scrolled to it.
+def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None, words: str = "") -> str:
+    """Where a conversation is read; with a turn, scrolled to it, and with some of its words, to these.
 
-    The query makes the server include the turn, however long ago it was; the fragment makes the browser go there.
+    The query makes the server include the turn, however long ago it was; the fragment makes the browser go there. A
+    browser's own text fragments (`:~:text=`) would go to the first turn with the words, and not by a script.
     """
     path = _path_of_one(get_script_prefix()).replace(_AN_ID, quote(str(conversation_id), safe=""))
-    return path if turn_number is None else f"{path}?turn={turn_number}#turn-{turn_number}"
+    at = f"&at={quote(words, safe='')}" if words else ""
+    return path if turn_number is None else f"{path}?turn={turn_number}{at}#turn-{turn_number}"
 
 
 def undo_path(conversation_id: UUID | str, *, turn_number: int, call_id: str) -> str:

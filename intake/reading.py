@@ -10,11 +10,9 @@ from django.db import connection
 
 from core.errors import NotFound
 from core.isolation.caller import Caller
-from core.pagination import Position
 from intake.models import Conversation, Turn, User
 from intake.paths import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
 
-CONVERSATIONS_PER_PAGE = 30
 # Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
 TURNS_PER_PAGE = 20
 TURNS_PER_ANSWER = 50
@@ -36,14 +34,6 @@ _WITH_VERSIONS = """
 SELECT id, current_number FROM intake_conversations
  WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) AND has_versions AND current_number IS NOT NULL
 """
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationList:
-    """One page of conversations, newest first; `more` is where the next page begins, if there is one."""
-
-    conversations: list[Conversation]
-    more: Position | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +61,6 @@ class SharedTurns:
     turns: list[Turn]
     earlier: tuple[UUID, int] | None = None
     is_deleted: bool = False
-
-
-def list_conversations(*, caller: Caller, after: Position | None = None) -> ConversationList:
-    found = Conversation.objects.for_caller(caller).newest_first()
-    if after is not None:
-        found = found.filter(after.later_in_list(by="last_active_at"))
-    rows = list(found[: CONVERSATIONS_PER_PAGE + 1])
-    page = rows[:CONVERSATIONS_PER_PAGE]
-    more = Position(page[-1].last_active_at, page[-1].id) if len(rows) > len(page) else None
-    return ConversationList(page, more)
 
 
 def as_conversation_id(text: str) -> UUID:

@@ -242,7 +242,9 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
     conversation.turn_count += 1
     conversation.current_number = conversation.turn_count
     conversation.last_active_at = max(conversation.last_active_at, said_at)
-    conversation.save(update_fields=["turn_count", "current_number", "has_versions", "last_active_at"])
+    conversation.archived_at = None
+    changed = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at"]
+    conversation.save(update_fields=changed)
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,

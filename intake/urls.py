@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.views import accounts, changing, pages, settings
+from intake.views import accounts, changing, installed, keeping, outline, pages, settings
 
 app_name = "intake"
 
@@ -13,9 +13,17 @@ urlpatterns = [
     path("c/<str:conversation_id>/rename/", changing.rename_conversation, name="rename_conversation"),
     path("c/<str:conversation_id>/delete/", changing.delete_conversation, name="delete_conversation"),
     path("c/<str:conversation_id>/turns/<str:turn_number>/delete/", changing.delete_turn, name="delete_turn"),
+    path("c/<str:conversation_id>/outline/", outline.conversation_outline, name="conversation_outline"),
+    path("c/<str:conversation_id>/pin/", keeping.pin_conversation, name="pin_conversation"),
+    path("c/<str:conversation_id>/archive/", keeping.archive_conversation, name="archive_conversation"),
     path("conversations/", pages.conversations, name="conversations"),
+    path("conversations/change/", keeping.change_conversations, name="change_conversations"),
     path("settings/account/", settings.account, name="account"),
+    path("settings/account/titles/", settings.titles, name="titles"),
     path("settings/account/delete/", settings.delete_account, name="delete_account"),
+    path("worker.js", installed.worker, name="worker"),
+    path("offline/", installed.offline, name="offline"),
+    path("favicon.ico", installed.favicon, name="favicon"),
     path("register/", accounts.RegisterView.as_view(), name="register"),
     path("login/", accounts.LoginView.as_view(), name="login"),
     path("logout/", accounts.LogoutView.as_view(), name="logout"),

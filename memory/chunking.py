@@ -19,9 +19,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-Stretch = tuple[int, int]
+TextStretch = tuple[int, int]
 """Start (inclusive) and end (exclusive), in characters."""
-TokenOffsets = Callable[[str, int | None], list[Stretch]]
+TokenOffsets = Callable[[str, int | None], list[TextStretch]]
 """As `Embedder.token_offsets`."""
 
 # Counts up with every change to what is cut where; `index_missing` cuts again what other rules have cut.
@@ -145,7 +145,7 @@ class _Tokens:
 
     def __init__(self, text: str, token_offsets: TokenOffsets) -> None:
         self.text = text
-        self.spans: list[Stretch] = []
+        self.spans: list[TextStretch] = []
         self._token_offsets = token_offsets
         self._read = 0
 
@@ -155,7 +155,7 @@ class _Tokens:
             self._read_page()
         return len(self.spans)
 
-    def stretches(self, size: int) -> Iterator[Stretch]:
+    def stretches(self, size: int) -> Iterator[TextStretch]:
         """Yield overlapping stretches of at most `size` tokens that hold all of them, cut at good places."""
         while self.count(size):
             end = self._cut(size)

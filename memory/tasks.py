@@ -17,7 +17,7 @@ from django.utils import timezone
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from intake import visitors
 from intake.answers.sweeping import close_abandoned_turns as close_turns
-from memory import indexing, recounting, vectors
+from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 
 logger = logging.getLogger(__name__)
@@ -77,10 +77,22 @@ def _leave_no_connection() -> None:
 
 @shared_task(name="memory.embed_pending")
 def embed_pending() -> None:
-    """Fill vectors; a long queue is worked off in several tasks."""
+    """Fill vectors; a long queue is worked off in several tasks.
+
+    Terms follow in a task of their own: they are found while they are pending, a vector is not before it is made.
+    """
     indexing.embed_pending(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    flush_terms.apply_async(retry=False)
     if indexing.has_pending(now=timezone.now()):
         embed_pending.apply_async(retry=False)
+
+
+@shared_task(name="memory.flush_terms")
+def flush_terms() -> None:
+    """Move pending terms into segments, and rewrite those with deleted texts."""
+    until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    term_segments.flush(until=until)
+    term_segments.purge(until=until)
 
 
 @shared_task(name="memory.sweep_pending")
@@ -92,10 +104,11 @@ def sweep_pending() -> None:
 
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
-    """Remove what is left of texts that were deleted in the database itself, and pack vectors that lie unpacked."""
-    recounting.sweep()
+    """Remove what is left in the index of texts that were deleted, and pack vectors that lie unpacked."""
+    until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    term_segments.purge(until=until)
     vectors.sweep()
-    vectors.pack_all(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    vectors.pack_all(until=until)
 
 
 @shared_task(name="memory.remove_silent_visitors")

@@ -1,8 +1,7 @@
 """The terms of each person's texts: counted when a text is saved, scored with BM25F by every search.
 
-`add` and `delete` follow the texts, `flush` moves what was added to the postings, `score` reads. A hundred postings are
-a hundred places in a large index, too many to write while somebody waits. So a text's terms are kept in one pending row
-at first (`unposted_words`), where a search looks as well, and a worker flushes them in batches .
+`add` and `delete` follow the texts, `score` reads. A text's terms are kept in one pending row at first, where a search
+looks as well; workers flush those into segments, where they take a twentieth of the space (`memory.term_segments`).
 
 Before the parser a text is written so that the ways of writing one thing meet (`indexed_form`): compatibility forms are
 one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
@@ -13,12 +12,10 @@ particles are written on to the word, are cut into pairs of characters, as PGroo
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
-from django.utils import timezone
+from django.db import connection
 
 from memory.chunking import UNSPACED
 from memory.models import IndexedText
@@ -42,9 +39,6 @@ _WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
 # Letters that are letters of their own, and are yet written plainly where the keyboard lacks them.
 _PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
 _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
-
-# Flushed by one statement.
-BATCH_TEXTS = 200
 
 # A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
 # together takes longer than all the rest that is done with them here.
@@ -70,77 +64,12 @@ WITH term AS (
         ON CONFLICT DO NOTHING
     RETURNING *
 ), pending AS (
-    INSERT INTO unposted_words (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
+    INSERT INTO pending_terms (text_id, user_id, corpus, said_length, answered_length, lexemes, said, answered)
     SELECT id, user_id, corpus, indexed.said_length, indexed.answered_length, lexemes, said, answered
       FROM indexed
      CROSS JOIN term
 )
 SELECT count(*) FROM indexed
-"""
-
-_OWNERS = "SELECT DISTINCT user_id, corpus FROM unposted_words ORDER BY user_id, corpus"
-
-_START_TOTALS = """
-INSERT INTO text_totals (user_id, corpus, texts, said_length, answered_length)
-VALUES (%(user_id)s, %(corpus)s, 0, 0, 0)
-    ON CONFLICT DO NOTHING
-"""
-
-# The row lock on `text_totals` serialises everything that changes one person's postings, so a deletion cannot deadlock
-# with a worker.
-LOCK_TOTALS = "SELECT FROM text_totals WHERE user_id = %(user_id)s AND corpus = %(corpus)s FOR UPDATE"
-_LOCK_TOTALS_IF_FREE = f"{LOCK_TOTALS} SKIP LOCKED"
-
-# Deletes texts of one corpus in two statements, after the lock: the terms of those that are pending are counted nowhere
-# yet. A foreign key takes postings along.
-_DELETE_PENDING = "DELETE FROM unposted_words WHERE user_id = %(user_id)s AND text_id = ANY(%(ids)s) RETURNING text_id"
-_DELETE = """
-WITH deleted AS (
-    DELETE FROM indexed_texts
-     WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)
-    RETURNING id, said_length, answered_length
-)
-UPDATE text_totals AS totals
-   SET texts = totals.texts - fewer.texts, said_length = totals.said_length - fewer.said_length,
-       answered_length = totals.answered_length - fewer.answered_length
-  FROM (SELECT count(*) AS texts, sum(said_length) AS said_length, sum(answered_length) AS answered_length
-          FROM deleted
-         WHERE id <> ALL(%(pending)s)
-        HAVING count(*) > 0) AS fewer
- WHERE user_id = %(user_id)s AND corpus = %(corpus)s
-"""
-
-# A text that is being deleted is passed over. A deletion waits for the flush of its texts, and then deletes their
-# postings by a foreign key.
-_FLUSH = """
-WITH taken AS (
-    DELETE FROM unposted_words
-     WHERE user_id = %(user_id)s
-       AND text_id IN (SELECT text_id
-                         FROM unposted_words AS pending
-                         JOIN indexed_texts AS text ON text.user_id = pending.user_id AND text.id = text_id
-                        WHERE pending.user_id = %(user_id)s AND pending.corpus = %(corpus)s
-                        ORDER BY text_id
-                        LIMIT %(batch)s
-                          FOR UPDATE OF pending SKIP LOCKED
-                          FOR KEY SHARE OF text SKIP LOCKED)
-    RETURNING *
-), flushed AS (
-    INSERT INTO postings (user_id, corpus, text_id, said_length, answered_length, lexeme, said, answered)
-    SELECT user_id, corpus, text_id, said_length, answered_length, term.lexeme, sum(term.said), sum(term.answered)
-      FROM taken CROSS JOIN LATERAL unnest(lexemes, taken.said, taken.answered) AS term(lexeme, said, answered)
-     GROUP BY user_id, corpus, text_id, said_length, answered_length, term.lexeme
-     ORDER BY term.lexeme  -- neighbours in the index
-), counted AS (
-    UPDATE text_totals AS totals
-       SET texts = totals.texts + more.texts, said_length = totals.said_length + more.said_length,
-           answered_length = totals.answered_length + more.answered_length
-      FROM (SELECT count(*) AS texts, sum(said_length) AS said_length, sum(answered_length) AS answered_length
-              FROM taken
-            HAVING count(*) > 0) AS more
-     WHERE user_id = %(user_id)s AND corpus = %(corpus)s
-)
-SELECT count(*) FROM taken
 """
 
 
@@ -159,63 +88,75 @@ K1 = 1.2
 B = 0.5
 SAID_WEIGHT = 2.0
 
-# A term's own statistics are counted before its postings are read for good: reading an index twice is cheaper than
-# keeping what was read.
-_SCORE = """
-WITH mine AS MATERIALIZED (
-    -- A side that nobody ever used has no average length; any will do.
-    SELECT texts::float8, coalesce(nullif(said_length / texts, 0), 1)::float8 AS said_length,
-           coalesce(nullif(answered_length / texts, 0), 1)::float8 AS answered_length
-      FROM (SELECT nullif(sum(texts), 0) AS texts, sum(said_length) AS said_length,
-                   sum(answered_length) AS answered_length
-              FROM (SELECT texts, said_length, answered_length
-                      FROM text_totals
-                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-                     UNION ALL
-                    SELECT 1, said_length, answered_length
-                      FROM unposted_words
-                     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)) AS counted) AS together
-), asked AS MATERIALIZED (
+# A pending text is a segment of one text here, numbered by the negative of its id. The postings of a term in a segment
+# are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
+# posting is looked at once.
+#
+# Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
+# not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
+_TEMPLATE = """
+WITH {deleted}asked AS MATERIALIZED (
     SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
-), pending AS MATERIALIZED (
-    -- Of what was saved a moment ago: seldom any.
-    SELECT text_id, term.lexeme, sum(term.said)::int AS said, sum(term.answered)::int AS answered,
-           said_length, answered_length
-      FROM unposted_words AS row
-     CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
+), segment AS MATERIALIZED (
+    -- Concatenated with nothing, an array is read once here, not again for each element that is asked of it.
+    SELECT id, texts, said_length, answered_length, text_ids || '{{}}'::bigint[] AS text_ids,
+           said_lengths || '{{}}'::int[] AS said_lengths, answered_lengths || '{{}}'::int[] AS answered_lengths
+      FROM term_segments
      WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-       AND lexemes && ARRAY(SELECT lexeme FROM asked) AND term.lexeme = ANY(ARRAY(SELECT lexeme FROM asked))
-     GROUP BY text_id, term.lexeme, said_length, answered_length
-), term AS MATERIALIZED (
-    SELECT lexeme, having_it, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf, 1 - %(b)s::float8 AS rest,
-           %(b)s / said_length AS per_term_said, %(b)s / answered_length AS per_term_answered
+     UNION ALL
+    SELECT -text_id, 1, said_length, answered_length, ARRAY[text_id], ARRAY[said_length], ARRAY[answered_length]
+      FROM pending_terms
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+), list AS MATERIALIZED (
+    SELECT lexeme, id, ordinals[first:last] AS ordinals, said[first:last] AS said, answered[first:last] AS answered,
+           {having_it} AS having_it
       FROM asked
-     CROSS JOIN mine
+     CROSS JOIN segment
      CROSS JOIN LATERAL (
-        SELECT (SELECT count(*)
-                  FROM postings AS p
-                 WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s) AND p.lexeme = asked.lexeme)
-               + (SELECT count(*) FROM pending WHERE pending.lexeme = asked.lexeme) AS having_it
-        OFFSET 0) AS counted  -- counted once
-), hit AS (
-    SELECT text_id, idf, having_it,
-           %(said_weight)s::float8 * said / (rest + per_term_said * said_length) AS said,
-           answered / (rest + per_term_answered * answered_length) AS answered
-      FROM (SELECT text_id, said, answered, said_length, answered_length, idf, having_it, rest, per_term_said,
-                   per_term_answered
-              FROM term
-              JOIN postings AS p USING (lexeme)
-             WHERE p.user_id = %(user_id)s AND p.corpus = ANY(%(corpora)s)
-             UNION ALL
-            SELECT text_id, said, answered, said_length, answered_length, idf, having_it, rest, per_term_said,
-                   per_term_answered
-              FROM term
-              JOIN pending USING (lexeme)) AS either
-    OFFSET 0  -- neither is computed more than once
+        SELECT ends[number] AS last, 1 + coalesce(ends[number - 1], 0) AS first, ordinals, said, answered
+          FROM (SELECT array_position(lexemes, lexeme) AS number, ends, ordinals, said, answered
+                  FROM term_blocks
+                 WHERE user_id = %(user_id)s AND segment_id = id AND first_lexeme <= lexeme
+                 ORDER BY first_lexeme DESC
+                 LIMIT 1) AS block
+        OFFSET 0) AS slice  -- worked out once
+     WHERE id > 0 AND last IS NOT NULL
+     UNION ALL
+    SELECT term.lexeme, -text_id, '{{1}}', ARRAY[least(sum(term.said), 32767)::smallint],
+           ARRAY[least(sum(term.answered), 32767)::smallint], 1
+      FROM pending_terms AS row
+     CROSS JOIN LATERAL unnest(lexemes, row.said, row.answered) AS term(lexeme, said, answered)
+     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s) AND term.lexeme IN (SELECT lexeme FROM asked)
+     GROUP BY text_id, term.lexeme
+), term AS MATERIALIZED (
+    -- A side that nobody ever used has no average length; any will do.
+    SELECT lexeme, having_it, ln(1 + (texts - having_it + 0.5) / (having_it + 0.5)) AS idf,
+           %(said_weight)s::float8 AS said_weight, 1 - %(b)s::float8 AS rest,
+           %(b)s / coalesce(nullif(said_length / texts, 0), 1) AS per_term_said,
+           %(b)s / coalesce(nullif(answered_length / texts, 0), 1) AS per_term_answered
+      FROM (SELECT lexeme, coalesce(sum(having_it), 0)::float8 AS having_it
+              FROM asked LEFT JOIN list USING (lexeme)
+             GROUP BY lexeme) AS counted
+     CROSS JOIN (
+        SELECT sum(texts)::float8 AS texts, sum(said_length)::float8 AS said_length,
+               sum(answered_length)::float8 AS answered_length
+          FROM {counted}) AS mine
+), posting AS (
+    -- One side of most postings has nothing, which is said sooner than computed.
+    SELECT text_ids[ordinal] AS text_id, idf, having_it,
+           CASE said WHEN 0 THEN 0 ELSE said_weight * said / (rest + per_term_said * said_lengths[ordinal]) END AS said,
+           CASE answered WHEN 0 THEN 0
+                ELSE answered / (rest + per_term_answered * answered_lengths[ordinal]) END AS answered
+      FROM (SELECT text_ids, said_lengths, answered_lengths, term.*,
+                   unnest(ordinals) AS ordinal, unnest(said) AS said, unnest(answered) AS answered
+              FROM list JOIN segment USING (id) JOIN term USING (lexeme)) AS each
+     {kept}
+    OFFSET 0  -- nothing is computed more than once
 ), best AS (
     SELECT text_id, sum(idf * (said + answered) / (%(k1)s::float8 + said + answered)) AS score,
-           sum(idf * said / (%(k1)s::float8 + said)) AS said_score, bool_or(having_it = 1) AS has_only
-      FROM hit
+           coalesce(sum(idf * said / (%(k1)s::float8 + said)) FILTER (WHERE said > 0), 0) AS said_score,
+           bool_or(having_it = 1) AS has_only
+      FROM posting
      -- The postings of a common term are many, and their dates are with the texts. What a term is worth does not depend
      -- on the dates that are asked for.
      WHERE NOT %(is_dated)s
@@ -227,12 +168,32 @@ WITH mine AS MATERIALIZED (
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id::text, chunk_index, score, said_score, has_only, (SELECT sum(idf) FROM term)
+SELECT source_id::text, chunk_index, score, said_score, has_only, (SELECT sum(idf) FROM term),
+       EXISTS (SELECT FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
- CROSS JOIN LATERAL (SELECT source_id, chunk_index FROM indexed_texts WHERE id = text_id OFFSET 0) AS text
+ CROSS JOIN LATERAL (
+    SELECT source_id, chunk_index FROM indexed_texts WHERE user_id = %(user_id)s AND id = text_id OFFSET 0) AS text
  ORDER BY score DESC, text_id
 """
+_SCORE = _TEMPLATE.format(deleted="", having_it="1 + last - first", counted="segment", kept="")
+_SCORE_WITHOUT_DELETED = _TEMPLATE.format(
+    deleted="""deleted AS MATERIALIZED (
+    SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
+), """,
+    having_it="""(SELECT count(*)
+              FROM unnest(ordinals[first:last]) AS ordinal
+             WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted))""",
+    counted="""(SELECT texts, said_length, answered_length
+                  FROM segment
+                 UNION ALL
+                SELECT -1, -held.said_length, -held.answered_length
+                  FROM segment
+                 CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths)
+                       AS held(text_id, said_length, answered_length)
+                 WHERE held.text_id IN (SELECT text_id FROM deleted)) AS counted""",
+    kept="WHERE text_ids[ordinal] NOT IN (SELECT text_id FROM deleted)",
+)
 
 
 class TermHit(NamedTuple):
@@ -273,26 +234,12 @@ def add_many(texts: Sequence[Text]) -> None:
 
 
 def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
-    """Remove the terms of what is gone; `chunks`: of these chunks of a source alone."""
-    texts = IndexedText.objects.at(place)
-    _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks), place)
+    """No search finds the terms of what is gone from now on, or counts them; a worker removes them within a minute.
 
-
-def flush(*, until: datetime | None = None) -> int:
-    """Flush pending terms into the postings, until none are left or the time is up; returns of how many texts.
-
-    Repeating it does nothing, and several workers share the work.
+    `chunks`: of these chunks of a source alone.
     """
-    flushed = 0
-    with connection.cursor() as cursor:
-        cursor.execute(_OWNERS)
-        owners = cursor.fetchall()
-    for user_id, corpus in owners:
-        while texts := _flush_batch({"user_id": user_id, "corpus": corpus, "batch": BATCH_TEXTS}):
-            flushed += texts
-            if until is not None and timezone.now() >= until:
-                return flushed
-    return flushed
+    texts = IndexedText.objects.at(place)
+    _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks))
 
 
 def score(scope: Scope, *, query: str, limit: int) -> TermHits:
@@ -307,11 +254,18 @@ def score(scope: Scope, *, query: str, limit: int) -> TermHits:
         "k1": K1,
         "limit": limit,
     }
+    rows = _fetch(_SCORE, parameters)
+    if rows and rows[0][-1]:
+        rows = _fetch(_SCORE_WITHOUT_DELETED, parameters)
+    hits = [TermHit((source, place), score, said, has_only) for source, place, score, said, has_only, *_ in rows]
+    return TermHits(hits, ideal=rows[0][5] if rows else 0.0)
+
+
+def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(_SCORE, parameters)
-        rows = cursor.fetchall()
-    hits = [TermHit((source, place), score, said, has_only) for source, place, score, said, has_only, _ in rows]
-    return TermHits(hits, ideal=rows[0][-1] if rows else 0.0)
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
 
 
 def searchable(text: str) -> str:
@@ -388,21 +342,6 @@ def row_of(text: Text) -> dict[str, Any]:
     }
 
 
-def _flush_batch(owner: dict[str, Any]) -> int:
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_START_TOTALS, owner)
-            cursor.execute(_LOCK_TOTALS_IF_FREE, owner)
-            if not cursor.rowcount:
-                return 0
-            cursor.execute(_FLUSH, owner)
-            (texts,) = cursor.fetchone()
-            return int(texts)
-    except IntegrityError:
-        # The person is deleted at this moment, and their terms with them.
-        return 0
-
-
 def _add_one(text: Text, place: Place) -> bool:
     """Nearly every such text is new: only one that is not costs a second look."""
     row = row_of(text)
@@ -410,7 +349,7 @@ def _add_one(text: Text, place: Place) -> bool:
         return True
     known = IndexedText.objects.at(place)
     stale = known.other_than(content_hash=row["text_hash"], configuration=row["configuration"])
-    return _delete(stale, place) and _insert(row)
+    return _delete(stale) and _insert(row)
 
 
 def _add_changed(entry: Entry) -> set[int]:
@@ -423,7 +362,7 @@ def _add_changed(entry: Entry) -> set[int]:
     wanted = {text.key.chunk_index: (_known_as(text), settings.TEXT_SEARCH_CONFIG) for text in entry.texts}
     stale = [index for index in kept if kept[index] != wanted.get(index)]
     if stale:
-        _delete(known.filter(chunk_index__in=stale), entry.place)
+        _delete(known.filter(chunk_index__in=stale))
     changed = {index for index in wanted if kept.get(index) != wanted[index]}
     for text in entry.texts:
         if text.key.chunk_index in changed:
@@ -431,17 +370,10 @@ def _add_changed(entry: Entry) -> set[int]:
     return changed
 
 
-def _delete(texts: IndexedTextQuerySet, place: Place) -> bool:
-    """Returns whether there were any. The totals are locked first, as they are for a flush."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        parameters: dict[str, Any] = {"user_id": place.user_id, "corpus": place.corpus}
-        cursor.execute(LOCK_TOTALS, parameters)
-        parameters["ids"] = list(texts.values_list("pk", flat=True))
-        if parameters["ids"]:
-            cursor.execute(_DELETE_PENDING, parameters)
-            parameters["pending"] = [text_id for (text_id,) in cursor.fetchall()]
-            cursor.execute(_DELETE, parameters)
-    return bool(parameters["ids"])
+def _delete(texts: IndexedTextQuerySet) -> bool:
+    """Returns whether there were any. A foreign key takes pending terms along, a trigger marks those in a segment."""
+    deleted, _ = texts.delete()
+    return bool(deleted)
 
 
 def _known_as(text: Text) -> bytes:

@@ -253,6 +253,7 @@ IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
 IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
+IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
 # Another worker takes over from one that has not been heard of for so long.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
@@ -313,6 +314,9 @@ CHAT_NOTES = "memory.hooks.notes"
 # Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
+
+# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
 # A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
 # tell that its lease has run out, it is closed after about fifteen seconds.
@@ -440,6 +444,8 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 # Logs: ids, counts and codes, never a person's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
+# What Prometheus sends as a bearer token to /metrics; without one, only this machine and private networks may look.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # "line" for people, "json" for programs.
 LOG_FORMAT = env.str("LOG_FORMAT", default="line")
 # The level of verbose libraries; psycopg checks its own logger's level, so the root's would not do.

@@ -8,9 +8,12 @@ SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
+METRICS_TOKEN = "for tests only"
 SECURITY_CONTACT = ["mailto:security@example.com"]
 # Whether the second look is in time depends on the machine; its own tests have it.
 RERANKER = None
+# A script has one step for each question; the tests of titles have one more.
+CHAT_TITLES = False
 # Tests come from one address and quickly; those of the limits set their own.
 RATE_LIMITS = {}
 CONCURRENT_CALLS = CONCURRENT_ANSWERS = 0

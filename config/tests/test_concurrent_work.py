@@ -139,7 +139,7 @@ def test_pages_of_a_person_count_with_their_calls(settings, server, held, person
 
 @contextmanager
 def being_answered(client, *messages):
-    """Each is being answered within the block; at its end the reader leaves."""
+    """Each is being answered within the block; at its end their writer stops them."""
     with ExitStack() as stack:
         readers = []
         for message in messages:
@@ -149,6 +149,8 @@ def being_answered(client, *messages):
             readers.append(answer.iter_lines())
             next(readers[-1])
         yield
+    for turn_id in Turn.objects.filter(status=Turn.Status.STREAMING).values_list("pk", flat=True):
+        client.post(f"/api/v1/intake/turns/{turn_id}/stop", headers=client._csrf())
 
 
 def streaming():

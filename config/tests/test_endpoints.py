@@ -14,7 +14,7 @@ from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, TASKS, TOOLS
 from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
-from memory.models import Embedding, VectorBlock
+from memory.models import Embedding, PendingTerms, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.tests.vectors import directions, fill
 
@@ -92,7 +92,7 @@ def test_nobody_learns_anything_of_somebody_else_at_any_endpoint_nor_from_the_lo
 
 
 def test_what_a_visitor_said_is_theirs_alone(matrix):
-    visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("quagmire"))
+    visitors = replace(matrix, owner=matrix.visitor, visitor=house.drop_in("mumbletypeg"))
     theirs = {
         route: endpoint for route, endpoint in ENDPOINTS.items() if route in ("", "conversations/") or route[:2] == "c/"
     }
@@ -129,6 +129,10 @@ def is_embedded():
     return not Embedding.objects.filter(vector=None).exists()
 
 
+def is_flushed():
+    return not PendingTerms.objects.exists()
+
+
 def is_closed():
     return not Turn.objects.filter(status=Turn.Status.STREAMING).exists()
 
@@ -145,6 +149,7 @@ def is_packed():
     ("name", "is_done"),
     [
         ("memory.embed_pending", is_embedded),
+        ("memory.flush_terms", is_flushed),
         ("memory.sweep_pending", is_embedded),
         ("memory.close_abandoned_turns", is_closed),
         ("memory.sweep_deleted", is_packed),

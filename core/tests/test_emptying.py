@@ -31,7 +31,7 @@ def test_every_table_is_emptied_but_what_the_migrations_wrote():
     user.groups.add(Group.objects.create(name="Keepers"))
     user.user_permissions.add(Permission.objects.first())
     a_turn(user, "Something to be indexed")
-    assert {"users", "users_groups", "intake_conversation_turns", "unposted_words", "embeddings"} <= tables_with_rows()
+    assert {"users", "users_groups", "intake_conversation_turns", "pending_terms", "embeddings"} <= tables_with_rows()
     types, permissions = ContentType.objects.count(), Permission.objects.count()
     empty(DEFAULT_DB_ALIAS)
     assert tables_with_rows() == KEPT | {"django_migrations"}

@@ -43,15 +43,15 @@ def test_the_owner_of_the_tables_is_refused():
 @pytest.mark.parametrize("statement", ["NO FORCE ROW LEVEL SECURITY", "DISABLE ROW LEVEL SECURITY"])
 def test_a_personal_table_without_forced_policies_is_named(statement):
     with connection.cursor() as cursor:
-        cursor.execute(f"ALTER TABLE postings {statement}")
+        cursor.execute(f"ALTER TABLE term_blocks {statement}")
     with as_the_application():
         (found,) = problems(connection, roles=(ROLES.web,))
-    assert (found.id, "guards postings." in found.msg) == ("core.E003", True)
+    assert (found.id, "guards term_blocks." in found.msg) == ("core.E003", True)
 
 
 def test_a_personal_table_without_a_policy_for_the_application_is_named():
     with connection.cursor() as cursor:
-        cursor.execute("DROP POLICY person ON postings")
+        cursor.execute("DROP POLICY person ON term_blocks")
     with as_the_application():
         assert ids() == ["core.E003"]
 
@@ -71,7 +71,7 @@ def test_the_command_says_the_same():
 
 
 def test_every_table_with_a_person_is_personal_or_says_why_not():
-    assert {"intake.Conversation", "intake.Turn", "memory.Embedding", "memory.Posting"} <= {
+    assert {"intake.Conversation", "intake.Turn", "memory.Embedding", "memory.TermBlock"} <= {
         model._meta.label for model in personal_models()
     }
     for label, reason in settings.NOT_PERSONAL.items():

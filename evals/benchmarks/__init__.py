@@ -1,6 +1,18 @@
 """The benchmarks behind the figures in the documentation: one module each, and a command that runs them by name."""
 
-from evals.benchmarks import answers, capacity, embedding, importing, indexing, memory, overload, saving, search, tools
+from evals.benchmarks import (
+    answers,
+    capacity,
+    embedding,
+    importing,
+    indexing,
+    memory,
+    overload,
+    pages,
+    saving,
+    search,
+    tools,
+)
 from evals.benchmarks.base import Benchmark
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -15,6 +27,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         capacity.BENCHMARK,
         answers.BENCHMARK,
         overload.BENCHMARK,
+        pages.BENCHMARK,
         importing.BENCHMARK,
     )
 }

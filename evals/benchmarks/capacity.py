@@ -2,9 +2,13 @@
 
 1. Synthetic turns are saved by the service that the chat uses.
 2. The worker's code makes their vectors and flushes their terms.
-3. Each table's growth since the database was empty is divided by the number of turns.
+3. The tables are vacuumed, as autovacuum does sooner or later: else emptied queues count with every row they had.
+4. Each table's growth since the database was empty is divided by the number of turns.
+
+And the cost of meaning by the length of a text: bytes of vectors, and the processor's milliseconds.
 """
 
+import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
 
@@ -14,8 +18,12 @@ from django.db import connection
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import save_turns
 from evals.datasets.loading import Report
-from evals.scratch import as_worker, scratch_database
-from memory import indexing
+from evals.scratch import as_worker, scratch_database, unbound
+from memory import indexing, term_segments
+from memory.embedders import get_embedder
+from memory.models import Embedding
+
+VECTOR_TABLES = ("embeddings", "embedding_blocks")
 
 _SIZES = """
 SELECT relname, pg_total_relation_size(oid)
@@ -26,24 +34,41 @@ SELECT relname, pg_total_relation_size(oid)
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=1000, help="how many are saved and indexed (default 1000)")
+    parser.add_argument(
+        "--answer", type=int, default=0, metavar="CHARACTERS", help="of every answer (default: of usual lengths)"
+    )
 
 
 def run(options: Mapping[str, int], report: Report) -> Figures:
+    """`embedding_ms…`: what the processor did, waiting not counted, from a pending row to its vector in a block."""
     count = options["turns"]
     if count < 1:
         raise CommandError("--turns must be at least 1.")
     with scratch_database():
         empty = _sizes()
-        turns = save_turns(count, seed=0)
+        turns = save_turns(count, seed=0, answer_length=options["answer"] or None)
         report("The turns are saved; now they are indexed.")
+        get_embedder().warm_up(for_documents=True)
         with as_worker():
+            begun = time.process_time()
             indexing.embed_pending()
+            seconds = time.process_time() - begun
+            passages = Embedding.objects.count()
+            term_segments.flush()
+        with unbound(), connection.cursor() as cursor:
+            cursor.execute("VACUUM")
         grown = {table: (size - empty[table]) / count for table, size in _sizes().items()}
     text = sum(len((turn.user_message + turn.assistant_message).encode()) for turn in turns)
+    thousands = sum(len(turn.user_message + turn.assistant_message) for turn in turns) / 1_000
+    vectors = sum(grown[table] for table in VECTOR_TABLES) * count
     by_table = {table: round(size) for table, size in sorted(grown.items(), key=lambda item: -item[1]) if size > 0}
     return {
         "turns": count,
         "text_bytes_per_turn": round(text / count),
+        "passages_per_turn": round(passages / count, 2),
+        "embedding_ms_per_turn": round(1_000 * seconds / count, 1),
+        "embedding_ms_per_1000_characters": round(1_000 * seconds / thousands, 1),
+        "vector_bytes_per_1000_characters": round(vectors / thousands),
         "bytes_per_turn": round(sum(grown.values())),
         "bytes_per_turn_by_table": by_table,
     }

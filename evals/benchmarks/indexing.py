@@ -66,11 +66,12 @@ def _throughput(count: int, given: Environment, report: Report) -> Figures:
     }
 
 
-def save_turns(count: int, *, seed: int) -> list[Turn]:
+def save_turns(count: int, *, seed: int, answer_length: int | None = None) -> list[Turn]:
     """So many synthetic turns of some new people, by the real service; they wait for a worker."""
     conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
     return [
-        _save(conversations[number % PEOPLE], said) for number, said in enumerate(synthetic.turns(count, seed=seed))
+        _save(conversations[number % PEOPLE], said)
+        for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length))
     ]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 TIMEOUT_SECONDS = 60
 
 
-class Connection:
+class Requester:
     """One connection in a thread of its own, and what came of its requests."""
 
     def __init__(self, given: dict[str, Any], number: int) -> None:
@@ -79,7 +79,7 @@ def _filled(request: Any) -> Any:
 def main() -> None:
     given = json.load(sys.stdin)
     os.nice(given["nice"])
-    connections = [Connection(given, number) for number in range(given["connections"])]
+    connections = [Requester(given, number) for number in range(given["connections"])]
     begun = time.perf_counter()
     threads = [threading.Thread(target=connection.run, args=(begun,)) for connection in connections]
     for thread in threads:

@@ -13,7 +13,7 @@ from evals.datasets.reading import Dataset, DatasetError, TurnRow
 from evals.scratch import as_worker
 from intake.models import Conversation, User
 from intake.services import save_exchange, title_from
-from memory import indexing
+from memory import indexing, term_segments
 from memory.models import Embedding
 
 Report = Callable[[str], None]
@@ -58,11 +58,15 @@ def load_turns(turns: Iterable[TurnRow], *, zones: Mapping[str, str] = MappingPr
 
 
 def embed_all(*, report: Report) -> None:
-    """Fill every vector. Raises `DatasetError` if some cannot be made: figures without them would mislead."""
+    """Fill every vector and flush all terms.
+
+    Raises `DatasetError` if some vectors cannot be made: figures without them would mislead.
+    """
     with as_worker():
         while indexing.embed_pending(until=timezone.now() + REPORT_EVERY).embedded:
             embedded = Embedding.objects.exclude(vector=None).count()
             report(f"{embedded:,} of {Embedding.objects.count():,} parts embedded.")
+        term_segments.flush()
         unfilled = Embedding.objects.filter(vector=None)
         count = unfilled.count()
         last = unfilled.exclude(last_error="").values_list("last_error", flat=True).first()

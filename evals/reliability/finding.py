@@ -15,13 +15,20 @@ import psycopg
 
 from evals.reliability.saving import Save
 
-# A turn's unique word, and whether the index has all of it: the word among the postings, and every part's vector.
+# A turn's unique word, and whether the index has all of it: the word in the text's segment, and every part's vector.
 _TURNS = """
 SELECT said.word, said.conversation_id::text, said.turn_number, said.status,
-       EXISTS (SELECT FROM indexed_texts AS text JOIN postings ON postings.text_id = text.id
+       EXISTS (SELECT
+                 FROM indexed_texts AS text
+                 JOIN term_segments AS segment ON segment.user_id = text.user_id AND text.id = ANY(segment.text_ids)
+                CROSS JOIN LATERAL (SELECT lexemes
+                                      FROM term_blocks
+                                     WHERE user_id = segment.user_id AND segment_id = segment.id
+                                       AND first_lexeme <= said.word
+                                     ORDER BY first_lexeme DESC
+                                     LIMIT 1) AS block
                 WHERE text.user_id = said.user_id AND text.corpus = 'chat' AND text.source_id = said.conversation_id
-                  AND text.chunk_index = said.turn_number AND postings.user_id = said.user_id
-                  AND postings.lexeme = said.word),
+                  AND text.chunk_index = said.turn_number AND said.word = ANY(block.lexemes)),
        parts.made, parts.waiting, parts.quarantined
   FROM (SELECT *, substring(user_message FROM 'q[0-9]{7}') AS word FROM intake_conversation_turns) AS said
  CROSS JOIN LATERAL (

@@ -1,4 +1,5 @@
 import json
+import shutil
 from urllib.parse import parse_qs, urlsplit
 
 import psutil
@@ -7,7 +8,7 @@ from django.core.management import CommandError, call_command
 from kombu import Connection
 
 from evals import processes
-from evals.benchmarks import BENCHMARKS, indexing, saving
+from evals.benchmarks import BENCHMARKS, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
 pytestmark = pytest.mark.django_db
@@ -57,10 +58,46 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
     figures = json.loads(target.read_text())
     by_table = figures["bytes_per_turn_by_table"]
     assert by_table["intake_conversation_turns"] > 0
-    assert by_table["postings"] > 0
+    assert by_table["term_blocks"] > 0
     assert by_table["embeddings"] > 0
     assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
+    assert figures["embedding_ms_per_turn"] > 0
     assert database_names() == before
+
+
+@pytest.mark.skipif(not any(map(shutil.which, pages.BROWSERS)), reason="no Chromium")
+def test_every_page_is_opened_in_a_browser_and_what_it_fetches_is_counted(monkeypatch, tmp_path):
+    before = database_names()
+    target = tmp_path / "figures.json"
+    monkeypatch.setattr(pages, "LONG_CHAT", 30)
+    monkeypatch.setattr(pages, "CHATS", 3)
+
+    call_command("benchmark", "pages", "--runs=1", f"--json={target}")
+
+    figures = json.loads(target.read_text())["pages"]
+    assert {"home", "home, a visitor", "chat of 30 turns", "search", "log in"} <= set(figures)
+    for name, measured in figures.items():
+        assert measured["fcp_ms"] > 0, name
+        assert measured["bytes"] > 5_000, name
+        assert measured["cls"] < 0.05, name
+    assert figures["home, a visitor"]["requests"] <= 15
+    assert figures["home"]["requests"] <= 15
+    assert database_names() == before
+
+
+def test_pages_opened_no_times_are_refused():
+    with pytest.raises(CommandError, match="--runs must be at least 1"):
+        call_command("benchmark", "pages", "--runs=0")
+
+
+def test_capacity_follows_the_length_of_the_answers(tmp_path):
+    passages = []
+    for length in (10_000, 20_000):
+        target = tmp_path / f"{length}.json"
+        call_command("benchmark", "capacity", "--turns=2", f"--answer={length}", f"--json={target}")
+        passages.append(json.loads(target.read_text())["passages_per_turn"])
+    assert passages[0] > 5
+    assert passages[1] == pytest.approx(2 * passages[0], rel=0.2)
 
 
 def test_capacity_of_no_turns_is_refused():

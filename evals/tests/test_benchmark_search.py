@@ -27,12 +27,14 @@ from intake.models import Conversation, Turn, User
 from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.indexing import embed_pending
-from memory.models import Embedding, IndexedText, Posting, VectorBlock
+from memory.models import Embedding, IndexedText, PendingTerms, VectorBlock
+from memory.term_segments import flush
+from memory.tests.indexed import stored_postings
 from memory.vectors import pack_all
 
 pytestmark = pytest.mark.django_db
 
-INDEX = (Embedding, IndexedText, Posting)
+INDEX = (Embedding, IndexedText)
 OVER_HTTP = ["semantic_http", "hybrid_http"]
 SAVES = ["save_turn", "bare_insert"]
 HAS_PLOTS = find_spec("matplotlib") is not None
@@ -113,11 +115,13 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
             said_at=turn.said_at,
         )
     embed_pending()
+    flush()
     pack_all()
 
     keys = {old: new.pk for old, new in conversations.items()}
     for table in (Conversation, Turn, *INDEX):
         assert rows_of(table, a_person, keys) == rows_of(table, other, {key: key for key in keys.values()})
+    assert terms_of(a_person) == terms_of(other)
     assert Embedding.objects.for_user(a_person).filter(part__gt=0).exists()
     blocks, theirs = (VectorBlock.objects.filter(user=user).count() for user in (a_person, other))
     assert blocks == theirs > 0
@@ -125,7 +129,6 @@ def test_loaded_rows_are_those_that_the_services_write(a_person):
 
 def rows_of(table, user, keys):
     """Everything that does not go by which row it is or when it was written, in an order of its own."""
-    texts = dict(IndexedText.objects.for_user(user).values_list("pk", "source_id"))
     left_out = {"user", "vector", "block", "created_at", "updated_at", "embedded_at", "next_attempt_at"}
     rows = []
     for row in table.objects.filter(user=user):
@@ -136,16 +139,22 @@ def rows_of(table, user, keys):
         }
         if table is Conversation:
             values["id"] = keys[row.pk]
-        elif table is not Posting:
+        else:
             del values["id"]
-        if table is Posting:
-            values["text"] = (keys[texts[row.text_id]], row.text.chunk_index)
         for name in ("conversation", "source_id"):
             if name in values:
                 values[name] = keys[values[name]]
         rows.append({name: bytes(value) if isinstance(value, memoryview) else value for name, value in values.items()})
     assert rows
     return sorted(rows, key=repr)
+
+
+def terms_of(user):
+    order = IndexedText.objects.for_user(user).order_by("said_at").values_list("pk", flat=True)
+    places = {pk: place for place, pk in enumerate(order)}
+    found = [(places[each.text], *each[2:]) for each in stored_postings(user=user)]
+    assert found
+    return sorted(found)
 
 
 def test_loaded_vectors_are_near_those_of_the_same_words(a_person):
@@ -311,15 +320,15 @@ def rare():
 
 
 def test_a_column_that_a_table_lacks_is_an_error():
-    with pytest.raises(ValueError, match="Posting has no column colour"):
-        copy_rows(Posting, {"colour": 1}, count=1)
+    with pytest.raises(ValueError, match="PendingTerms has no column colour"):
+        copy_rows(PendingTerms, {"colour": 1}, count=1)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_tables_laid_bare_get_back_the_indexes_and_constraints_they_had():
     before = definitions()
 
-    with laid_bare(INDEX):
+    with laid_bare((*INDEX, PendingTerms)):
         within = definitions()
 
     assert not [name for name in within if name.startswith("idx_") or name.endswith("_once")]
@@ -331,10 +340,10 @@ def definitions():
         cursor.execute(
             """
             SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
-             WHERE indrelid = ANY('{embeddings,indexed_texts,postings}'::regclass[])
+             WHERE indrelid = ANY('{embeddings,indexed_texts,pending_terms}'::regclass[])
             UNION ALL
             SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
-             WHERE conrelid = ANY('{embeddings,indexed_texts,postings}'::regclass[])
+             WHERE conrelid = ANY('{embeddings,indexed_texts,pending_terms}'::regclass[])
             """
         )
         return {name: definition for name, definition in cursor.fetchall() if "NOT NULL" not in definition}

@@ -33,6 +33,7 @@ from intake.identity import is_registered
 from intake.models import User
 from intake.sse import KEEP_ALIVE
 from intake.standing import StillIn, session_is_good
+from intake.views.admission import refusal
 
 LOOK_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 15
@@ -59,10 +60,7 @@ class ImportEventsView(View):
             user, is_still_in = await sync_to_async(_admit)(request)
             first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
         except Exception as error:
-            known = as_recollect_error(error)
-            if known is None:
-                raise
-            return problem_response(known)
+            return await sync_to_async(refusal)(request, error)
         response = StreamingHttpResponse(_events(user, import_id, first, is_still_in), content_type="text/event-stream")
         response["Cache-Control"] = "no-store"
         # Some proxies gather a response before they pass it on; this one is asked not to.

@@ -8,12 +8,13 @@ from django.urls import reverse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from core.validation import Input
+from imports.keys import LONGEST_ID
 from imports.models import Import, ImportEntry
 from imports.readers import readers
 from imports.services import MAX_CHOSEN, MAX_CHUNK, ImportPage
 from imports.waiting import Waiting
 
-Ids = Annotated[list[str], Field(max_length=MAX_CHOSEN)]
+Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
 
 
 class ImportWanted(Input):

@@ -16,7 +16,7 @@ from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, TooLarge
 from core.pagination import position_in_address
-from core.validation import Input, validate
+from core.validation import LONGEST_REFERENCE, Input, validate
 from imports import services
 from imports.models import EntryKind, Import, ImportEntry
 from imports.rest.shapes import (
@@ -38,6 +38,11 @@ from memory.rest.queries import PlainText, validate_query
 # The token's scope, by its name: tokens belong to an app above.
 IMPORT_SCOPE = "import"
 RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})", re.ASCII)
+LONGEST_RANGE = 60
+LONGEST_TITLE = 200
+RANGE_SCHEMA = {"type": "string", "maxLength": LONGEST_RANGE}
+TITLE_SCHEMA = {"type": "string", "maxLength": LONGEST_TITLE}
+CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 IMPORT_ID = OpenApiParameter("import_id", OpenApiTypes.UUID, OpenApiParameter.PATH)
 CHANGING = problems(400, 401, 404, 409, 413, 415, 503)
 """What asks nothing of a body that it does not need."""
@@ -62,8 +67,8 @@ class ImportListViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="list_imports",
         summary="Imports, and what can be imported",
-        parameters=[OpenApiParameter("after", str, description="`more` of the page before.")],
-        responses={200: ImportListOutput, **problems(401, 404, 503)},
+        parameters=[OpenApiParameter("after", CURSOR, description="`more` of the page before.")],
+        responses={200: ImportListOutput, **problems(400, 401, 404, 503)},
     )
     # Not `list`: the schema would take it for an array.
     def look(self, request: Request) -> Response:
@@ -123,7 +128,7 @@ class ImportContentViewSet(ImportsViewSet):
         description="In order, each with its `Content-Range: bytes FIRST-LAST/TOTAL`. The last one begins the reading.",
         parameters=[
             IMPORT_ID,
-            OpenApiParameter("Content-Range", str, OpenApiParameter.HEADER, required=True),
+            OpenApiParameter("Content-Range", RANGE_SCHEMA, OpenApiParameter.HEADER, required=True),
         ],
         request={"application/octet-stream": OpenApiTypes.BINARY},
         responses={200: ImportOutput, **problems(400, 401, 404, 408, 409, 413, 415, 503, 507)},
@@ -142,7 +147,7 @@ class ImportContentViewSet(ImportsViewSet):
 
 
 class PreviewQuery(Input):
-    q: Annotated[PlainText, Field(max_length=200)] = ""
+    q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
     status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
     kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
     after: Annotated[int | None, Field(ge=0, le=2**31)] = None
@@ -155,10 +160,10 @@ class ImportPreviewViewSet(ImportsViewSet):
         summary="What the export holds",
         parameters=[
             IMPORT_ID,
-            OpenApiParameter("q", str, description="Only titles that contain this."),
+            OpenApiParameter("q", TITLE_SCHEMA, description="Only titles that contain this."),
             OpenApiParameter("status", str, enum=[*ImportEntry.Status.values, "stored"]),
             OpenApiParameter("kind", str, enum=EntryKind.values),
-            OpenApiParameter("after", str, description="`more` of the page before."),
+            OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="`more` of the page before."),
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500, "default": 100}),
         ],
         responses={200: PreviewOutput, **problems(400, 401, 404, 409, 503)},

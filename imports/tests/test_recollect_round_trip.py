@@ -35,7 +35,8 @@ def alice():
         parent_number=1, status=Turn.Status.FAILED, error={"code": "unavailable", "detail": "Away.", "retryable": True}
     )
     Turn.objects.filter(user=alice, turn_number=2).update(parent_number=1, is_recall=True)
-    Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂")
+    at = NOW.replace(microsecond=456)
+    Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂", last_active_at=at)
     other = a_turn(alice, "From elsewhere").conversation
     Conversation.objects.filter(pk=other.pk).update(source="chatgpt", external_id="abc")
     with acting_as(alice):

@@ -55,6 +55,12 @@ def test_a_conversation_comes_in_with_its_own_times_and_title(person):
     assert turns[0].usage == {"model": "gpt-4o"}
 
 
+def test_an_archived_conversation_comes_in_archived(person):
+    bring(person, a_conversation("c1", is_archived=True), a_conversation("c2"))
+    archived = Conversation.objects.exclude(archived_at=None)
+    assert [conversation.external_id for conversation in archived] == ["c1"]
+
+
 def test_what_came_in_is_found_by_its_words_at_once_and_waits_for_vectors(person):
     bring(person, a_conversation(turns=2))
     hits = score(Scope(person, (Corpus.CHAT,)), query="question", limit=10).hits

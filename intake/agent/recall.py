@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake.links import conversation_path
-from intake.models import Turn
+from intake.models import Turn, User
 
 CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
@@ -36,6 +36,8 @@ SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 NEAREST_SHOWN = 2
 
 NOTHING_ABOUT_IT = "Saved. I found nothing about that."
+# The second is for those who can do something about it.
+RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
     "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
     "Set `LLM_MODEL` (and `LLM_BASE_URL` or `LLM_API_KEY`) to have your questions answered.*"
@@ -52,8 +54,8 @@ def recall_model(caller: Caller) -> FunctionModel:
         if not found and (calls := _searches(question, _said_before(messages), among)):
             yield calls
             return
-        turns = await sync_to_async(_turns, thread_sensitive=False)(caller, _near(found.get(CHATS, {})))
-        for piece in [*_told(question, found, turns), HOW_TO_ADD]:
+        turns, is_staff = await sync_to_async(_turns, thread_sensitive=False)(caller, _near(found.get(CHATS, {})))
+        for piece in [*_told(question, found, turns), HOW_TO_ADD if is_staff else RECALL_MODE]:
             yield piece
             # Hand the loop back, so that each piece leaves on its own as a model's would.
             await asyncio.sleep(0)
@@ -180,11 +182,13 @@ def _relevance(found: dict[str, Any]) -> float:
     return max((result.get("relevance", 0.0) for result in found.get("results", [])), default=0.0)
 
 
-def _turns(caller: Caller, matches: list[dict[str, Any]]) -> dict[tuple[UUID, int], Turn]:
+def _turns(caller: Caller, matches: list[dict[str, Any]]) -> tuple[dict[tuple[UUID, int], Turn], bool]:
+    """By their keys; and whether the caller is staff."""
     keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
     try:
         with acting_as(caller):
-            return {(turn.conversation_id, turn.turn_number): turn for turn in turns}
+            is_staff = caller.is_registered and User.objects.filter(pk=caller.user_id or 0, is_staff=True).exists()
+            return {(turn.conversation_id, turn.turn_number): turn for turn in turns}, is_staff
     finally:
         connections.close_all()

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 SEND_EVERY_SECONDS = 0.05
 # While nothing is written, how often it is asked whether an answer is to stop.
-ASK_EVERY_SECONDS = 0.2
+ASK_EVERY_SECONDS = 0.1
 RENEW_EVERY_SECONDS = 2.0
 # How long Redis is left alone after a failure.
 REST_SECONDS = 1.0

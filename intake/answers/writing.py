@@ -25,6 +25,7 @@ from intake.agent import loop, prompt
 from intake.agent.deps import deps_for
 from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import is_recall_mode, model_name
+from intake.answers.after import after_answer
 from intake.answers.database import as_caller, load_turn
 from intake.answers.events import as_data, ending_by, ending_of, ending_of_deleted, events_of_call, kept_result
 from intake.answers.log import AnswerLog, Ending
@@ -167,9 +168,11 @@ class Writing:
         turn = self._turn
         for wait in LAST_SAVE_WAITS:
             try:
-                return await as_caller(
+                saved = await as_caller(
                     self._caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
                 )
+                after_answer(turn, self._caller, answer)
+                return saved
             except (OperationalError, InterfaceError):
                 await asyncio.sleep(wait)
         logger.error("The answer of turn %s could not be saved", turn)

@@ -177,6 +177,35 @@ class Migration(migrations.Migration):
                 to="intake.conversation",
             ),
         ),
+        migrations.AddField(
+            "user",
+            "titles_by_model",
+            models.BooleanField(
+                default=True,
+                help_text="The language model makes a chat's title after its first answer.",
+                verbose_name="titles by the model",
+            ),
+        ),
+        # Keeping order among chats.
+        migrations.AddField("conversation", "pinned_at", models.DateTimeField(blank=True, null=True)),
+        migrations.AddField("conversation", "archived_at", models.DateTimeField(blank=True, null=True)),
+        migrations.AddField(
+            "conversation",
+            "titled_by",
+            models.CharField(
+                choices=[("line", "First line"), ("model", "Language model"), ("person", "Person")],
+                default="line",
+                max_length=8,
+            ),
+        ),
+        migrations.AddIndex(
+            "conversation",
+            models.Index(
+                fields=["user", "-pinned_at"],
+                condition=models.Q(pinned_at__isnull=False),
+                name="idx_ic_user_pinned",
+            ),
+        ),
         migrations.AddField("conversation", "current_number", number()),
         migrations.AddField("conversation", "has_versions", models.BooleanField(default=False, editable=False)),
         migrations.AddField("conversation", "branched_from", models.UUIDField(editable=False, null=True)),

@@ -35,6 +35,12 @@ class ConversationQuerySet(OwnedQuerySet["Conversation"]):
         return self.order_by("-last_active_at", "-id")
 
 
+class TitledBy(models.TextChoices):
+    LINE = "line", "First line"
+    MODEL = "model", "Language model"
+    PERSON = "person", "Person"
+
+
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # NULL for rows from before there were owners: nobody reads those.
@@ -54,6 +60,11 @@ class Conversation(models.Model):
     branched_after = models.PositiveIntegerField(null=True, editable=False)
     started_at = models.DateTimeField(default=timezone.now)
     last_active_at = models.DateTimeField(default=timezone.now)
+    # Listed above the others since then; listed apart since then.
+    pinned_at = models.DateTimeField(null=True, blank=True)
+    archived_at = models.DateTimeField(null=True, blank=True)
+    # What made the title: a model's replaces that of the first line only, and nothing replaces a person's.
+    titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 
     objects = ConversationQuerySet.as_manager()
 
@@ -62,6 +73,9 @@ class Conversation(models.Model):
         indexes = [
             models.Index(fields=["user"], name="idx_ic_user_id"),
             models.Index(fields=["user", "-last_active_at", "-id"], name="idx_ic_user_recent"),
+            models.Index(
+                fields=["user", "-pinned_at"], name="idx_ic_user_pinned", condition=Q(pinned_at__isnull=False)
+            ),
             models.Index(
                 fields=["user", "branched_from"], name="idx_ic_branches", condition=Q(branched_from__isnull=False)
             ),

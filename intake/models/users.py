@@ -43,6 +43,9 @@ class User(AbstractBaseUser, PermissionsMixin):
         "visitor", default=False, editable=False, help_text="Talks in a browser, and has not registered."
     )
     time_zone = models.CharField(max_length=64, default="UTC")
+    titles_by_model = models.BooleanField(
+        "titles by the model", default=True, help_text="The language model makes a chat's title after its first answer."
+    )
     is_staff = models.BooleanField(
         "staff", default=False, help_text="May inspect embeddings in the admin, never chats."
     )

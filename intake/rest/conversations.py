@@ -13,9 +13,11 @@ from rest_framework.views import APIView
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
-from core.validation import LONGEST_REFERENCE, validate
-from intake import deleting, export_files, exporting, undoing, versions
+from core.validation import LONGEST_REFERENCE, text_limit, validate
+from intake import arranging, deleting, export_files, exporting, undoing, versions
 from intake.identity import caller_of, person_of
+from intake.listing import list_conversations
+from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree
 from intake.reading import (
     TURNS_PER_ANSWER,
@@ -23,18 +25,17 @@ from intake.reading import (
     as_turn_number,
     get_conversation,
     get_turn,
-    list_conversations,
     turns_to_show,
 )
 from intake.rest.acting import ActsAsCaller
 from intake.rest.downloads import choice, download
 from intake.rest.shapes import (
+    ChangeOfConversation,
     ChosenOutput,
     ConversationListOutput,
     ConversationOutput,
     ConversationWithTurnsOutput,
     OneTurnOutput,
-    Rename,
     UndoneOutput,
 )
 from intake.schemas import problems
@@ -47,13 +48,26 @@ CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 class ConversationListView(ActsAsCaller):
     @extend_schema(
         operation_id="list_conversations",
-        parameters=[OpenApiParameter("after", CURSOR, description="`more` of the page before.")],
+        parameters=[
+            OpenApiParameter("after", CURSOR, description="`more` of the page before."),
+            OpenApiParameter(
+                "q",
+                {"type": "string", **text_limit(TITLE_LENGTH)},
+                description="Those whose title contains each of these words.",
+            ),
+            OpenApiParameter("archived", bool, description="Those that are archived instead of those that are not."),
+        ],
         responses={200: ConversationListOutput, **problems(400, *NOT_THERE)},
     )
     def get(self, request: Request) -> Response:
         """The caller's conversations, the most recently active first, 30 at a time."""
         after = position_in_address(request.query_params.get("after"))
-        page = list_conversations(caller=caller_of(request), after=after)
+        page = list_conversations(
+            caller=caller_of(request),
+            after=after,
+            words=request.query_params.get("q", ""),
+            is_archived=request.query_params.get("archived", "false").lower() in ("true", "1"),
+        )
         return Response(ConversationListOutput.of(page).as_data())
 
 
@@ -78,17 +92,28 @@ class ConversationView(ActsAsCaller):
         return Response(ConversationWithTurnsOutput.with_turns(found, window).as_data())
 
     @extend_schema(
-        operation_id="rename_conversation",
-        request=Rename,
+        operation_id="change_conversation",
+        request=ChangeOfConversation,
         responses={200: ConversationOutput, **problems(400, 413, 415, *NOT_THERE)},
     )
     def patch(self, request: Request, conversation_id: str) -> Response:
-        """Give a conversation another title."""
-        wanted = validate(Rename, request.data)
-        conversation = deleting.rename_conversation(
-            caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), title=wanted.title
+        """Give a conversation another title, pin it, archive it, or take that back; what is left out stays."""
+        wanted = validate(ChangeOfConversation, request.data)
+        caller, key = caller_of(request), as_conversation_id(conversation_id)
+        given = wanted.model_fields_set
+        if not given:
+            raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`.")
+        if "title" in given:
+            deleting.rename_conversation(caller=caller, conversation_id=key, title=wanted.title)
+        arranging.arrange(
+            caller=caller,
+            conversation_ids=[key],
+            is_pinned=wanted.pinned if "pinned" in given else None,
+            is_archived=wanted.archived if "archived" in given else None,
+            now=timezone.now(),
         )
-        return Response(ConversationOutput.of(conversation).as_data())
+        changed = get_conversation(caller=caller, conversation_id=conversation_id)
+        return Response(ConversationOutput.of(changed).as_data())
 
     @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str) -> Response:

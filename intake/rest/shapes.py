@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from core.validation import Input, text_limit
+from intake.listing import ConversationList
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree
-from intake.reading import ConversationList, TurnWindow
+from intake.reading import TurnWindow
 from intake.usage import Usage
 
 
@@ -39,6 +40,8 @@ class ConversationOutput(Output):
         TurnReference | None,
         Field(description="For a branch: the turn above its first one. It may have been deleted since."),
     ] = None
+    pinned_at: datetime | None = None
+    archived_at: datetime | None = None
 
     @classmethod
     def of(cls, conversation: Conversation) -> Self:
@@ -145,10 +148,14 @@ class UndoneOutput(Output):
     undone_at: Annotated[datetime, Field(description="When it was taken back: now, or before.")]
 
 
-class Rename(Input):
+class ChangeOfConversation(Input):
+    """What is left out stays as it is; the defaults mean nothing."""
+
     title: Annotated[
         str, Field(description=f"1 to {TITLE_LENGTH} characters.", json_schema_extra=text_limit(TITLE_LENGTH))
-    ]
+    ] = ""
+    pinned: Annotated[bool, Field(description="Listed above the others.")] = False
+    archived: Annotated[bool, Field(description="Listed apart; it is found by searches as before.")] = False
 
 
 def _of(conversation: Conversation) -> dict[str, Any]:
@@ -161,6 +168,8 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "last_turn_number": conversation.turn_count,
         "current_turn_number": conversation.current_number,
         "branched_from": _origin(conversation),
+        "pinned_at": conversation.pinned_at,
+        "archived_at": conversation.archived_at,
     }
 
 

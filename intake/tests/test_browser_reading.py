@@ -51,12 +51,18 @@ def test_a_conversation_opens_at_its_latest_turn(open_page, person):
 
 def test_earlier_turns_come_above_without_moving_what_is_read(open_page, person):
     page = open_page(conversation_path(a_long_conversation(person, 45).pk), user=person)
-    for shown, first in ((26, 6), (6, 1)):
-        page.evaluate("scrollTo(0, 0)")
-        before = page.locator(f"#turn-{shown}").bounding_box()["y"]
-        page.get_by_role("link", name="Earlier turns").click()
+    expect(page.locator("#turn-45")).to_be_in_viewport()
+    # As the page is: the nearest earlier ones may have come already.
+    for first in (6, 1):
+        page.evaluate(
+            """async () => {
+              window.scrollTo(0, 350);
+              window.watched = document.elementFromPoint(600, 300).closest(".turn");
+              window.before = watched.getBoundingClientRect().top;
+            }"""
+        )
         expect(page.locator(f"#turn-{first}")).to_be_attached()
-        assert abs(page.locator(f"#turn-{shown}").bounding_box()["y"] - before) < 60
+        assert abs(page.evaluate("watched.getBoundingClientRect().top - before")) < 60
     expect(page.get_by_role("link", name="Earlier turns")).to_have_count(0)
     numbers = page.locator(".turn").evaluate_all("turns => turns.map(turn => Number(turn.dataset.number))")
     assert numbers == list(range(1, 46))
@@ -71,18 +77,6 @@ def test_a_link_within_the_conversation_loads_no_page(open_page, person):
     page.get_by_role("link", name="there").click()
     expect(page.locator("#turn-2")).to_be_in_viewport()
     assert page.evaluate("window.stillHere") is True
-
-
-def test_older_chats_are_added_on_request(open_page, person):
-    for number in range(35):
-        a_turn(person, f"Chat number {number}")
-    page = open_page(user=person)
-    chats = page.locator("[data-conversations] a")
-    expect(chats).to_have_count(30)
-    page.get_by_role("link", name="Older chats").click()
-    expect(chats).to_have_count(35)
-    expect(page.get_by_role("link", name="Older chats")).to_have_count(0)
-    expect(page.locator("[data-conversations] .day").first).to_be_visible()
 
 
 def test_times_are_told_in_words(open_page, person):
@@ -218,17 +212,21 @@ def test_words_stand_out_in_both_lights(open_page, light):
     page = open_page("/", color_scheme=light)
     names = sorted({name for pair in PAIRS for name in pair})
     values = page.evaluate(
-        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name))", names
+        """names => names.map((name) => {
+            document.body.style.color = `var(--${name})`;
+            return getComputedStyle(document.body).color.match(/\\d+/g).map(Number);
+        })""",
+        names,
     )
-    luminance = {name: relative_luminance(value.strip()) for name, value in zip(names, values, strict=True)}
+    luminance = {name: relative_luminance(value) for name, value in zip(names, values, strict=True)}
     for pair in PAIRS:
         dark, bright = sorted(luminance[name] for name in pair)
         assert (bright + 0.05) / (dark + 0.05) >= 4.5, pair
     assert (luminance["paper"] > 0.5) == (light == "light")
 
 
-def relative_luminance(colour: str) -> float:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+def relative_luminance(colour: list[int]) -> float:
+    channels = [channel / 255 for channel in colour]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

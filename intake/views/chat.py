@@ -20,7 +20,7 @@ from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.validation import LONGEST_REFERENCE, Input, parse_json, stated, text_limit, validate
-from intake import idempotency
+from intake import changes, idempotency
 from intake.models import User
 from intake.reading import LARGEST_NUMBER, as_conversation_id
 from intake.repeating import Begun, begin_turn_once
@@ -151,6 +151,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
             begun = begin(caller=admitted.caller)
             if not begun.is_replay:
                 refuse_one_too_many(caller=admitted.caller, now=timezone.now())
+    changes.tell(admitted.caller, begun.turn.conversation_id)
     if admitted.caller.is_visitor:
         # As long as what they said is kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))

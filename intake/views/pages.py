@@ -15,6 +15,7 @@ from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from intake.identity import caller_of, is_registered
+from intake.listing import list_conversations, list_in_order, list_one
 from intake.models import Conversation
 from intake.reading import (
     TURNS_PER_PAGE,
@@ -24,7 +25,6 @@ from intake.reading import (
     as_turn_number,
     get_conversation,
     get_turn,
-    list_conversations,
     open_answers,
     shared_to_show,
     turns_to_show,
@@ -88,15 +88,27 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
 
 @personal_page
 def conversations(request: HttpRequest) -> HttpResponse:
-    page = list_conversations(caller=caller_of(request), after=position_in_address(request.GET.get("after")))
-    return render(request, "intake/conversations.html", {"page": page})
+    """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id.
+
+    Without a script it is a page of its own; the sidebar takes its items from here.
+    """
+    caller, after = caller_of(request), position_in_address(request.GET.get("after"))
+    words, is_archived = request.GET.get("q", ""), "archived" in request.GET
+    if only := request.GET.get("only"):
+        page = list_one(caller=caller, conversation_id=as_conversation_id(only))
+    elif words or is_archived:
+        page = list_conversations(caller=caller, after=after, words=words, is_archived=is_archived)
+    else:
+        page = list_in_order(caller=caller, after=after)
+    context = {"page": page, "words": words, "is_archived": is_archived}
+    return render(request, "intake/conversations.html", context)
 
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     """What every page beside the list of chats shows of it; another app's pages as well."""
     caller = caller_of(request)
     return {
-        "page": list_conversations(caller=caller),
+        "page": list_in_order(caller=caller),
         "answering": [conversation_id for _, conversation_id in open_answers(caller=caller)],
         "visitor_days": settings.VISITOR_DAYS,
     }

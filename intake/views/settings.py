@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -13,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from core import rate_limits
 from intake import deleting
-from intake.forms import DeleteAccountForm, TimeZoneForm
+from intake.forms import DeleteAccountForm, TimeZoneForm, TitlesForm
 from intake.identity import person_of
 
 
@@ -28,6 +29,18 @@ def account(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Saved.")
         return HttpResponseRedirect(reverse("intake:account"))
     return _page(request, time_zone_form=form)
+
+
+@never_cache
+@require_POST
+def titles(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    form = TitlesForm(request.POST)
+    if form.is_valid():
+        user.titles_by_model = form.cleaned_data["titles_by_model"]
+        user.save(update_fields=["titles_by_model"])
+        messages.success(request, "Saved.")
+    return HttpResponseRedirect(reverse("intake:account"))
 
 
 @never_cache
@@ -50,9 +63,11 @@ def delete_account(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     user = person_of(request)
-    context = {
+    context: dict[str, Any] = {
         "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),
         "delete_form": DeleteAccountForm(user=user),
         **forms,
     }
+    if django_settings.CHAT_TITLES and django_settings.LLM_MODEL:
+        context["titles_form"] = TitlesForm(initial={"titles_by_model": user.titles_by_model})
     return render(request, "intake/account.html", context)

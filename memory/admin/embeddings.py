@@ -86,7 +86,10 @@ class EmbeddingAdmin(ReadOnlyAdmin):
     actions = ("embed_again",)
     fieldsets = (
         ("Where it came from", {"fields": ("person", "corpus", "source_id", "chunk_index", "part", "visibility")}),
-        ("The text, from outside", {"fields": ("length", "said_at", "created_at")}),
+        (
+            "The text, from outside",
+            {"fields": ("side", "start", "length", "is_further", "cutting_rules", "said_at", "created_at")},
+        ),
         ("The vector", {"fields": ("model", "dimensions", "norm", "embedded_at")}),
         ("Getting there", {"fields": ("state", "attempts", "last_error", "next_attempt_at", "quarantined_at")}),
     )

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from memory import sources, terms, vectors
+from memory import sources, vectors
 from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
@@ -90,7 +90,7 @@ class Filled:
 
 
 def embed_pending(*, until: datetime | None = None) -> Filled:
-    """Fill the vectors and flush the terms that wait, until nothing does or the time is up.
+    """Fill the vectors that wait, until none does or the time is up.
 
     The model computes in a thread beside this one, which meanwhile stores the last batch and prepares the next, so that
     the cores never wait for the database. Nothing is claimed ahead while a row is tried that failed before: if it
@@ -113,8 +113,6 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
                 upcoming = _next_batch(embedder)
                 made = beside.submit(_embed, upcoming, embedder)
             batch = upcoming
-    # Terms are found before they are flushed; a vector is not before it is made.
-    terms.flush(until=until)
     return total
 
 

@@ -110,10 +110,14 @@ def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
 
 
 def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
-    """Remove every row of what is gone; `chunks`: of these chunks of a source alone."""
+    """Remove every row of what is gone; `chunks`: of these chunks of a source alone.
+
+    A worker removes its terms from where they stand beside others'.
+    """
     terms.delete(place, chunks=chunks)
     rows = Embedding.objects.at(place)
     vectors.delete(rows if chunks is None else rows.filter(chunk_index__in=chunks))
+    transaction.on_commit(wake.wake_worker, robust=True)
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:

@@ -195,7 +195,43 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="UnpostedWords",
+            name="DeletedText",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "user_id", "text_id", blank=True, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("text_id", models.BigIntegerField()),
+                (
+                    "corpus",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("memory", "MEMORY.md"),
+                            ("daily_log", "Daily Log"),
+                            ("record", "Record"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "deleted_texts",
+            },
+        ),
+        migrations.CreateModel(
+            name="PendingTerms",
             fields=[
                 (
                     "text",
@@ -241,12 +277,12 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "db_table": "unposted_words",
-                "indexes": [models.Index(fields=["user", "corpus"], name="idx_unposted_words")],
+                "db_table": "pending_terms",
+                "indexes": [models.Index(fields=["user", "corpus"], name="idx_pending_terms")],
             },
         ),
         migrations.CreateModel(
-            name="TextTotals",
+            name="TermSegment",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
@@ -270,22 +306,36 @@ class Migration(migrations.Migration):
                         max_length=16,
                     ),
                 ),
-                ("texts", models.BigIntegerField(default=0)),
-                ("said_length", models.BigIntegerField(default=0)),
-                ("answered_length", models.BigIntegerField(default=0)),
+                ("texts", models.PositiveSmallIntegerField(help_text="How many.")),
+                ("said_length", models.BigIntegerField(help_text="Of all its texts together.")),
+                ("answered_length", models.BigIntegerField()),
+                ("text_ids", django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), size=None)),
+                (
+                    "said_lengths",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), size=None),
+                ),
+                (
+                    "answered_lengths",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), size=None),
+                ),
             ],
             options={
-                "db_table": "text_totals",
-                "constraints": [models.UniqueConstraint(fields=("user", "corpus"), name="text_totals_once")],
+                "db_table": "term_segments",
             },
         ),
         migrations.CreateModel(
-            name="Posting",
+            name="TermBlock",
             fields=[
                 (
                     "pk",
                     models.CompositePrimaryKey(
-                        "user_id", "text_id", "lexeme", blank=True, editable=False, primary_key=True, serialize=False
+                        "user_id",
+                        "segment_id",
+                        "first_lexeme",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
                     ),
                 ),
                 (
@@ -298,47 +348,35 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "text",
+                    "segment",
                     models.ForeignKey(
                         db_constraint=False,
                         db_index=False,
                         on_delete=django.db.models.deletion.DO_NOTHING,
-                        to="memory.indexedtext",
+                        to="memory.termsegment",
                     ),
                 ),
-                ("said", models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")),
-                ("answered", models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")),
-                ("said_length", models.PositiveIntegerField()),
-                ("answered_length", models.PositiveIntegerField()),
+                ("first_lexeme", models.TextField(db_collation="C")),
+                ("lexemes", django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), size=None)),
                 (
-                    "corpus",
-                    models.CharField(
-                        choices=[
-                            ("chat", "Chat"),
-                            ("memory", "MEMORY.md"),
-                            ("daily_log", "Daily Log"),
-                            ("record", "Record"),
-                        ],
-                        max_length=16,
-                    ),
+                    "ends",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveIntegerField(), size=None),
                 ),
-                ("lexeme", models.TextField()),
+                (
+                    "ordinals",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None),
+                ),
+                (
+                    "said",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None),
+                ),
+                (
+                    "answered",
+                    django.contrib.postgres.fields.ArrayField(base_field=models.PositiveSmallIntegerField(), size=None),
+                ),
             ],
             options={
-                "db_table": "postings",
-                "indexes": [
-                    models.Index(
-                        fields=["user", "corpus", "lexeme"],
-                        include=("text", "said", "answered", "said_length", "answered_length"),
-                        name="idx_postings_scan",
-                    )
-                ],
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(("said__gt", 0), ("answered__gt", 0), _connector="OR"),
-                        name="postings_stand_for_a_word",
-                    )
-                ],
+                "db_table": "term_blocks",
             },
         ),
         migrations.CreateModel(

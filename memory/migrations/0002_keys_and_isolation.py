@@ -11,14 +11,14 @@ KEYS = """
     ALTER TABLE memory_records DROP CONSTRAINT memory_records_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT memory_records_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
     ALTER TABLE indexed_texts DROP CONSTRAINT indexed_texts_pkey, ADD PRIMARY KEY (user_id, id);
-    ALTER TABLE unposted_words DROP CONSTRAINT unposted_words_pkey, ADD PRIMARY KEY (user_id, text_id),
-        ADD CONSTRAINT unposted_words_text
+    ALTER TABLE pending_terms DROP CONSTRAINT pending_terms_pkey, ADD PRIMARY KEY (user_id, text_id),
+        ADD CONSTRAINT pending_terms_text
             FOREIGN KEY (user_id, text_id) REFERENCES indexed_texts (user_id, id) ON DELETE CASCADE;
-    ALTER TABLE postings
-        ADD CONSTRAINT postings_text
-            FOREIGN KEY (user_id, text_id) REFERENCES indexed_texts (user_id, id) ON DELETE CASCADE;
-    ALTER TABLE text_totals DROP CONSTRAINT text_totals_pkey, ADD PRIMARY KEY (user_id, id),
-        ADD CONSTRAINT text_totals_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE term_segments DROP CONSTRAINT term_segments_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT term_segments_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE term_blocks
+        ADD CONSTRAINT term_blocks_segment
+            FOREIGN KEY (user_id, segment_id) REFERENCES term_segments (user_id, id) ON DELETE CASCADE;
     ALTER TABLE embedding_blocks DROP CONSTRAINT embedding_blocks_pkey, ADD PRIMARY KEY (user_id, id) INCLUDE (model_id),
         ADD CONSTRAINT embedding_blocks_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
     ALTER TABLE embeddings DROP CONSTRAINT embeddings_pkey, ADD PRIMARY KEY (user_id, id),
@@ -50,11 +50,43 @@ SOURCES = """
     CREATE INDEX idx_{table}_record ON {table} (user_id, record_id) WHERE record_id IS NOT NULL
 """
 
+# No foreign key cascades into an array. So whatever deletes a text, by whatever way, leaves a tombstone of it, if it is in
+# a segment. That has no foreign key itself: a deletion of a text should wait for no lock on its owner's row. A foreign
+# key's cascade, in which it may run, is the tables' owner's from PostgreSQL 18 on and the deleting role's before; now it
+# is the owner's always, whom policies let do this and no more.
+TOMBSTONES = """
+    CREATE POLICY tombstones ON term_segments FOR SELECT TO CURRENT_USER USING (true);
+    CREATE POLICY tombstones ON deleted_texts FOR INSERT TO CURRENT_USER WITH CHECK (true);
+    CREATE FUNCTION mark_deleted_texts() RETURNS trigger LANGUAGE plpgsql
+        SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    BEGIN
+        INSERT INTO deleted_texts (user_id, corpus, text_id)
+        SELECT gone.user_id, gone.corpus, gone.id
+          FROM gone
+          JOIN (SELECT user_id, unnest(text_ids) AS id
+                  FROM term_segments
+                 WHERE user_id IN (SELECT user_id FROM gone)) AS held USING (user_id, id);
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER mark_deleted_texts AFTER DELETE ON indexed_texts
+        REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION mark_deleted_texts()
+"""
+NO_TOMBSTONES = """
+    DROP FUNCTION mark_deleted_texts CASCADE;
+    DROP POLICY tombstones ON term_segments;
+    DROP POLICY tombstones ON deleted_texts
+"""
+
 STORAGE = [
     # Neither compressed nor moved elsewhere: a block is read as it stands.
     "ALTER TABLE embedding_blocks " + ", ".join(f"ALTER v{slot} SET STORAGE PLAIN" for slot in range(SLOTS)),
     # A pending row is written while somebody waits, and read once or twice.
-    "ALTER TABLE unposted_words SET (toast_tuple_target = 8160)",
+    "ALTER TABLE pending_terms SET (toast_tuple_target = 8160)",
+    # Every array of a block is compressed, and stays in its row. Those of a segment are read whole by every search.
+    "ALTER TABLE term_blocks SET (toast_tuple_target = 128), "
+    + ", ".join(f"ALTER {array} SET STORAGE MAIN" for array in ("lexemes", "ends", "ordinals", "said", "answered")),
+    "ALTER TABLE term_segments "
+    + ", ".join(f"ALTER {array} SET STORAGE EXTERNAL" for array in ("text_ids", "said_lengths", "answered_lengths")),
     # Scans stay index-only while pages are marked all-visible, which only a vacuum does: after every few thousand rows,
     # not after a fifth of a table.
     """
@@ -66,13 +98,11 @@ STORAGE = [
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.02);
-    ALTER TABLE postings SET (
-        autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 100000,
-        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
-        autovacuum_analyze_scale_factor = 0.02);
+    ALTER TABLE term_blocks SET (autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.1);
+    ALTER TABLE term_segments SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
     ALTER TABLE embedding_blocks SET (
         autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.02);
-    ALTER TABLE unposted_words SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+    ALTER TABLE pending_terms SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
     """,
 ]
 
@@ -94,14 +124,16 @@ class Migration(migrations.Migration):
         migrations.RunSQL(KEYS, migrations.RunSQL.noop),
         migrations.RunSQL(SOURCES.format(table="indexed_texts"), migrations.RunSQL.noop),
         migrations.RunSQL(SOURCES.format(table="embeddings"), migrations.RunSQL.noop),
+        migrations.RunSQL(TOMBSTONES, NO_TOMBSTONES),
         migrations.RunSQL(STORAGE, migrations.RunSQL.noop),
         isolate("memory_documents", worker=["SELECT", LOCK]),
         isolate("memory_records", worker=["SELECT", LOCK]),
         # Words are text: staff see none of them.
         isolate("indexed_texts", worker=["SELECT", "INSERT", "DELETE", LOCK_TEXT]),
-        isolate("unposted_words", worker=EVERYTHING),
-        isolate("text_totals", worker=EVERYTHING),
-        isolate("postings", worker=["SELECT", "INSERT", "DELETE"]),
+        isolate("pending_terms", worker=EVERYTHING),
+        isolate("term_segments", worker=EVERYTHING),
+        isolate("term_blocks", worker=["SELECT", "INSERT", "DELETE"]),
+        isolate("deleted_texts", worker=["SELECT", "INSERT", "DELETE"]),
         isolate(
             "embeddings",
             worker=["SELECT", "INSERT", "DELETE", PROGRESS, PACKED],

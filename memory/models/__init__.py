@@ -3,10 +3,11 @@
 from memory.models.corpora import Corpus
 from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet, MemoryRecord, MemoryRecordQuerySet
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
-from memory.models.postings import IndexedText, Posting, TextTotals, UnpostedWords
+from memory.models.postings import DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 
 __all__ = [
     "Corpus",
+    "DeletedText",
     "Embedding",
     "EmbeddingModel",
     "EmbeddingQuerySet",
@@ -15,8 +16,8 @@ __all__ = [
     "MemoryDocumentQuerySet",
     "MemoryRecord",
     "MemoryRecordQuerySet",
-    "Posting",
-    "TextTotals",
-    "UnpostedWords",
+    "PendingTerms",
+    "TermBlock",
+    "TermSegment",
     "VectorBlock",
 ]

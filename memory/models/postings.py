@@ -1,7 +1,7 @@
-"""The words of the index: which of a person's texts a word stands in, and how often on whose side.
+"""The inverted index: in which of a person's texts a term stands, and how often on whose side.
 
-A search for words reads the postings of the query's words and nothing else, so that it costs what they match, not what
-the person has; and a person's statistics are theirs alone.
+A person's index is a few segments, as Lucene's is: each the postings of some texts, sorted by term and cut into blocks.
+A search reads one block of each segment for each of its terms, so it costs what they match, not what the person has.
 """
 
 from typing import Self
@@ -10,7 +10,6 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q
 
 from intake.models import User
 from memory.models.corpora import Corpus, Place, Scope
@@ -83,11 +82,11 @@ class IndexedText(models.Model):
         return f"{self.corpus}:{self.source_id}:{self.chunk_index}"
 
 
-class UnpostedWords(models.Model):
-    """The words of a text that was saved a moment ago, all in one row, until a worker puts them among the postings.
+class PendingTerms(models.Model):
+    """The terms of a text that was saved a moment ago, all in one row, until a worker flushes them into a segment.
 
-    A text without words has a row as well, and is counted by it. Word k is `lexemes[k]`, which the person's side has
-    `said[k]` times and the assistant's `answered[k]` times; a word may be there twice, once for each side.
+    A text without terms has a row as well, and is counted by it. Term k is `lexemes[k]`, which the person's side has
+    `said[k]` times and the assistant's `answered[k]` times; a term may be there twice, once for each side.
     """
 
     text = models.OneToOneField(IndexedText, on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False)
@@ -100,61 +99,73 @@ class UnpostedWords(models.Model):
     answered = ArrayField(models.PositiveSmallIntegerField())
 
     class Meta:
-        db_table = "unposted_words"
-        indexes = [models.Index(fields=["user", "corpus"], name="idx_unposted_words")]
+        db_table = "pending_terms"
+        indexes = [models.Index(fields=["user", "corpus"], name="idx_pending_terms")]
 
     def __str__(self) -> str:
         return str(self.text_id)
 
 
-class TextTotals(models.Model):
-    """How many texts of a person's are posted, and how long both sides of them are together.
+class TermSegment(models.Model):
+    """A part of a person's inverted index: its texts, by their ordinals in it, which begin with 1, and their lengths.
 
-    Counted by workers and by deletions rather than by each search, which would read an entry of every text. Those
-    that are not posted yet a search adds itself, so that nobody who saves has to wait for this row.
+    It is written once. Texts that are deleted stay, named by `DeletedText`, until it is merged or rewritten.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
-    texts = models.BigIntegerField(default=0)
-    said_length = models.BigIntegerField(default=0)
-    answered_length = models.BigIntegerField(default=0)
+    texts = models.PositiveSmallIntegerField(help_text="How many.")
+    said_length = models.BigIntegerField(help_text="Of all its texts together.")
+    answered_length = models.BigIntegerField()
+    text_ids = ArrayField(models.BigIntegerField())
+    said_lengths = ArrayField(models.PositiveIntegerField())
+    answered_lengths = ArrayField(models.PositiveIntegerField())
 
     class Meta:
-        db_table = "text_totals"
-        constraints = [models.UniqueConstraint(fields=["user", "corpus"], name="text_totals_once")]
+        db_table = "term_segments"
 
     def __str__(self) -> str:
         return f"{self.texts} of {self.corpus}"
 
 
-class Posting(models.Model):
-    """A word of a text: narrow, for a person has hundreds of times as many as texts."""
+class TermBlock(models.Model):
+    """Some neighbouring terms of a segment with all of their postings, one term's after the other's.
 
-    pk = models.CompositePrimaryKey("user_id", "text_id", "lexeme")
-    # A migration makes the foreign key to the text, (user_id, text_id), which takes its words along.
+    Those of `lexemes[k]` end at `ends[k]` and begin behind those of the term before. A posting is a text's ordinal in
+    the segment, and how often the person's side (`said`) and the assistant's (`answered`) have the term.
+    """
+
+    pk = models.CompositePrimaryKey("user_id", "segment_id", "first_lexeme")
+    # A migration makes the foreign key, (user_id, segment_id), which takes the blocks along.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    text = models.ForeignKey(IndexedText, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
-    said = models.PositiveSmallIntegerField(help_text="How often the person's side has the word.")
-    answered = models.PositiveSmallIntegerField(help_text="How often the assistant's side has it.")
-    # The text's lengths again, so that a score needs nothing but the index.
-    said_length = models.PositiveIntegerField()
-    answered_length = models.PositiveIntegerField()
-    corpus = models.CharField(max_length=16, choices=Corpus)
-    lexeme = models.TextField()
+    segment = models.ForeignKey(TermSegment, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    first_lexeme = models.TextField(db_collation="C")
+    lexemes = ArrayField(models.TextField())
+    ends = ArrayField(models.PositiveIntegerField())
+    ordinals = ArrayField(models.PositiveSmallIntegerField())
+    said = ArrayField(models.PositiveSmallIntegerField())
+    answered = ArrayField(models.PositiveSmallIntegerField())
 
     class Meta:
-        db_table = "postings"
-        constraints = [
-            models.CheckConstraint(condition=Q(said__gt=0) | Q(answered__gt=0), name="postings_stand_for_a_word"),
-        ]
-        indexes = [
-            models.Index(
-                fields=["user", "corpus", "lexeme"],
-                include=["text", "said", "answered", "said_length", "answered_length"],
-                name="idx_postings_scan",
-            ),
-        ]
+        db_table = "term_blocks"
 
     def __str__(self) -> str:
-        return f"{self.text_id}:{self.lexeme}"
+        return f"{self.segment_id}:{self.first_lexeme}"
+
+
+class DeletedText(models.Model):
+    """A tombstone: a text that is deleted and still has postings. A search passes over them.
+
+    A trigger writes it when a row of `indexed_texts` is deleted, by whatever way.
+    """
+
+    pk = models.CompositePrimaryKey("user_id", "text_id")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    text_id = models.BigIntegerField()
+    corpus = models.CharField(max_length=16, choices=Corpus)
+
+    class Meta:
+        db_table = "deleted_texts"
+
+    def __str__(self) -> str:
+        return str(self.text_id)

@@ -68,9 +68,10 @@ def day_of(text: str) -> date:
     return day
 
 
-def path_to(reference: Reference) -> str:
+def path_to(reference: Reference, *, words: str = "") -> str:
+    """Where it is read. `words`: some of a message's, at which a long one is to be opened."""
     if reference.conversation_id is not None:
-        return conversation_path(reference.conversation_id, turn_number=reference.turn_number)
+        return conversation_path(reference.conversation_id, turn_number=reference.turn_number, words=words)
     if reference.record_id is not None:
         return record_path(reference.record_id)
     if reference.is_note and reference.document_id is not None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 from django.utils.html import escape
@@ -24,12 +25,15 @@ from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.pages.common import page_for_people, path_to, show
 from memory.pages.forms import SearchForm
-from memory.search.excerpts import Excerpt
+from memory.search.excerpts import ELLIPSIS, Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind
 
 RESULTS = 20
 MORE_RESULTS = 50
+# While somebody types: what fits below the titles.
+LIVE_RESULTS = 8
+LONGEST_LIVE = 200
 BY_DAY = "day"
 # The name of the parameter by which what a query says of time is read as words alone.
 ANY_TIME = "anytime"
@@ -45,6 +49,9 @@ LISTED_OF_A_CONVERSATION = 3
 _MARKUP = re.compile(
     r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE
 )
+
+# Words that stand in the page as they stand in the text, whatever Markdown does around them.
+_PLAIN_WORDS = re.compile(r"(?<![\w'\u2019])[^\W_]+(?: [^\W_]+){3,9}(?![\w'\u2019])")
 
 SOURCES = {"memory": "notes", "messages": "messages", "sessions": "titles of chats"}
 
@@ -91,6 +98,20 @@ def search(request: HttpRequest) -> HttpResponse:
         return _page(request, form, status=HTTPStatus.BAD_REQUEST)
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     return _answer(request, form)
+
+
+@page_for_people
+def search_live(request: HttpRequest) -> HttpResponse:
+    """The first results, as a part of a page, while somebody types `?q=`; without a second look, which takes longer."""
+    query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
+    if not query:
+        return render(request, "memory/live.html")
+    rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
+    wanted = HistoryRequest(query=query, max_results=LIVE_RESULTS)
+    history = search_history(wanted, user=person_of(request), now=timezone.now())
+    shown = [_shown(result) for result in history.results]
+    context = {"results": shown, "is_nearest": history.has_nothing_relevant}
+    return render(request, "memory/live.html", context)
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
@@ -161,7 +182,7 @@ def _shown(result: HistoryMatch) -> Shown:
         # Its first piece is its title, with the matches in it.
         title, pieces = marked(pieces[0].own), pieces[1:]
     return Shown(
-        path=path_to(reference),
+        path=path_to(reference, words=_words_to_open_at(pieces)),
         title=title,
         name=NAMES[reference.kind],
         icon=ICONS[reference.kind],
@@ -169,6 +190,17 @@ def _shown(result: HistoryMatch) -> Shown:
         lines=[Line(WHO.get(piece.before, ""), marked(piece.own)) for piece in pieces if piece.own.text],
         conversation_id=reference.conversation_id,
     )
+
+
+def _words_to_open_at(pieces: Sequence[Piece]) -> str:
+    """Some words of the excerpt as the page has them, if it is from further on in a text; else none."""
+    for piece in pieces:
+        text, highlights = piece.own.text, piece.own.highlights
+        if piece.before and text.startswith(ELLIPSIS):
+            place = highlights[0][0] if highlights else 0
+            runs = list(_PLAIN_WORDS.finditer(text))
+            return next((run[0] for run in runs if run.end() > place), runs[-1][0] if runs else "")
+    return ""
 
 
 def _title_of_note(result: HistoryMatch) -> str:

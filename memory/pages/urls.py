@@ -8,6 +8,7 @@ app_name = "memory"
 
 urlpatterns = [
     path("search/", searching.search, name="search"),
+    path("search/live/", searching.search_live, name="search_live"),
     path("memory/", documents.edit_memory, name="memory"),
     path("memory/about/", documents.edit_about, name="about"),
     path("memory/notes/", notes.notes, name="notes"),

@@ -204,7 +204,7 @@ class AboutViewSet(DocumentViewSet):
         operation_id="delete_about",
         summary="Delete the page about the person",
         parameters=[IF_MATCH],
-        responses={204: None, **problems(401, 404, 412, 428, 503)},
+        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
     )
     def destroy(self, request: Request) -> Response:
         return self.remove(request)

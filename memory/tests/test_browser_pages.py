@@ -33,6 +33,17 @@ def note(user: User, text: str) -> None:
         records.create(user=user, content=text, type="x" * 100, tags=["y" * 100], now=NOW)
 
 
+def test_a_result_from_deep_in_a_long_answer_opens_there(open_page, person):
+    paragraphs = [f"Paragraph {number} of **many** says nothing of what is wanted here." for number in range(300)]
+    paragraphs[200] = "The cello of her grandmother stands in the attic behind the blue trunk."
+    turn = a_turn(person, "Tell me everything", "\n\n".join(paragraphs))
+    a_turn(person, "And now?", "Nothing more.", conversation=turn.conversation)
+    indexing.embed_pending()
+    page = open_page("/search/?q=cello+grandmother&scope=sessions", user=person)
+    page.locator("[data-result] a[href*='turn=']").click()
+    expect(page.get_by_text("behind the blue trunk")).to_be_in_viewport()
+
+
 def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, person):
     with acting_as(person):
         conversation = a_long_conversation(person, 60)
@@ -46,8 +57,10 @@ def test_a_note_is_written_and_found_and_a_result_leads_to_its_turn(open_page, p
     indexing.embed_pending()
     page.get_by_role("heading", name="MEMORY.md").click()
     page.keyboard.press("/")
+    expect(page.get_by_role("combobox", name="Search chats")).to_be_focused()
+    page.keyboard.type("Search page")
+    page.keyboard.press("Enter")
     page.wait_for_url("**/search/")
-    expect(page.get_by_role("searchbox")).to_be_focused()
     search_for(page, "cello")
     expect(page.locator("[data-result]", has_text="MEMORY.md").locator("mark")).to_have_text("cello")
     page.locator("[data-result]", has_text="Message").get_by_role("link").click()

@@ -1,17 +1,20 @@
-"""The lexical leg: scores that equal the formula, statistics that are the person's alone, and no query that breaks it."""
+"""The lexical retriever: scores that equal the formula, statistics that are the person's alone, and no query that breaks it."""
 
 import re
 from collections import Counter
 from math import log
+from random import Random
 
 import pytest
 from django.db import connection
 
 from core.isolation.acting import acting_as
 from intake.tests.factories import a_person, a_turn
-from memory.models import Corpus
+from memory.models import Corpus, DeletedText, TermSegment
 from memory.models.corpora import Scope
-from memory.terms import flush, score
+from memory.term_segments import flush, purge
+from memory.terms import score
+from memory.tests.indexed import stored_postings
 from memory.tests.plans import plans
 
 pytestmark = pytest.mark.django_db
@@ -49,17 +52,60 @@ def reference(turns, query):
     return scores
 
 
-@pytest.mark.parametrize("posted", [0, 3, len(TURNS)])
+@pytest.mark.parametrize("flushed", [0, 3, len(TURNS)])
 @pytest.mark.parametrize("query", ["cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"])
-def test_scores_equal_the_reference_wherever_the_words_are(query, posted):
+def test_scores_equal_the_reference_wherever_the_terms_are(query, flushed):
     alice = a_person()
-    saved = [a_turn(alice, said, answered) for said, answered in TURNS[:posted]]
-    assert flush() == posted
-    saved += [a_turn(alice, said, answered) for said, answered in TURNS[posted:]]
+    saved = [a_turn(alice, said, answered) for said, answered in TURNS[:flushed]]
+    assert flush() == flushed
+    saved += [a_turn(alice, said, answered) for said, answered in TURNS[flushed:]]
     numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
     found = search(alice, query)
     assert {numbers[hit.key[0]]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_deleting_and_purging(seed, monkeypatch):
+    """Small blocks and segments, so that each of them is cut, merged and left alone."""
+    monkeypatch.setattr("memory.term_segments.BLOCK_POSTINGS", 4)
+    monkeypatch.setattr("memory.term_segments.BATCH_TEXTS", 5)
+    monkeypatch.setattr("memory.term_segments.MOST_TEXTS", 12)
+    rng = Random(seed)
+    alice, bob = a_person(), a_person("bob@example.com")
+    words = [f"{letter}q" for letter in "abcdefghijkl"]
+    kept = {}
+    for step in range(60):
+        said, answered = (" ".join(rng.choices(words, k=rng.randrange(5))) for _ in range(2))
+        turn = a_turn(alice, said, answered or "zq")
+        kept[str(turn.conversation_id)] = (turn, (said, answered or "zq"))
+        a_turn(bob, "aq bq", "zq")
+        if rng.random() < 0.3:
+            turn, _ = kept.pop(rng.choice(list(kept)))
+            # By the application, and in the database itself.
+            turn.delete() if step % 2 else delete_in_the_database(turn)
+        if rng.random() < 0.4:
+            flush()
+        if rng.random() < 0.2:
+            purge()
+        if step % 10 == 9:
+            assert_as_the_reference(alice, kept, rng.sample([*words, "zq"], 4))
+    assert TermSegment.objects.filter(user=alice).count() > 1
+    purge()
+    assert not DeletedText.objects.exists()
+    assert len({posting.text for posting in stored_postings(user=alice)}) <= len(kept)
+    assert_as_the_reference(alice, kept, words)
+
+
+def delete_in_the_database(turn):
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM intake_conversation_turns WHERE id = %s", [turn.pk])
+
+
+def assert_as_the_reference(user, kept, words):
+    wanted = reference([texts for _, texts in kept.values()], " ".join(words))
+    found = {hit.key[0]: hit.score for hit in search(user, " ".join(words))}
+    assert found == pytest.approx({list(kept)[number]: score for number, score in wanted.items()})
 
 
 def test_the_persons_share_of_a_score_is_that_of_their_words_alone():
@@ -150,7 +196,7 @@ def test_a_query_without_words_finds_nothing_and_fails_nowhere(query):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_plan_reads_nothing_but_the_index_of_the_persons_words():
+def test_the_plan_reads_a_block_for_each_term_and_segment_and_nothing_of_anybody_else():
     for person in range(4):
         user = a_person(f"person{person}@example.com")
         conversation = a_turn(user, "first").conversation
@@ -158,13 +204,14 @@ def test_the_plan_reads_nothing_but_the_index_of_the_persons_words():
             a_turn(user, f"cat number{number} {'filler ' * (number % 7)}", f"dog{number}", conversation=conversation)
     flush()
     with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE postings")
-        cursor.execute("VACUUM ANALYZE indexed_texts")
-    # How many rows it looks up in the table all the same is not asserted: that depends on what snapshots other
-    # connections to the test database hold while it is vacuumed.
-    with acting_as(user), plans("WITH mine") as explained:
+        for table in ("term_blocks", "term_segments", "pending_terms", "indexed_texts"):
+            cursor.execute(f"VACUUM ANALYZE {table}")
+    with acting_as(user), plans("WITH asked") as explained:
         search(user, "cat number7")
     (plan,) = explained
-    assert re.search(r"Index Only Scan using idx_postings_scan", plan), plan
-    assert re.search(rf"Index Cond: \(\(user_id = {user.pk}\)[^\n]*lexeme = ", plan), plan
-    assert "Seq Scan" not in plan, plan
+    condition = rf"\(\(user_id = {user.pk}\) AND \(segment_id = [^\n]*\) AND \(first_lexeme <= "
+    assert re.search(rf"Index Scan Backward using term_blocks_pkey[^\n]*\n[^\n]*Index Cond: {condition}", plan), plan
+    assert re.search(
+        rf"using indexed_texts_pkey[^\n]*\n[^\n]*Index Cond: \(\(user_id = {user.pk}\) AND \(id = ", plan
+    ), plan
+    assert not re.search("Seq Scan on (term_blocks|indexed_texts)", plan), plan

@@ -1,8 +1,8 @@
-"""From a saved text to its postings: the right words, on the right side, kept in step with the text."""
+"""From a saved text to its terms: the right words, on the right side, kept in step with the text."""
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, transaction
+from django.db import transaction
 
 from core.isolation.caller import Caller
 from intake import services, visitors
@@ -11,9 +11,9 @@ from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
 from memory.embedders import EmbedderMisconfigured
-from memory.models import Embedding, IndexedText, Posting, UnpostedWords
-from memory.terms import flush
-from memory.tests.indexed import words
+from memory.models import Embedding, IndexedText, PendingTerms
+from memory.term_segments import flush
+from memory.tests.indexed import postings, words
 
 pytestmark = pytest.mark.django_db
 
@@ -26,9 +26,9 @@ def test_each_word_is_counted_on_the_side_that_said_it():
 def test_a_text_is_as_long_as_its_words_that_are_no_stop_words():
     a_turn(a_person(), "The cat likes cats", "A cat is a feline")
     assert IndexedText.objects.values_list("said_length", "answered_length").get() == (3, 2)
-    assert set(UnpostedWords.objects.values_list("said_length", "answered_length")) == {(3, 2)}
+    assert set(PendingTerms.objects.values_list("said_length", "answered_length")) == {(3, 2)}
     flush()
-    assert set(Posting.objects.values_list("said_length", "answered_length")) == {(3, 2)}
+    assert {(each.said_length, each.answered_length) for each in postings()} == {(3, 2)}
 
 
 def test_a_turn_of_stop_words_only_counts_among_the_persons_texts():
@@ -41,9 +41,10 @@ def test_words_belong_to_the_turns_owner():
     alice = a_person()
     turn = a_turn(alice, "cat", "")
     flush()
-    posting = Posting.objects.get()
-    assert (posting.user, posting.corpus) == (alice, "chat")
-    assert (posting.text.source_id, posting.text.chunk_index) == (turn.conversation_id, turn.turn_number)
+    (posting,) = postings(corpus="chat")
+    text = IndexedText.objects.get()
+    assert (posting.user, posting.text) == (alice.pk, text.pk)
+    assert (text.source_id, text.chunk_index) == (turn.conversation_id, turn.turn_number)
 
 
 def test_a_turn_that_is_rolled_back_leaves_no_words():
@@ -87,12 +88,12 @@ def test_an_answer_made_of_recalled_words_has_no_postings():
     assert words() == {"cat": (1, 0)}
 
 
-@pytest.mark.parametrize("is_posted", [False, True])
-def test_a_deleted_turn_takes_its_words_and_rows_along(is_posted):
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_deleted_turn_takes_its_words_and_rows_along(is_flushed):
     alice = a_person()
     turn = a_turn(alice, "Forget this")
     kept = a_turn(alice, "Keep that")
-    if is_posted:
+    if is_flushed:
         flush()
     Turn.objects.filter(pk=turn.pk).delete()
     assert set(words()) == {"keep", "note"}
@@ -112,7 +113,7 @@ def test_deleting_a_person_deletes_their_words_in_a_few_statements(django_assert
     for number in range(30):
         a_turn(alice, f"Forget number {number}", conversation=conversation)
     a_turn(bob, "Remember me", "")
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(28):
         User.objects.get(pk=alice.pk).delete()
     assert set(words()) == {"rememb"}
     assert IndexedText.objects.count() == 1
@@ -175,10 +176,3 @@ def test_a_turns_words_are_stored_by_one_statement(django_assert_num_queries):
     IndexedText.objects.all().delete()
     with django_assert_num_queries(1):
         assert terms.add(turn_entry(turn))
-
-
-def test_a_word_cannot_be_stored_twice_for_one_text():
-    a_turn(a_person(), "cat", "")
-    flush()
-    with pytest.raises(Exception, match="postings_pkey"), connection.cursor() as cursor:
-        cursor.execute("INSERT INTO postings SELECT * FROM postings")

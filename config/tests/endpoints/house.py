@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
 
 from agent_tools.models import AccessToken
+from agent_tools.scopes import ALL_SCOPES
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
@@ -114,7 +115,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         state: an_import(user, state=state, word=word, conversation_id=turn.conversation_id)
         for state in ("ready", "uploading", "done")
     }
-    made = create_token(user=user, name=f"Token for {word}")
+    made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]

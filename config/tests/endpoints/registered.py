@@ -126,12 +126,39 @@ PAGES = [
         GET=shows(),
         POST=changes(form={}),
     ),
-    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
+    endpoint(
+        "conversations/",
+        GET=[
+            shows(),
+            shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"}),
+            shows(query={"q": TOPIC}),
+            shows(query={"only": "{conversation}"}),
+            answers(query={"archived": "1"}),
+        ],
+    ),
+    endpoint(
+        "c/<str:conversation_id>/outline/",
+        "c/{conversation}/outline/",
+        GET=[shows(), shows(query={"q": TOPIC}), answers(query={"on": "2026-03-01"})],
+    ),
+    endpoint("c/<str:conversation_id>/pin/", "c/{conversation}/pin/", POST=changes(form={"on": "1"})),
+    endpoint("c/<str:conversation_id>/archive/", "c/{conversation}/archive/", POST=changes(form={"on": "1"})),
+    endpoint(
+        "conversations/change/",
+        POST=[
+            changes(form={"id": "{conversation}", "do": "archive"}),
+            changes(form={"id": "{conversation}", "do": "delete", "sure": "1"}),
+            shows(form={"id": "{conversation}", "do": "delete"}),
+            shows(form={"id": "{conversation}", "do": "export"}),
+        ],
+    ),
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
+    endpoint("settings/account/titles/", POST=changes(form={})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     # These look at what is asked for, and not at the method.
+    endpoint("search/live/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("memory/logs/", GET=answers(), POST=answers(form={})),
     endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), POST=shows(form={})),
@@ -177,8 +204,12 @@ PAGES = [
     ),
     endpoint("logout/", POST=answers(form={})),
     endpoint("healthz", GET=answers()),
+    endpoint("worker.js", GET=answers()),
+    endpoint("offline/", GET=answers()),
+    endpoint("favicon.ico", GET=answers()),
     endpoint("api/docs/", GET=answers()),
     endpoint(".well-known/security.txt", GET=answers()),
+    endpoint("metrics", GET=closed()),
 ]
 
 LOG = ("daily-logs/<str:date>/", "daily-logs/{day}/")
@@ -189,6 +220,7 @@ DOCUMENT = {
 }
 
 API = [
+    endpoint("intake/events", GET=answers(is_streamed=True)),
     endpoint(
         "intake/chat",
         POST=[
@@ -203,18 +235,26 @@ API = [
         ],
     ),
     endpoint(
+        "conversations/",
+        GET=[
+            shows(),
+            shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"}),
+            shows(query={"q": TOPIC}),
+            answers(query={"archived": "true"}),
+        ],
+    ),
+    endpoint(
         "intake/turns/<str:turn_id>/events",
         "intake/turns/{turn_id}/events",
         GET=[shows(is_streamed=True), shows(is_streamed=True, headers={"Last-Event-ID": "1-0", "Prefer": "blocks"})],
     ),
     endpoint("intake/turns/<str:turn_id>/stop", "intake/turns/{turn_id}/stop", POST=answers(is_streamed=True)),
     endpoint("intake/answering", GET=answers(is_streamed=True)),
-    endpoint("conversations/", GET=[shows(), shows(query={"after": "2999-01-01T00:00:00+00:00_{conversation}"})]),
     endpoint(
         "conversations/<str:conversation_id>/",
         "conversations/{conversation}/",
         GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
-        PATCH=changes(body={"title": "Renamed"}),
+        PATCH=[changes(body={"title": "Renamed"}), changes(body={"pinned": True, "archived": False})],
         DELETE=changes(),
     ),
     endpoint(
@@ -416,6 +456,7 @@ TASKS = {
     "imports.work",
     "memory.close_abandoned_turns",
     "memory.embed_pending",
+    "memory.flush_terms",
     "memory.remove_silent_visitors",
     "memory.sweep_deleted",
     "memory.sweep_pending",

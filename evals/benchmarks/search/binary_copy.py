@@ -5,6 +5,7 @@ bytes is decided by the model's field, so that callers pass plain values by fiel
 """
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,9 @@ SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 NUMBERS = {"smallint": ">i2", "integer": ">i4", "bigint": ">i8", "boolean": "u1", "timestamp with time zone": ">i8"}
 HALF_VECTOR = "halfvec"
+# Of arrays, by the type of their elements: the number by which PostgreSQL knows it.
+ELEMENTS = {"text": 25, "smallint": 21}
+ARRAY = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,26 @@ def _column(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column
 
 
 def _octets(kind: str, value: Any) -> bytes:
+    if kind.endswith(ARRAY):
+        return _array(kind.removesuffix(ARRAY), value)
     if kind == "jsonb":
         return b"\x01" + json.dumps(value).encode()  # behind the number of jsonb's format
     if kind == "varbit":
         bits = bytes.fromhex(value.removeprefix("x"))
         return (8 * len(bits)).to_bytes(4) + bits  # behind how many bits they are
     return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _array(kind: str, values: NDArray[Any]) -> bytes:
+    """Dimensions, none of them NULL, whose elements, how many from which number on; and each as a column has it."""
+    if not len(values):
+        return struct.pack(">iii", 0, 0, ELEMENTS[kind])
+    head = struct.pack(">iiiii", 1, 0, ELEMENTS[kind], len(values), 1)
+    if kind not in NUMBERS:
+        return head + b"".join(len(value).to_bytes(4) + value for value in values.tolist())
+    elements = np.empty(len(values), [("length", ">i4"), ("value", NUMBERS[kind])])
+    elements["length"], elements["value"] = elements.dtype["value"].itemsize, values
+    return head + elements.tobytes()
 
 
 def _fixed(values: NDArray[Any]) -> _Column:

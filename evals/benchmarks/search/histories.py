@@ -16,14 +16,14 @@ from django.db import transaction
 from core.ids import uuid7
 from evals import synthetic
 from evals.benchmarks.search.binary_copy import Octets, copy_rows, microseconds
-from evals.benchmarks.search.counting import Counted, Integers, count_words
+from evals.benchmarks.search.counting import Integers, count_words
 from evals.benchmarks.search.meaning import meanings, with_noise
 from intake.models import Conversation, Turn
 from intake.services import title_from
 from memory import terms
 from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder
-from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, Posting, TextTotals
+from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, PendingTerms
 from memory.sources import READERS, Text, content_hash, cut
 
 CONVERSATION_TURNS = 20
@@ -61,14 +61,16 @@ class Pool:
 
 
 def save(person: SyntheticPerson, pool: Pool, *, now: datetime) -> int:
-    """Write everything that a person said, up to `now`, with its index; returns how many vectors that makes."""
+    """Write everything that a person said, up to `now`, with its index; returns how many vectors that makes.
+
+    The terms are pending.
+    """
     rng = np.random.default_rng(person.user_id)
     order = rng.permutation(len(pool.turns))[: person.turns]
     conversations = [uuid7() for _ in range(0, person.turns, CONVERSATION_TURNS)]
     begun = now - person.turns * BETWEEN_TURNS
     with transaction.atomic():
         _save_conversations(person, conversations, [pool.turns[index].user_message for index in order], begun)
-        _save_totals(person, pool.words, order)
         return sum(
             _save_turns(_Said(person, pool, order[start : start + AT_ONCE], start, conversations, begun, now), rng)
             for start in range(0, person.turns, AT_ONCE)
@@ -123,20 +125,10 @@ def _save_conversations(person: SyntheticPerson, ids: list[UUID], messages: list
     )
 
 
-def _save_totals(person: SyntheticPerson, counted: Counted, order: Integers) -> None:
-    TextTotals.objects.create(
-        user_id=person.user_id,
-        corpus=Corpus.CHAT,
-        texts=len(order),
-        said_length=int(counted.said_lengths[order].sum()),
-        answered_length=int(counted.answered_lengths[order].sum()),
-    )
-
-
 def _save_turns(said: _Said, rng: np.random.Generator) -> int:
     _copy_turns(said)
     _copy_texts(said)
-    _copy_postings(said)
+    _copy_terms(said)
     return _copy_embeddings(said, rng)
 
 
@@ -172,20 +164,20 @@ def _copy_texts(said: _Said) -> None:
     copy_rows(IndexedText, values, count=len(said.chosen))
 
 
-def _copy_postings(said: _Said) -> None:
+def _copy_terms(said: _Said) -> None:
     counted = said.pool.words
-    posting, turn = _members(counted.starts, said.chosen)
+    posting = [slice(*counted.starts[index : index + 2]) for index in said.chosen]
     values = {
         "user_id": said.person.user_id,
         "corpus": Corpus.CHAT.value,
-        "text_id": said.person.first_text + said.start + turn,
-        "said_length": counted.said_lengths[said.chosen][turn],
-        "answered_length": counted.answered_lengths[said.chosen][turn],
-        "lexeme": counted.lexemes[posting],
-        "said": counted.said[posting],
-        "answered": counted.answered[posting],
+        "text_id": said.person.first_text + said.numbers,
+        "said_length": counted.said_lengths[said.chosen],
+        "answered_length": counted.answered_lengths[said.chosen],
+        "lexemes": [counted.lexemes[one] for one in posting],
+        "said": [counted.said[one] for one in posting],
+        "answered": [counted.answered[one] for one in posting],
     }
-    copy_rows(Posting, values, count=len(posting))
+    copy_rows(PendingTerms, values, count=len(posting))
 
 
 def _copy_embeddings(said: _Said, rng: np.random.Generator) -> int:

@@ -20,10 +20,18 @@ from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
 from memory import vectors
 from memory.embedders import get_embedder
-from memory.models import Embedding, EmbeddingModel, IndexedText, Posting, VectorBlock
+from memory.models import (
+    Embedding,
+    EmbeddingModel,
+    IndexedText,
+    PendingTerms,
+    TermBlock,
+    TermSegment,
+    VectorBlock,
+)
 
 # Where most of the rows go; the others are quick as they are.
-INDEX_TABLES = (Embedding, IndexedText, Posting)
+INDEX_TABLES = (Embedding, IndexedText, PendingTerms)
 
 
 def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:
@@ -37,6 +45,7 @@ def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Rep
         seconds = time.monotonic() - begun
         saved = f"Saved {sum(sizes):,} turns with {count:,} vectors"
         report(f"{saved} in {seconds:.0f} s ({sum(sizes) / seconds:,.0f} turns/s); building the indexes.")
+    _flush_terms(given)
     with as_worker():
         vectors.pack_all()
     with unbound():
@@ -78,12 +87,18 @@ def _save(people: Sequence[SyntheticPerson], given: Environment, now: datetime) 
     return sum(done["vectors"] for done in run_at_once("evals.children.save_histories", owners, data=orders))
 
 
+def _flush_terms(given: Environment) -> None:
+    """By workers' processes, one for each processor, which share the people."""
+    workers = logging_in(given, "DATABASE_WORKER_URL")
+    run_at_once("evals.children.flush_terms", workers, data=[None] * (os.cpu_count() or 1))
+
+
 def _settle() -> None:
     with connection.cursor() as cursor:
         # The texts' numbers were given out here.
         for statement in connection.ops.sequence_reset_sql(no_style(), [IndexedText]):
             cursor.execute(statement)
-        for table in (User, Conversation, Turn, Embedding, VectorBlock):
+        for table in (User, Conversation, Turn, Embedding, VectorBlock, PendingTerms, TermSegment, TermBlock):
             cursor.execute(f"VACUUM ANALYZE {connection.ops.quote_name(table._meta.db_table)}")
 
 

@@ -3,7 +3,10 @@ import { answering } from "./answering.js";
 import { ask, Failure, follow, stop } from "./ask.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
+import { listenForOtherTabs } from "./elsewhere.js";
 import { Following } from "./following.js";
+import { listenForOutline } from "./outline.js";
+import { foldLong } from "./pasting.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { keepTimesFresh } from "./times.js";
@@ -130,6 +133,9 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   document.title = `${title} · Recollect`;
   document.querySelector("[data-title]").textContent = title;
   offerMenu(path);
+  const outline = document.querySelector("[data-outline-link]");
+  outline.href = `${path}outline/`;
+  outline.hidden = false;
   returnTo(path);
 }
 
@@ -233,6 +239,9 @@ listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => r
 listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
 followLinksWithin(thread);
+listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });
+listenForOutline(main, thread);
+foldLong(thread);
 keepTimesFresh();
 prepare(thread);
 openAtTheRightPlace();

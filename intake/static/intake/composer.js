@@ -1,5 +1,7 @@
 /** Where a message is written: grows, counts near its limit, keeps a draft over a reload, sends on Enter. */
 
+import { Pasted } from "./pasting.js";
+
 const COUNT_FROM = 0.94;
 
 export class Composer {
@@ -15,16 +17,22 @@ export class Composer {
     this.counter = form.querySelector("[data-counter]");
     this.onSend = onSend;
     this.draftKey = draftKey;
+    this.pasted = new Pasted(form, this.input, () => this.#changed());
+    // On glass there is no Shift to press with Enter: it makes a new line there, and the button sends.
+    this.isOnGlass = matchMedia("(hover: none) and (pointer: coarse)").matches;
+    if (this.isOnGlass) this.input.enterKeyHint = "enter";
     this.#listen(onStop);
     this.input.value ||= sessionStorage.getItem(this.draftKey()) ?? "";
     this.#changed();
   }
 
+  /** What was written, and what was pasted and folded, each a paragraph. */
   get text() {
-    return this.input.value;
+    return [this.input.value, ...this.pasted.texts].filter(Boolean).join("\n\n");
   }
 
   set text(value) {
+    this.pasted.clear();
     this.input.value = value;
     this.#changed();
   }
@@ -62,7 +70,7 @@ export class Composer {
     this.input.addEventListener("keydown", (event) => {
       // While an input method composes, Enter accepts its suggestion (229 is what older engines report then).
       const isComposing = event.isComposing || event.keyCode === 229;
-      if (event.key !== "Enter" || event.shiftKey || isComposing) return;
+      if (event.key !== "Enter" || event.shiftKey || isComposing || this.isOnGlass) return;
       event.preventDefault();
       this.#send();
     });

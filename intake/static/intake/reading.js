@@ -2,6 +2,8 @@
 import { fetchPage } from "./dom.js";
 import { showTime } from "./times.js";
 
+const NEAR_TOP_PX = 500;
+
 /** Goes to the turn that the address names, asking the server for it when it is not on this page. */
 export function goToNamedTurn() {
   const number = /^#turn-(\d+)$/.exec(location.hash)?.[1];
@@ -9,10 +11,26 @@ export function goToNamedTurn() {
   const turn = document.getElementById(`turn-${number}`);
   if (turn) {
     show(turn);
+    showPlace(placeOf(new URLSearchParams(location.search).get("at"), turn));
   } else if (new URLSearchParams(location.search).get("turn") !== number && location.pathname !== "/") {
     location.replace(`${location.pathname}?turn=${number}#turn-${number}`);
   }
   return Boolean(turn);
+}
+
+function showPlace(place) {
+  const go = () => place?.scrollIntoView({ block: "center" });
+  go();
+  // Until everything is loaded, a browser goes back to what the fragment names.
+  if (document.readyState !== "complete") addEventListener("load", () => requestAnimationFrame(go), { once: true });
+}
+
+/** The innermost element of a turn with these words, which the address of a search result may name. */
+function placeOf(words, turn) {
+  const hasWords = (element) => element.textContent.replace(/\s+/g, " ").includes(words);
+  let place = null;
+  for (let next = words && turn; next; next = [...next.children].find(hasWords)) place = next;
+  return place;
 }
 
 /** A link to a turn of this very conversation needs no new page. */
@@ -28,23 +46,50 @@ export function followLinksWithin(thread) {
   });
 }
 
-/** Earlier turns are put above those that are there; the browser keeps what is being read in place. */
+/** Earlier turns are put above those that are there, as one scrolls up to them; what is being read stays in its place. */
 export function listenForEarlier(thread) {
-  document.querySelector("[data-earlier]")?.addEventListener("click", async (event) => {
+  const link = document.querySelector("[data-earlier]");
+  if (!link) return;
+  link.addEventListener("click", async (event) => {
     event.preventDefault();
-    const link = event.currentTarget;
-    const page = await fetchPage(link.href);
-    if (!page) return location.assign(link.href);
-    const turns = [...page.querySelectorAll("[data-thread] > *")];
-    const height = document.documentElement.scrollHeight;
-    thread.prepend(...turns);
-    turns.forEach(prepare);
-    const next = page.querySelector("[data-earlier]");
-    if (next) link.href = next.getAttribute("href");
-    else link.remove();
-    window.scrollBy(0, document.documentElement.scrollHeight - height);
+    const turns = await addEarlier(thread, link);
+    if (!turns) return location.assign(link.href);
     turns.findLast((element) => element.matches(".turn"))?.focus({ preventScroll: true });
   });
+  const watcher = new IntersectionObserver(
+    async (entries) => {
+      if (!entries.at(-1).isIntersecting) return;
+      watcher.unobserve(link);
+      const turns = await addEarlier(thread, link);
+      if (turns && link.isConnected) watcher.observe(link);
+    },
+    { rootMargin: `${NEAR_TOP_PX}px 0px 0px` },
+  );
+  // Not before the page stands where it was opened, which is seldom its top.
+  requestAnimationFrame(() => requestAnimationFrame(() => watcher.observe(link)));
+}
+
+/** The turns that were added; null when they cannot be had. */
+async function addEarlier(thread, link) {
+  if (link.ariaBusy === "true") return [];
+  link.ariaBusy = "true";
+  const page = await fetchPage(link.href);
+  link.ariaBusy = "false";
+  if (!page) return null;
+  const turns = [...page.querySelectorAll("[data-thread] > *")];
+  const first = thread.firstElementChild;
+  const before = first?.getBoundingClientRect().top ?? 0;
+  // One correction is enough: the browser's own would come on top of it.
+  document.documentElement.style.overflowAnchor = "none";
+  thread.prepend(...turns);
+  turns.forEach(prepare);
+  const next = page.querySelector("[data-earlier]");
+  if (next) link.href = next.getAttribute("href");
+  else link.remove();
+  if (first) window.scrollBy(0, first.getBoundingClientRect().top - before);
+  // From now on the browser's own corrections are wanted: turns that come near get their true heights.
+  document.documentElement.style.overflowAnchor = "";
+  return turns;
 }
 
 /** The turn, if there is one on this page, whose answer is still being written. */

@@ -1,16 +1,84 @@
-/** What every page beside the list of chats has in common: the list, its drawer, the way to search, the way out. */
+/** What every page beside the list of chats has in common: the list, its drawer, the ways to search, the way out. */
 import { answering } from "./answering.js";
-import { listenForSearch } from "./shortcuts.js";
-import { listenToDrawer, Sidebar } from "./sidebar.js";
+import { listenToDrawer } from "./drawer.js";
+import { listenForChanges } from "./events.js";
+import { listenForShortcuts } from "./shortcuts.js";
+import { Filter } from "./sidebar_filter.js";
+import { ItemMenu } from "./sidebar_items.js";
+import { Selection } from "./sidebar_selection.js";
+import { Sidebar } from "./sidebar.js";
+import { listenForTheme } from "./theme.js";
+
+const STATUS_MS = 8000;
+const WORKER_AFTER_MS = 4000;
 
 export const sidebarElement = document.querySelector("[data-sidebar]");
 export const sidebar = new Sidebar(sidebarElement);
 
 listenToDrawer(sidebarElement);
-listenForSearch();
+listenForShortcuts();
+listenForTheme();
+const selection = new Selection(sidebar, { confirm, tell });
+new ItemMenu(sidebar, { confirm, tell, select: (item) => selection.begin(item) });
+const searchLink = sidebarElement.querySelector("[data-search-link]");
+new Filter(sidebar, { searchPath: searchLink ? `${searchLink.pathname}live/` : null });
 
 // A draft belongs to whoever wrote it, not to the next person at this screen.
 document.querySelector("[data-logout]")?.addEventListener("submit", () => {
   sessionStorage.clear();
   answering.forget();
 });
+
+listenForChanges(sidebarElement.dataset.events, {
+  onChange: async (ids) => {
+    for (const id of ids) {
+      const item = await sidebar.refresh(id);
+      if (item) showTitleOf(id, item.querySelector("a").textContent);
+      document.dispatchEvent(new CustomEvent("recollect:changed", { detail: { id, isGone: item === undefined } }));
+    }
+  },
+  onReturn: () => sidebar.refreshAll(),
+});
+
+// Secure addresses alone have workers; elsewhere the browser shows its own page when there is no connection.
+// Once nothing else is being fetched.
+setTimeout(() => navigator.serviceWorker?.register("/worker.js").catch(() => {}), WORKER_AFTER_MS);
+
+let hiding = 0;
+
+/** A line under the list, with a way back if there is one. */
+function tell(words, undo = null, renamed = null) {
+  const status = sidebarElement.querySelector("[data-sidebar-status]");
+  const button = status.querySelector("button");
+  status.hidden = false;
+  status.querySelector("span").textContent = words;
+  button.hidden = !undo;
+  button.onclick = () => {
+    status.hidden = true;
+    undo();
+  };
+  clearTimeout(hiding);
+  hiding = setTimeout(() => (status.hidden = true), STATUS_MS);
+  if (renamed) showTitleOf(renamed.id, renamed.title);
+}
+
+/** The title of the chat that is open, if it is this one. */
+function showTitleOf(id, title) {
+  const heading = document.querySelector("[data-title]");
+  if (!heading || document.querySelector("[data-chat]")?.dataset.conversation !== id) return;
+  heading.textContent = title;
+  document.title = `${title} · Recollect`;
+}
+
+function confirm({ title, text }) {
+  const dialog = sidebarElement.querySelector("[data-confirm]");
+  dialog.querySelector("[data-confirm-title]").textContent = title;
+  dialog.querySelector("[data-confirm-text]").textContent = text;
+  dialog.returnValue = "";
+  // Escape belongs to the dialog alone, and stops no answer behind it.
+  dialog.onkeydown = (event) => event.stopPropagation();
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  });
+}

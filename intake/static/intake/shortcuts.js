@@ -1,16 +1,50 @@
-/** The key that people know from elsewhere: `/` goes to search, unless one is writing. */
+/** The keys that people know from elsewhere: Ctrl or ⌘ K, `/`, `?`; none of them while one writes, but the first. */
 
-export function listenForSearch() {
+export function listenForShortcuts() {
+  // Fetched once the page is there, so that whoever presses the keys can type at once.
+  (window.requestIdleCallback ?? setTimeout)(() => import("./palette.js").catch(() => {}));
+  const key = document.querySelector("[data-palette-key]");
+  if (key && /Mac|iPhone|iPad/.test(navigator.platform)) key.textContent = "⌘ K";
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target)) return;
-    const field = document.querySelector("[data-search-field]");
-    const link = document.querySelector("[data-search-link]");
-    if (!field && !link) return;
-    event.preventDefault();
-    if (!field) return link.click();
-    field.focus();
-    field.select();
+    if (event.defaultPrevented || event.isComposing) return;
+    const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+    if (isCommand && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      openPalette();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || document.querySelector("dialog[open]")) return;
+    if (event.key === "/") goToField(event);
+    else if (event.key === "?") {
+      event.preventDefault();
+      openShortcuts();
+    }
   });
+  for (const opener of document.querySelectorAll("[data-palette-opener]")) {
+    opener.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      openPalette();
+    });
+  }
+}
+
+/** Offline, before it was fetched, there is none. */
+export async function openPalette() {
+  (await import("./palette.js").catch(() => null))?.openPalette();
+}
+
+export async function openShortcuts() {
+  (await import("./shortcuts_list.js").catch(() => null))?.openShortcuts();
+}
+
+/** The page's own search, or the message, or else the search over everything. */
+function goToField(event) {
+  event.preventDefault();
+  const field = document.querySelector("[data-search-field], [data-composer] textarea");
+  if (!field || !field.checkVisibility()) return openPalette();
+  field.focus();
+  if (field.matches("input")) field.select();
 }
 
 function isWriting(element) {

@@ -1,82 +1,202 @@
-/** The list of chats: grouped by day in the reader's own zone, with more on request, and a drawer on narrow screens. */
+/** The list of chats: grouped by day in the reader's own zone, longer as one scrolls, kept up to date item by item. */
 import { fetchPage } from "./dom.js";
 import { dayInWords } from "./times.js";
 
 const TITLE_LENGTH = 80;
+const PINNED = "Pinned";
 
 export class Sidebar {
   constructor(element) {
     this.element = element;
-    this.list = element.querySelector("[data-conversations]");
+    this.list = element.querySelector("[data-all-chats] [data-conversations]");
+    this.scroller = element.querySelector("[data-sidebar-list]");
+    this.place = element.dataset.conversationsHref;
+    for (const item of this.items) prepareItem(item);
     this.#group();
+    this.#growWhenScrolled();
     element.addEventListener("click", (event) => this.#onClick(event));
   }
 
-  /** Puts a conversation at the top, as the current one; adds it if it is new. */
+  get items() {
+    return this.list.querySelectorAll("[data-conversation-id]");
+  }
+
+  itemOf(id) {
+    return this.list.querySelector(`[data-conversation-id="${CSS.escape(id)}"]`);
+  }
+
+  /** Puts a conversation where the one that was active last belongs, as the current one; adds it if it is new. */
   promote(path, message) {
-    const item = this.#find(path) ?? makeItem(path, message);
+    const id = idIn(path);
+    const item = this.itemOf(id) ?? makeItem(id, path, message);
     const link = item.querySelector("a");
     link.dataset.lastActive = new Date().toISOString();
     this.list.querySelector("[aria-current]")?.removeAttribute("aria-current");
     link.setAttribute("aria-current", "page");
-    this.list.prepend(item);
-    this.element.querySelector("[data-no-conversations]").hidden = true;
-    this.#group();
+    this.#put(item);
     return link.textContent;
   }
 
-  #find(path) {
-    return [...this.list.querySelectorAll("a")].find((link) => link.pathname === path)?.parentElement;
+  /** Looks at the first page again: what came, went or changed while nobody was told. */
+  async refreshAll() {
+    const page = await fetchPage(this.place);
+    if (!page) return;
+    const fresh = [...page.querySelectorAll("[data-conversation-id]")];
+    const ids = new Set(fresh.map((item) => item.dataset.conversationId));
+    const oldest = fresh.length ? momentOf(fresh.at(-1)) : 0;
+    const isWhole = !page.querySelector("[data-more]");
+    for (const item of [...this.items]) {
+      const isAmongThem = isWhole || "pinned" in item.dataset || momentOf(item) >= oldest;
+      if (isAmongThem && !ids.has(item.dataset.conversationId)) this.remove(item.dataset.conversationId);
+    }
+    for (const item of fresh.reverse()) this.#replace(item);
+  }
+
+  /** Takes one conversation from the server as it is now: changed, moved, new, or gone (then it gives undefined). */
+  async refresh(id) {
+    const page = await fetchPage(`${this.place}?${new URLSearchParams({ only: id })}`);
+    if (!page) return null;
+    const fresh = page.querySelector("[data-conversation-id]") ?? undefined;
+    if (fresh && !("archived" in fresh.dataset)) this.#replace(fresh);
+    else this.remove(id);
+    return fresh;
+  }
+
+  #replace(fresh) {
+    const known = this.itemOf(fresh.dataset.conversationId);
+    // What somebody is writing in is left alone.
+    if (known?.querySelector("form")) return;
+    fresh.querySelector("input")?.remove();
+    const link = fresh.querySelector("a");
+    if (known?.querySelector("[aria-current]")) link.setAttribute("aria-current", "page");
+    fresh.classList.toggle("chosen", Boolean(known?.classList.contains("chosen")));
+    const hadFocus = known?.contains(document.activeElement);
+    known?.remove();
+    this.#put(document.adoptNode(fresh));
+    if (hadFocus) link.focus({ preventScroll: true });
+  }
+
+  remove(id) {
+    const item = this.itemOf(id);
+    if (!item) return;
+    const next = nextItem(item) ?? previousItem(item);
+    const hadFocus = item.contains(document.activeElement);
+    item.remove();
+    this.#group();
+    if (hadFocus) (next?.querySelector("a") ?? this.element.querySelector(".new-chat")).focus();
+    this.#showEmptiness();
+  }
+
+  /** Where it belongs among those that are here: pinned ones as they come, others by their last activity. */
+  #put(item) {
+    prepareItem(item);
+    item.remove();
+    const isPinned = "pinned" in item.dataset;
+    const moment = momentOf(item);
+    const after = [...this.items].find((other) => {
+      const isOtherPinned = "pinned" in other.dataset;
+      return isPinned ? true : !isOtherPinned && momentOf(other) <= moment;
+    });
+    if (after) after.before(item);
+    else this.list.append(item);
+    this.#group();
+    this.#showEmptiness();
+  }
+
+  #showEmptiness() {
+    const isEmpty = !this.list.querySelector("[data-conversation-id]");
+    this.element.querySelector("[data-no-conversations]").hidden = !isEmpty;
+    this.element.querySelector("[data-finding]").hidden = isEmpty;
   }
 
   /** Headings by day, made again: the day may have changed since. */
   #group() {
     for (const heading of this.list.querySelectorAll(".day")) heading.remove();
+    this.#groupFrom(this.items, null);
+  }
+
+  #groupFrom(items, last) {
     const now = new Date();
-    let day = null;
-    for (const link of this.list.querySelectorAll("a")) {
-      const itsDay = dayInWords(new Date(link.dataset.lastActive), now);
-      if (itsDay !== day) link.parentElement.before(makeHeading(itsDay));
+    let day = last;
+    for (const item of items) {
+      const itsDay = groupOf(item, now);
+      if (itsDay !== day) item.before(makeHeading(itsDay));
       day = itsDay;
     }
+  }
+
+  #growWhenScrolled() {
+    const more = this.element.querySelector("[data-all-chats] [data-more]");
+    if (!more) return;
+    const watcher = new IntersectionObserver(
+      async (entries) => {
+        // The latest of several that came together counts.
+        if (!entries.at(-1).isIntersecting) return;
+        watcher.unobserve(more);
+        if (await this.#grow(more)) watcher.observe(more);
+      },
+      { root: this.scroller, rootMargin: "900px" },
+    );
+    watcher.observe(more);
   }
 
   async #onClick(event) {
     const more = event.target.closest("[data-more]");
     if (!more || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
+    const before = this.items.length;
+    if (!(await this.#grow(more)) && more.isConnected) location.assign(more.href);
+    this.items[before]?.querySelector("a").focus();
+  }
+
+  /** Whether there is still more. */
+  async #grow(more) {
+    if (more.ariaBusy === "true") return true;
+    more.ariaBusy = "true";
     const page = await fetchPage(more.href);
-    if (!page) {
-      location.assign(more.href);
-      return;
+    more.ariaBusy = "false";
+    if (!page) return false;
+    const last = [...this.items].at(-1);
+    const known = new Set([...this.items].map((item) => item.dataset.conversationId));
+    const items = [...page.querySelectorAll("[data-conversation-id]")].filter((item) => !known.has(item.dataset.conversationId));
+    for (const item of items) {
+      item.querySelector("input")?.remove();
+      prepareItem(item);
     }
-    const items = [...page.querySelectorAll("[data-conversations] > li")];
-    this.list.append(...items.filter((item) => !this.#find(item.querySelector("a").pathname)));
+    this.list.append(...items);
+    this.#groupFrom(items, last ? groupOf(last, new Date()) : null);
     const next = page.querySelector("[data-more]");
     if (next) more.href = next.getAttribute("href");
     else more.remove();
-    this.#group();
-    items[0]?.querySelector("a").focus();
+    return Boolean(next);
   }
 }
 
-/** The drawer: the rest of the page is out of reach while it is open. */
-export function listenToDrawer(sidebar) {
-  const button = document.querySelector("[data-drawer-button]");
-  const backdrop = document.querySelector("[data-backdrop]");
-  const setOpen = (isOpen) => {
-    sidebar.classList.toggle("open", isOpen);
-    button.setAttribute("aria-expanded", String(isOpen));
-    backdrop.hidden = !isOpen;
-    document.querySelector("[data-room]").inert = isOpen;
-    (isOpen ? sidebar.querySelector("[data-drawer-close]") : button).focus();
-  };
-  button.addEventListener("click", () => setOpen(true));
-  backdrop.addEventListener("click", () => setOpen(false));
-  sidebar.querySelector("[data-drawer-close]").addEventListener("click", () => setOpen(false));
-  sidebar.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && sidebar.classList.contains("open")) setOpen(false);
-  });
+/** The button of a chat's menu, which does nothing without a script, and so comes from one. */
+export function prepareItem(item) {
+  if (item.querySelector("[data-item-button]")) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "item-button";
+  button.dataset.itemButton = "";
+  button.ariaHasPopup = "menu";
+  button.ariaLabel = "Options";
+  const link = item.querySelector("a");
+  link.id ||= `chat-${item.dataset.conversationId}`;
+  button.setAttribute("aria-describedby", link.id);
+  item.append(button);
+}
+
+export function nextItem(item) {
+  let next = item.nextElementSibling;
+  while (next && !next.dataset.conversationId) next = next.nextElementSibling;
+  return next;
+}
+
+export function previousItem(item) {
+  let previous = item.previousElementSibling;
+  while (previous && !previous.dataset.conversationId) previous = previous.previousElementSibling;
+  return previous;
 }
 
 /** A title as the server makes it: the first line, cut at a word. */
@@ -88,10 +208,25 @@ export function titleFrom(message) {
   return `${cut.replace(/ [^ ]*$/, "").replace(/[,;:]+$/, "")}…`;
 }
 
-function makeItem(path, message) {
+function idIn(path) {
+  return path.split("/").at(-2);
+}
+
+function momentOf(item) {
+  return new Date(item.querySelector("a").dataset.lastActive).getTime();
+}
+
+function groupOf(item, now) {
+  if ("pinned" in item.dataset) return PINNED;
+  return dayInWords(new Date(item.querySelector("a").dataset.lastActive), now);
+}
+
+function makeItem(id, path, message) {
   const item = document.createElement("li");
+  item.dataset.conversationId = id;
   const link = document.createElement("a");
   link.href = path;
+  link.dir = "auto";
   link.textContent = titleFrom(message);
   item.append(link);
   return item;

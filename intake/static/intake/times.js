@@ -38,8 +38,8 @@ export function inWords(moment, now) {
 export function dayInWords(moment, now) {
   const days = daysBetween(moment, now);
   if (days < 2) return capitalised(relative.format(-days, "day"));
-  if (days < 7) return "In the last 7 days";
-  if (days < 30) return "In the last 30 days";
+  if (days < 7) return "Previous 7 days";
+  if (days < 30) return "Previous 30 days";
   return monthOfYear.format(moment);
 }
 

@@ -52,6 +52,17 @@ def test_a_message_is_shown_with_its_matches_marked_its_chat_its_day_and_a_link_
     assert '<time datetime="2026-03-01">1 March 2026</time>' in result
 
 
+def test_a_message_that_matches_deep_in_a_long_answer_leads_to_the_words_there(client, alice):
+    half = "Nothing is said here, nor there. " * 100
+    deep = "The **oldest** cello of my grandmother stands in the attic; it isn't for sale."
+    turn = a_turn(alice, "Tell me everything", f"{half}\n\n{deep}\n\n{half}")
+    indexing.embed_pending()
+    (link,) = [link for link in links_on(page_of(client, q="cello grandmother", scope="sessions")) if "turn=" in link]
+    words = "cello of my grandmother stands in the attic"
+    assert link == conversation_path(turn.conversation_id, turn_number=1, words=words)
+    assert link.endswith("?turn=1&at=cello%20of%20my%20grandmother%20stands%20in%20the%20attic#turn-1")
+
+
 def test_every_kind_of_source_leads_to_where_it_is_read(client, alice):
     turn = a_turn(alice, "Is the cello tuned?")
     documents.append(user=alice, day=None, text="Plays the cello.", now=NOW)
@@ -310,7 +321,10 @@ def test_the_sidebar_leads_to_search_and_to_memory(client):
     page = client.get(reverse("intake:home")).content.decode()
     assert f'href="{SEARCH}"' in page
     assert f'href="{reverse("memory:memory")}"' in page
-    assert f'href="{SEARCH}" data-search-link aria-keyshortcuts="/" aria-current="page"' in page_of(client)
+    assert (
+        f'href="{SEARCH}" data-search-link data-palette-opener aria-keyshortcuts="Control+K Meta+K" aria-current="page"'
+        in page_of(client)
+    )
 
 
 def test_the_future_of_a_log_is_no_hindrance(client, alice):

@@ -1,0 +1,53 @@
+"""Modules put into one file: what they mean stays the same, and what is not understood is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles.storage import staticfiles_storage
+
+from config.bundling import NotBundled, bundle
+from config.static import ENTRIES
+
+A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
+B = 'import { d } from "./d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'
+D = "const hidden = 100;\nexport const d = hidden;\nexport class D {}\nexport async function* e() {}\n"
+
+
+def test_each_module_runs_once_after_those_that_it_imports():
+    script = bundle("a.js", {"a.js": A, "b.js": B, "d.js": D}.__getitem__)
+    assert re.findall(r"^const (\$\w+) = ", script, re.MULTILINE) == ["$d", "$b", "$a"]
+    assert "const { b, c } = $b;" in script
+    assert "return { d, D, e };" in script
+    assert script.endswith("\nexport const { a } = $a;")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'import x from "./d.js";',
+        'import * as x from "./d.js";',
+        'import "./d.js";',
+        'import { d as x } from "./d.js";',
+        "export default 1;",
+        "export { x };",
+        "export let x = 1;",
+    ],
+)
+def test_a_form_that_is_not_known_is_refused_and_named(text):
+    with pytest.raises(NotBundled, match=re.escape(text)):
+        bundle("a.js", {"a.js": text, "d.js": D}.__getitem__)
+
+
+def test_modules_in_a_circle_are_refused():
+    modules = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";\nexport const b = 1;'}
+    with pytest.raises(NotBundled, match=r"a\.js imports b\.js imports a\.js"):
+        bundle("a.js", modules.__getitem__)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_what_pages_are_served_imports_nothing_but_what_they_fetch_later(entry):
+    served = Path(staticfiles_storage.path(staticfiles_storage.stored_name(entry))).read_text()
+    assert not re.search(r"^import ", served, re.MULTILINE)
+    for later in re.findall(r'import\("(.+?)"\)', served):
+        assert re.fullmatch(r"\./\w+\.[0-9a-f]{12}\.js", later)

@@ -1,0 +1,79 @@
+"""What follows an answer that has been saved, and delays nobody: open pages are told, and the chat gets its title.
+
+The title is made by a task beside the stream, in the web process that answered: workers may write no conversation, and
+a process that stops first leaves the first line, which is a title too.
+"""
+
+import asyncio
+import logging
+
+from django.conf import settings
+
+from core.isolation.caller import Caller
+from intake import changes
+from intake.agent.models import is_recall_mode
+from intake.answers.database import as_caller
+from intake.models import Conversation, Turn, User
+from intake.models.conversations import ConversationQuerySet, TitledBy
+from intake.services import Answer
+
+logger = logging.getLogger(__name__)
+
+# A model that takes longer has something else to do.
+TITLE_SECONDS = 60
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def after_answer(turn: Turn, caller: Caller, answer: Answer) -> None:
+    """To be called on the event loop, once the answer is saved, however it ended."""
+    changes.tell_now(caller, turn.conversation_id)
+    wants_title = settings.CHAT_TITLES and not is_recall_mode() and turn.turn_number == 1
+    if wants_title and answer.status == Turn.Status.COMPLETE and answer.text.strip():
+        task = asyncio.create_task(_give_title(turn, caller, answer.text))
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+
+async def stop() -> None:
+    """The tasks of this event loop end without their titles."""
+    tasks = [task for task in _tasks if task.get_loop() is asyncio.get_running_loop()]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=1)
+
+
+async def _give_title(turn: Turn, caller: Caller, answer: str) -> None:
+    from intake.agent.titles import suggest_title
+
+    try:
+        async with asyncio.timeout(TITLE_SECONDS):
+            if not await as_caller(caller, _wants_title, turn, caller):
+                return
+            title = await suggest_title(caller, message=turn.user_message, answer=answer)
+            if title:
+                await as_caller(caller, _set_title, turn, caller, title)
+    except Exception as error:  # whatever ails the model, the first line stays
+        # Its words may be the person's.
+        logger.warning("No title could be made for %s (%s)", turn.conversation_id, type(error).__name__)
+
+
+def _wants_title(turn: Turn, caller: Caller) -> bool:
+    if caller.user_id is None or not User.objects.filter(pk=caller.user_id, titles_by_model=True).exists():
+        return False
+    return _untitled(turn, caller).exists()
+
+
+def _set_title(turn: Turn, caller: Caller, title: str) -> None:
+    """A person who renamed the chat meanwhile keeps their title, and a turn that was deleted gives it none."""
+    conversation = _untitled(turn, caller).select_for_update().first()
+    if conversation is None or not Turn.objects.for_caller(caller).filter(pk=turn.pk).exists():
+        return
+    conversation.title, conversation.titled_by = title, TitledBy.MODEL
+    conversation.save(update_fields=["title", "titled_by"])
+    changes.tell(caller, conversation.pk)
+
+
+def _untitled(turn: Turn, caller: Caller) -> ConversationQuerySet:
+    return Conversation.objects.for_caller(caller).filter(pk=turn.conversation_id, titled_by=TitledBy.LINE)

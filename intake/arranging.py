@@ -1,0 +1,59 @@
+"""Keeping order among chats: pinned above the others, archived apart from them, several at once."""
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from core.errors import InvalidInput, NotFound
+from core.isolation.caller import Caller
+from intake import changes, deleting
+from intake.models import Conversation
+
+# Changed by one request; deleting looks through the person's turns for each.
+MOST_AT_ONCE = 100
+
+
+def arrange(
+    *,
+    caller: Caller,
+    conversation_ids: Collection[UUID],
+    is_pinned: bool | None = None,
+    is_archived: bool | None = None,
+    now: datetime,
+) -> None:
+    """Pin, archive, or take that back; None leaves it as it is. What is archived is pinned no longer.
+
+    Raises `NotFound`, and changes nothing, if one of them is not the caller's.
+    """
+    _check_number(conversation_ids)
+    changed: dict[str, datetime | None] = {}
+    if is_pinned is not None:
+        changed["pinned_at"] = now if is_pinned else None
+    if is_archived is not None:
+        changed["archived_at"] = now if is_archived else None
+        if is_archived:
+            changed["pinned_at"] = None
+    with transaction.atomic():
+        mine = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids)
+        # Without anything to change this still finds out whose they are.
+        count = mine.update(**changed) if changed else mine.count()
+        if count != len(set(conversation_ids)):
+            raise NotFound
+        if changed:
+            changes.tell(caller, *conversation_ids)
+
+
+def delete_all(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
+    """All of them or, if one is not the caller's (`NotFound`), none."""
+    _check_number(conversation_ids)
+    with transaction.atomic():
+        # In one order, so that two requests for the same ones do not wait for each other in a circle.
+        for conversation_id in sorted(set(conversation_ids)):
+            deleting.delete_conversation(caller=caller, conversation_id=conversation_id)
+
+
+def _check_number(conversation_ids: Collection[UUID]) -> None:
+    if not 1 <= len(conversation_ids) <= MOST_AT_ONCE:
+        raise InvalidInput("Choose some chats.", errors={"id": [f"1 to {MOST_AT_ONCE} at once."]})

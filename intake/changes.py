@@ -1,0 +1,178 @@
+"""Tells a person's open pages that one of their chats has changed: which, never what (`GET /api/v1/intake/events`).
+
+A change goes out over Redis, from a thread of its own, so that a Redis that is away delays nobody; then no page hears
+of it until it is loaded again. Each web process listens once, for all the pages that are open at it.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from functools import lru_cache
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from django.conf import settings
+from django.db import transaction
+from redis import Redis
+from redis.exceptions import RedisError
+
+from core.isolation.caller import Caller
+
+logger = logging.getLogger(__name__)
+
+# Changes that come together leave together: an import of a thousand chats is a few messages.
+GATHER_SECONDS = 0.05
+REST_SECONDS = 2.0
+# What one page may have waiting; one that takes nothing for so long is told to look at everything again.
+QUEUE_LENGTH = 200
+TIMEOUT_SECONDS = 2.0
+
+ChangedChat = tuple[int, str]
+
+
+def tell(caller: Caller, *conversation_ids: UUID) -> None:
+    """Once what is being written has been committed."""
+    transaction.on_commit(lambda: tell_now(caller, *conversation_ids))
+
+
+def tell_now(caller: Caller, *conversation_ids: UUID) -> None:
+    """What has been committed already; asks no database, and may be called on an event loop."""
+    if caller.user_id is not None:
+        _teller.put([(caller.user_id, str(conversation_id)) for conversation_id in conversation_ids])
+
+
+class _ChangeTeller:
+    """One thread for each process, started with the first change."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._changes: dict[ChangedChat, None] = {}
+        self._started_in: int | None = None
+
+    def put(self, changes: list[ChangedChat]) -> None:
+        with self._lock:
+            self._changes.update(dict.fromkeys(changes))
+            if self._started_in != os.getpid():
+                threading.Thread(target=self._run, name="teller of changes", daemon=True).start()
+                self._started_in = os.getpid()
+        self._wanted.set()
+
+    def _run(self) -> None:
+        while self._wanted.wait():
+            time.sleep(GATHER_SECONDS)
+            self._wanted.clear()
+            with self._lock:
+                changes, self._changes = list(self._changes), {}
+            by_user: dict[int, list[str]] = defaultdict(list)
+            for user_id, conversation_id in changes:
+                by_user[user_id].append(conversation_id)
+            try:
+                self._publish(by_user)
+            except RedisError as error:
+                # Not repeated: pages that are told late are told by the next change, or by being loaded.
+                logger.warning("No page hears of a change: Redis is away (%s)", type(error).__name__)
+                time.sleep(REST_SECONDS)
+
+    def _publish(self, by_user: dict[int, list[str]]) -> None:
+        client = _client(settings.REDIS_URL)
+        for user_id, conversation_ids in by_user.items():
+            client.publish(_channel(), json.dumps({"user": user_id, "conversations": conversation_ids}))
+
+
+_teller = _ChangeTeller()
+
+
+@lru_cache(maxsize=4)
+def _client(url: str) -> Redis:
+    return Redis.from_url(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS)
+
+
+def _channel() -> str:
+    """Two installations may share a Redis, whose channels its numbered databases do not divide."""
+    digest = hashlib.blake2b(settings.SECRET_KEY.encode(), digest_size=8)
+    return f"recollect:changes:{digest.hexdigest()}"
+
+
+class _ChangeListener:
+    """The pages that are open at one event loop, and the one subscription that feeds them."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, set[asyncio.Queue[str | None]]] = defaultdict(set)
+        self.task: asyncio.Task[None] | None = None
+
+    def open(self, user_id: int) -> asyncio.Queue[str | None]:
+        queue: asyncio.Queue[str | None] = asyncio.Queue(QUEUE_LENGTH)
+        self.queues[user_id].add(queue)
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._listen())
+        return queue
+
+    def close(self, user_id: int, queue: asyncio.Queue[str | None]) -> None:
+        self.queues[user_id].discard(queue)
+        if not self.queues[user_id]:
+            del self.queues[user_id]
+        if not self.queues and self.task is not None:
+            self.task.cancel()
+            self.task = None
+
+    def end(self) -> None:
+        """Ends every stream: the server stops, and waits for none of them."""
+        for queue in [queue for queues in self.queues.values() for queue in queues]:
+            _put(queue, None)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with redis.asyncio.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
+                    await pubsub.subscribe(_channel())
+                    async for message in pubsub.listen():
+                        if message["type"] == "message":
+                            self._hand_on(json.loads(message["data"]))
+            except (RedisError, OSError) as error:
+                logger.warning("No page hears of changes for the moment: Redis is away (%s)", type(error).__name__)
+            await asyncio.sleep(REST_SECONDS)
+
+    def _hand_on(self, message: dict[str, object]) -> None:
+        user_id, conversation_ids = message["user"], message["conversations"]
+        if isinstance(user_id, int) and isinstance(conversation_ids, list):
+            for queue in self.queues.get(user_id, ()):
+                for conversation_id in conversation_ids:
+                    _put(queue, conversation_id)
+
+
+_listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, _ChangeListener] = WeakKeyDictionary()
+
+
+class Changes:
+    """The ids of the conversations of a user that change while the block runs, as a queue; None in it is the end."""
+
+    def __init__(self, user_id: int) -> None:
+        self.user_id = user_id
+
+    def __enter__(self) -> asyncio.Queue[str | None]:
+        self.listener = _listeners.setdefault(asyncio.get_running_loop(), _ChangeListener())
+        self.queue = self.listener.open(self.user_id)
+        return self.queue
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.close(self.user_id, self.queue)
+
+
+def end_streams() -> None:
+    """From any thread, and from a signal's handler."""
+    for loop, listener in list(_listeners.items()):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(listener.end)
+
+
+def _put(queue: asyncio.Queue[str | None], item: str | None) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(item)

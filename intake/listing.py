@@ -1,0 +1,71 @@
+"""The lists of a person's chats: all of them by activity, or as they keep order among them (pinned, archived)."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from core.isolation.caller import Caller
+from core.pagination import Position
+from core.pg_text import storable_text
+from intake.models import Conversation
+from intake.models.conversations import ConversationQuerySet
+
+CONVERSATIONS_PER_PAGE = 30
+# A list that is scrolled asks for more at once: fewer waits, and still a small page.
+CONVERSATIONS_PER_SCROLL = 100
+# Listed above the others on every page.
+MAX_PINNED = 100
+# More words narrow a title of 80 characters no further.
+WORDS_OF_A_TITLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationList:
+    """One page of conversations, newest first; `more` is where the next page begins, if there is one.
+
+    `pinned`: those that are listed above the first page and in no page, the last pinned one first.
+    """
+
+    conversations: list[Conversation]
+    more: Position | None
+    pinned: list[Conversation] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[Conversation]:
+        return [*self.pinned, *self.conversations]
+
+
+def list_conversations(
+    *, caller: Caller, after: Position | None = None, is_archived: bool = False, words: str = ""
+) -> ConversationList:
+    """Those that are archived, or those that are not; with `words`, those whose title contains each of them."""
+    found = Conversation.objects.for_caller(caller).filter(archived_at__isnull=not is_archived)
+    for word in storable_text(words).split()[:WORDS_OF_A_TITLE]:
+        found = found.filter(title__icontains=word)
+    return _page(found, after, size=CONVERSATIONS_PER_PAGE)
+
+
+def list_in_order(*, caller: Caller, after: Position | None = None) -> ConversationList:
+    """The chats that are not archived, with the pinned ones above the first page and in no other."""
+    chats = Conversation.objects.for_caller(caller).filter(archived_at__isnull=True)
+    others = chats.filter(pinned_at__isnull=True)
+    if after is not None:
+        return _page(others, after, size=CONVERSATIONS_PER_SCROLL)
+    pinned = chats.filter(pinned_at__isnull=False).order_by("-pinned_at", "-id")[:MAX_PINNED]
+    return _page(others, None, size=CONVERSATIONS_PER_PAGE, pinned=list(pinned))
+
+
+def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
+    """A list of this conversation, or an empty one: for a page that keeps its own up to date."""
+    return ConversationList(list(Conversation.objects.for_caller(caller).filter(pk=conversation_id)), more=None)
+
+
+def _page(
+    found: ConversationQuerySet, after: Position | None, *, size: int, pinned: list[Conversation] | None = None
+) -> ConversationList:
+    found = found.newest_first()
+    if after is not None:
+        found = found.filter(after.later_in_list(by="last_active_at"))
+    rows = list(found[: size + 1])
+    page = rows[:size]
+    more = Position(page[-1].last_active_at, page[-1].id) if len(rows) > len(page) else None
+    return ConversationList(page, more, pinned or [])

@@ -1,0 +1,44 @@
+/** What the page asks the server to do with chats: the same forms that work without a script. */
+import { parseHtml } from "./dom.js";
+
+const UNREACHABLE = "Recollect cannot be reached. Check the connection, then try again.";
+
+/** The cookie is asked each time: logging in elsewhere in this browser changes it. */
+export function csrfToken() {
+  const cookie = /(?:^|;\s*)csrftoken=([^;]+)/.exec(document.cookie);
+  return cookie ? cookie[1] : (document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "");
+}
+
+/** Sends a form; null when it was done, else why not, in words. */
+export async function send(path, fields = {}) {
+  let response;
+  try {
+    // A form that did what it should leads to another page, which nobody here wants to see.
+    response = await fetch(path, { method: "POST", body: formOf(fields), redirect: "manual" });
+  } catch {
+    return UNREACHABLE;
+  }
+  if (response.type === "opaqueredirect") return null;
+  const page = parseHtml(await response.text());
+  return page.querySelector(".field-error, main p")?.textContent.trim() || `The server answered ${response.status}.`;
+}
+
+/** A real form, so that the browser keeps the file that comes back. */
+export function download(path, fields) {
+  const form = document.createElement("form");
+  Object.assign(form, { method: "post", action: path, hidden: true });
+  for (const [name, value] of formOf(fields)) {
+    const input = document.createElement("input");
+    Object.assign(input, { type: "hidden", name, value });
+    form.append(input);
+  }
+  document.body.append(form);
+  form.submit();
+  form.remove();
+}
+
+function formOf(fields) {
+  const form = new URLSearchParams({ csrfmiddlewaretoken: csrfToken() });
+  for (const [name, value] of Object.entries(fields)) for (const each of [value].flat()) form.append(name, each);
+  return form;
+}

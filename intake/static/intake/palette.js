@@ -1,0 +1,219 @@
+/** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
+import { fetchPage } from "./dom.js";
+import { openShortcuts } from "./shortcuts_list.js";
+import { chooseTheme, THEMES } from "./theme.js";
+
+const PAUSE_MS = 60;
+const TITLES = 6;
+
+let palette = null;
+
+export function openPalette() {
+  palette ??= new Palette();
+  palette.open();
+}
+
+class Palette {
+  #turn = 0;
+  #timer = 0;
+  #active = null;
+  #numbers = 0;
+
+  constructor() {
+    const template = document.querySelector("template[data-template=palette]");
+    this.dialog = template.content.firstElementChild.cloneNode(true);
+    document.body.append(this.dialog);
+    this.field = this.dialog.querySelector("[role=combobox]");
+    this.list = this.dialog.querySelector("[role=listbox]");
+    this.status = this.dialog.querySelector("[role=status]");
+    this.pages = [...this.dialog.querySelectorAll("[data-palette-page]")].map((link) => ({
+      title: link.textContent,
+      words: link.dataset.words ?? "",
+      href: link.getAttribute("href"),
+    }));
+    this.searchPath = document.querySelector("[data-search-link]")?.pathname;
+    this.chatsPath = document.querySelector("[data-conversations-href]")?.dataset.conversationsHref;
+    this.#listen();
+  }
+
+  open() {
+    this.field.value = "";
+    this.dialog.showModal();
+    this.field.focus();
+    this.#changed();
+  }
+
+  #listen() {
+    this.field.addEventListener("input", () => this.#changed());
+    // Escape belongs to the palette alone, and stops no answer behind it.
+    this.dialog.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      this.#onKey(event);
+    });
+    this.dialog.addEventListener("click", (event) => {
+      if (event.target === this.dialog) return this.dialog.close();
+      const option = event.target.closest("[role=option]");
+      if (option) this.#choose(option, event);
+    });
+    this.list.addEventListener("pointermove", (event) => {
+      const option = event.target.closest("[role=option]");
+      if (option && option !== this.#active) this.#activate(option, false);
+    });
+    this.dialog.addEventListener("close", () => {
+      this.#turn += 1;
+      clearTimeout(this.#timer);
+    });
+  }
+
+  #onKey(event) {
+    const options = [...this.list.querySelectorAll("[role=option]")];
+    const at = options.indexOf(this.#active);
+    const isCommand = event.ctrlKey || event.metaKey;
+    if (isCommand && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      this.dialog.close();
+    } else if (event.key === "Enter" && !event.isComposing) {
+      event.preventDefault();
+      if (this.#active) this.#choose(this.#active, event);
+    } else if (["ArrowDown", "ArrowUp", "PageDown", "PageUp"].includes(event.key) && options.length) {
+      event.preventDefault();
+      const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+      const goes = Math.abs(step) === 1 ? (at + step + options.length) % options.length : at + step;
+      this.#activate(options[Math.max(0, Math.min(options.length - 1, goes))]);
+    }
+  }
+
+  #activate(option, scrolls = true) {
+    this.#active?.setAttribute("aria-selected", "false");
+    this.#active = option;
+    option?.setAttribute("aria-selected", "true");
+    if (option) this.field.setAttribute("aria-activedescendant", option.id);
+    else this.field.removeAttribute("aria-activedescendant");
+    if (scrolls) option?.scrollIntoView({ block: "nearest" });
+  }
+
+  #changed() {
+    const turn = ++this.#turn;
+    clearTimeout(this.#timer);
+    const query = this.field.value.trim();
+    const kept = this.list.querySelector("[data-group=found]");
+    this.list.replaceChildren();
+    this.#group("chats", "Chats", query ? [] : this.#recent());
+    this.#group("commands", "Go to", this.#commands(query));
+    // What was found for fewer letters stays until there is something better.
+    if (query && kept) this.list.append(kept);
+    if (query && this.searchPath) this.#group("all", "", [this.#searchAll(query)]);
+    this.#activate(this.list.querySelector("[role=option]"));
+    this.status.textContent = "";
+    if (query) this.#timer = setTimeout(() => this.#ask(turn, query), PAUSE_MS);
+  }
+
+  #recent() {
+    const links = [...document.querySelectorAll("[data-sidebar] [data-all-chats] [data-conversation-id] a")].slice(0, TITLES);
+    return links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: "Chat" }));
+  }
+
+  #commands(query) {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const all = [
+      ...this.pages,
+      { title: "Keyboard shortcuts", words: "keys help", does: openShortcuts },
+      ...Object.entries(THEMES).map(([theme, title]) => ({ title, words: "theme appearance colours", does: () => chooseTheme(theme) })),
+    ];
+    return all
+      .filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)))
+      .map((each) => ({ kind: each.does ? "Command" : "Page", ...each }));
+  }
+
+  #searchAll(query) {
+    return { title: `Search for “${query}”, with filters`, href: `${this.searchPath}?${new URLSearchParams({ q: query })}`, kind: "Search" };
+  }
+
+  async #ask(turn, query) {
+    const asked = new URLSearchParams({ q: query });
+    const titles = this.#show(turn, fetchPage(`${this.chatsPath}?${asked}`), (page) => this.#showTitles(page));
+    const texts = this.searchPath
+      ? this.#show(turn, fetchPage(`${this.searchPath}live/?${asked}`), (page) => this.#showTexts(page))
+      : null;
+    await Promise.all([titles, texts]);
+    if (turn !== this.#turn) return;
+    const count = this.list.querySelectorAll("[role=option]").length;
+    this.status.textContent = count === 1 ? "1 suggestion" : `${count} suggestions`;
+  }
+
+  async #show(turn, asked, shows) {
+    const page = await asked;
+    if (turn !== this.#turn) return;
+    const chosen = this.#active?.dataset.href;
+    const isFirst = this.#active === this.list.querySelector("[role=option]");
+    shows(page);
+    // Whoever has gone down the list stays where they are.
+    const same = isFirst ? null : [...this.list.querySelectorAll("[role=option]")].find((option) => option.dataset.href === chosen);
+    this.#activate(same ?? this.list.querySelector("[role=option]"));
+  }
+
+  #showTitles(page) {
+    const links = [...(page?.querySelectorAll("[data-conversation-id] a") ?? [])].slice(0, TITLES);
+    const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: "Chat" }));
+    this.list.querySelector("[data-group=chats]")?.remove();
+    this.#group("chats", "Chats", options, true);
+  }
+
+  #showTexts(page) {
+    this.list.querySelector("[data-group=found]")?.remove();
+    const hits = [...(page?.querySelectorAll("[data-hit]") ?? [])];
+    const heading = page?.querySelector("[data-hits] h2")?.textContent ?? "";
+    const options = hits.map((hit) => ({ parts: [...hit.childNodes], href: hit.getAttribute("href") }));
+    const group = this.#group("found", heading, options);
+    const last = this.list.querySelector("[data-group=all]");
+    if (group && last) last.before(group);
+  }
+
+  #group(name, title, options, isFirst = false) {
+    if (options.length === 0) return null;
+    const group = document.createElement("div");
+    group.role = "group";
+    group.dataset.group = name;
+    if (title) {
+      group.ariaLabel = title;
+      const heading = document.createElement("div");
+      heading.className = "palette-heading";
+      heading.ariaHidden = "true";
+      heading.textContent = title;
+      group.append(heading);
+    }
+    group.append(...options.map((option) => this.#option(option)));
+    if (isFirst) this.list.prepend(group);
+    else this.list.append(group);
+    return group;
+  }
+
+  #option({ title, parts, href, kind, does }) {
+    const option = document.createElement("div");
+    option.role = "option";
+    option.id = `palette-${++this.#numbers}`;
+    option.ariaSelected = "false";
+    option.className = "palette-option";
+    if (href) option.dataset.href = href;
+    option.does = does;
+    if (parts) option.append(...parts);
+    else {
+      const words = document.createElement("span");
+      words.className = "hit-title";
+      words.dir = "auto";
+      words.textContent = title;
+      const sign = document.createElement("span");
+      sign.className = "palette-kind";
+      sign.textContent = kind ?? "";
+      option.append(words, sign);
+    }
+    return option;
+  }
+
+  #choose(option, event) {
+    this.dialog.close();
+    if (option.does) return option.does();
+    if (event.ctrlKey || event.metaKey) open(option.dataset.href);
+    else location.assign(option.dataset.href);
+  }
+}

@@ -1,0 +1,201 @@
+/** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
+import { send } from "./chats.js";
+import { nextItem, previousItem } from "./sidebar.js";
+
+const TITLE_LENGTH = 80;
+
+export class ItemMenu {
+  #item = null;
+
+  constructor(sidebar, { confirm, tell, select }) {
+    this.sidebar = sidebar;
+    this.menu = sidebar.element.querySelector("[data-item-menu]");
+    this.confirm = confirm;
+    this.tell = tell;
+    this.select = select;
+    sidebar.element.addEventListener("click", (event) => this.#onClick(event));
+    sidebar.element.addEventListener("keydown", (event) => this.#onKey(event));
+    sidebar.element.addEventListener("contextmenu", (event) => this.#onContextMenu(event));
+    document.addEventListener("click", (event) => {
+      if (!this.menu.hidden && !this.menu.contains(event.target) && !event.target.closest("[data-item-button]")) this.#close();
+    });
+    sidebar.scroller.addEventListener("scroll", () => this.#close(), { passive: true });
+  }
+
+  #onClick(event) {
+    const button = event.target.closest("[data-item-button]");
+    if (button) return this.#item && this.#buttonOf(this.#item) === button ? this.#close() : this.#open(itemAt(button));
+    const wanted = event.target.closest("[data-item-do]")?.dataset.itemDo;
+    if (wanted) this.#do(wanted);
+  }
+
+  /** A long press on a phone asks for it too. */
+  #onContextMenu(event) {
+    const item = itemAt(event.target);
+    if (!item || event.shiftKey) return;
+    event.preventDefault();
+    this.#open(item);
+  }
+
+  #onKey(event) {
+    if (!this.menu.hidden && this.menu.contains(event.target)) return this.#onMenuKey(event);
+    const item = itemAt(event.target);
+    if (!item || event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const does = {
+      ArrowDown: () => focusOn(nextItem(item)),
+      ArrowUp: () => focusOn(previousItem(item)),
+      F2: () => this.#rename(item),
+      Delete: () => this.#delete(item),
+      ContextMenu: () => this.#open(item),
+    }[event.key];
+    if (!does) return;
+    event.preventDefault();
+    does();
+  }
+
+  #onMenuKey(event) {
+    const entries = [...this.menu.querySelectorAll("[role=menuitem]")];
+    const at = entries.indexOf(document.activeElement);
+    const goes = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
+    if (goes !== undefined) {
+      event.preventDefault();
+      entries[(goes + entries.length) % entries.length].focus();
+    } else if (event.key === "Escape" || event.key === "Tab") {
+      event.preventDefault();
+      event.stopPropagation();
+      this.#close(true);
+    }
+  }
+
+  #open(item) {
+    this.#close();
+    this.#item = item;
+    const entry = (name) => this.menu.querySelector(`[data-item-do="${name}"]`);
+    entry("pin").textContent = "pinned" in item.dataset ? "Unpin" : "Pin";
+    entry("archive").textContent = "archived" in item.dataset ? "Put back" : "Archive";
+    entry("pin").hidden = "archived" in item.dataset;
+    const button = this.#buttonOf(item);
+    button.ariaExpanded = "true";
+    this.menu.hidden = false;
+    const at = button.getBoundingClientRect();
+    const top = Math.min(at.bottom + 4, innerHeight - this.menu.offsetHeight - 8);
+    this.menu.style.top = `${Math.max(8, top)}px`;
+    this.menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - this.menu.offsetWidth - 8))}px`;
+    this.menu.querySelector("[role=menuitem]:not([hidden])").focus();
+  }
+
+  #close(returnsFocus = false) {
+    if (!this.#item) return;
+    const button = this.#buttonOf(this.#item);
+    button?.removeAttribute("aria-expanded");
+    this.menu.hidden = true;
+    if (returnsFocus) button?.focus();
+    this.#item = null;
+  }
+
+  #buttonOf(item) {
+    return item.querySelector("[data-item-button]");
+  }
+
+  #do(wanted) {
+    const item = this.#item;
+    this.#close();
+    const link = item.querySelector("a");
+    const does = {
+      pin: () => this.#change(item, "pin", !("pinned" in item.dataset)),
+      archive: () => this.#change(item, "archive", !("archived" in item.dataset)),
+      rename: () => this.#rename(item),
+      select: () => this.select(item),
+      delete: () => this.#delete(item),
+    }[wanted];
+    link.focus();
+    does();
+  }
+
+  async #change(item, what, on) {
+    const id = item.dataset.conversationId;
+    const path = pathOf(item);
+    const trouble = await send(`${path}${what}/`, { on: on ? "1" : "0" });
+    if (trouble) return this.tell(trouble);
+    await this.sidebar.refresh(id);
+    if (what === "pin") return this.tell(on ? "Pinned" : "No longer pinned");
+    this.tell(on ? "Archived" : "Back in the list", async () => {
+      await send(`${path}archive/`, { on: on ? "0" : "1" });
+      await this.sidebar.refresh(id);
+      this.sidebar.itemOf(id)?.querySelector("a").focus();
+    });
+  }
+
+  #rename(item) {
+    if (item.querySelector("form")) return;
+    const link = item.querySelector("a");
+    const form = document.createElement("form");
+    const field = document.createElement("input");
+    field.value = link.textContent;
+    field.maxLength = TITLE_LENGTH;
+    field.ariaLabel = "Title of the chat";
+    field.dir = "auto";
+    form.className = "renaming";
+    form.append(field);
+    link.hidden = true;
+    item.append(form);
+    field.focus();
+    field.select();
+    let isOver = false;
+    const end = async (isWanted) => {
+      if (isOver) return;
+      isOver = true;
+      const title = field.value.trim().replace(/\s+/g, " ");
+      const hadFocus = form.contains(document.activeElement);
+      form.remove();
+      link.hidden = false;
+      if (hadFocus) link.focus();
+      if (isWanted && title && title !== link.textContent) await this.#giveTitle(item, title);
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      end(true);
+    });
+    field.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Escape") end(false);
+    });
+    field.addEventListener("blur", () => end(true));
+  }
+
+  async #giveTitle(item, title) {
+    const link = item.querySelector("a");
+    const before = link.textContent;
+    link.textContent = title;
+    const trouble = await send(`${pathOf(item)}rename/`, { title });
+    if (!trouble) return this.tell("Renamed", null, { id: item.dataset.conversationId, title });
+    link.textContent = before;
+    this.tell(trouble);
+  }
+
+  async #delete(item) {
+    const isSure = await this.confirm({
+      title: "Delete this chat?",
+      text: `“${item.querySelector("a").textContent}”: everything said in it goes for good, and is no longer found by any search.`,
+    });
+    if (!isSure) return;
+    const trouble = await send(`${pathOf(item)}delete/`);
+    if (trouble) return this.tell(trouble);
+    const isHere = item.querySelector("[aria-current]");
+    this.sidebar.remove(item.dataset.conversationId);
+    if (isHere) location.assign("/");
+    else this.tell("Deleted");
+  }
+}
+
+function itemAt(element) {
+  return element.closest("[data-conversation-id]");
+}
+
+export function pathOf(item) {
+  return item.querySelector("a").pathname;
+}
+
+function focusOn(item) {
+  item?.querySelector("a").focus();
+}

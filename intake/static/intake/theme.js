@@ -1,0 +1,47 @@
+/** Light or dark: as the system has it, or as the person chose in this browser. The server reads the cookie: no flash. */
+
+export const THEMES = { light: "Light colours", dark: "Dark colours", system: "Colours as the system has them" };
+
+const YEAR_SECONDS = 31_536_000;
+
+export function chooseTheme(theme) {
+  if (theme === "system") {
+    delete document.documentElement.dataset.theme;
+    document.cookie = "theme=; path=/; max-age=0; samesite=lax";
+  } else {
+    document.documentElement.dataset.theme = theme;
+    document.cookie = `theme=${theme}; path=/; max-age=${YEAR_SECONDS}; samesite=lax`;
+  }
+  showThemeColour();
+  for (const button of document.querySelectorAll("[data-theme-button]")) name(button);
+}
+
+/** From one to the next, beginning with the one that looks different. */
+export function listenForTheme() {
+  for (const button of document.querySelectorAll("[data-theme-button]")) {
+    button.hidden = false;
+    name(button);
+    button.addEventListener("click", () => chooseTheme(nextTheme()));
+  }
+}
+
+function nextTheme() {
+  const isSystemDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const order = isSystemDark ? ["system", "light", "dark"] : ["system", "dark", "light"];
+  return order[(order.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % order.length];
+}
+
+function name(button) {
+  const now = THEMES[document.documentElement.dataset.theme ?? "system"];
+  button.title = now;
+  button.ariaLabel = `Colours: ${now}. Change`;
+}
+
+/** The browser's own bar in the page's colour. */
+function showThemeColour() {
+  const paper = getComputedStyle(document.documentElement).backgroundColor;
+  for (const meta of document.querySelectorAll("meta[name=theme-color]")) {
+    meta.dataset.before ??= meta.content;
+    meta.content = document.documentElement.dataset.theme ? paper : meta.dataset.before;
+  }
+}

@@ -1,0 +1,256 @@
+"""The list of chats in a real browser: found, kept in order, changed in place, by pointer, by keys and on a phone."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from core.testing.model_server import Say
+from intake.links import conversation_path
+from intake.models import Conversation, Turn
+from intake.models.conversations import TitledBy
+from intake.tests.factories import a_turn, a_visitor, a_visitors_turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
+
+
+def some_chats(person, *titles: str) -> list[Conversation]:
+    """The first one was active last."""
+    now = timezone.now()
+    chats = [a_turn(person, title).conversation for title in titles]
+    for number, chat in enumerate(chats):
+        Conversation.objects.filter(pk=chat.pk).update(last_active_at=now - timedelta(minutes=number))
+    return chats
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator("[data-all-chats] [data-conversation-id] a").all_text_contents()
+
+
+def choose(page: Page, title: str, what: str) -> None:
+    item = page.locator("[data-all-chats] [data-conversation-id]", has=page.get_by_role("link", name=title, exact=True))
+    item.get_by_role("button", name="Options").click()
+    page.get_by_role("menuitem", name=what, exact=True).click()
+
+
+def test_chats_stand_under_the_days_on_which_they_were_active(open_page, person):
+    chats = some_chats(person, "Now", "A day ago", "Five days ago", "Twenty days ago", "Long ago")
+    now = timezone.now()
+    for chat, days in zip(chats, (0, 1, 5, 20, 400), strict=True):
+        Conversation.objects.filter(pk=chat.pk).update(last_active_at=now - timedelta(days=days))
+    page = open_page(user=person)
+    headings = page.locator(".day").all_inner_texts()
+    assert headings[:4] == ["Today", "Yesterday", "Previous 7 days", "Previous 30 days"]
+    assert headings[4] == f"{now - timedelta(days=400):%B %Y}"
+
+
+def test_five_thousand_chats_are_scrolled_without_a_click_and_without_long_waits(open_page, person):
+    now = timezone.now()
+    Conversation.objects.bulk_create(
+        Conversation(user=person, title=f"Chat {number}", last_active_at=now - timedelta(hours=number))
+        for number in range(5000)
+    )
+    page = open_page(user=person)
+    chats = page.locator("[data-all-chats] [data-conversation-id]")
+    page.evaluate(
+        """() => {
+          window.longest = 0;
+          new PerformanceObserver((list) => {
+            for (const entry of list.getEntries()) window.longest = Math.max(window.longest, entry.duration);
+          }).observe({ type: "longtask" });
+        }"""
+    )
+    page.evaluate(
+        """() => {
+          const list = document.querySelector("[data-sidebar-list]");
+          setInterval(() => (list.scrollTop = list.scrollHeight), 30);
+        }"""
+    )
+    expect(chats).to_have_count(5000, timeout=60_000)
+    assert titles(page) == [f"Chat {number}" for number in range(5000)]
+    # A frame is 16 ms; the machine does other things as well.
+    assert page.evaluate("window.longest") < 500
+    page.get_by_label("Filter chats").fill("chat 4999")
+    expect(page.locator("[data-found-titles] a")).to_have_text(["Chat 4999"])
+
+
+def test_a_pinned_chat_stays_on_top_until_it_is_let_go(open_page, person):
+    some_chats(person, "First", "Second", "Third")
+    page = open_page(user=person)
+    choose(page, "Third", "Pin")
+    expect(page.locator(".day").first).to_have_text("Pinned")
+    assert titles(page) == ["Third", "First", "Second"]
+    page.reload()
+    assert titles(page) == ["Third", "First", "Second"]
+    choose(page, "Third", "Unpin")
+    expect(page.locator(".day").first).to_have_text("Today")
+    assert titles(page) == ["First", "Second", "Third"]
+
+
+def test_an_archived_chat_leaves_the_list_and_can_be_had_back(open_page, person):
+    some_chats(person, "First", "Second")
+    page = open_page(user=person)
+    choose(page, "Second", "Archive")
+    expect(page.get_by_role("link", name="Second")).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("link", name="Second")).to_be_visible()
+    choose(page, "Second", "Archive")
+    expect(page.get_by_role("link", name="Second")).to_have_count(0)
+    page.goto("/conversations/?archived=1")
+    page.get_by_label("Choose Second").check()
+    page.get_by_role("button", name="Put back").click()
+    expect(page.get_by_role("status")).to_have_text("1 chat back in the list.")
+    assert not Conversation.objects.filter(archived_at__isnull=False).exists()
+
+
+def test_a_new_message_brings_an_archived_chat_back(person, log_in):
+    chat = some_chats(person, "First")[0]
+    Conversation.objects.update(archived_at=timezone.now())
+    log_in(person).events("More of it", conversation_id=str(chat.pk))
+    assert Conversation.objects.get().archived_at is None
+
+
+def test_a_title_is_changed_in_its_place_and_is_the_persons_own_from_then_on(open_page, person):
+    chat = some_chats(person, "A message")[0]
+    page = open_page(conversation_path(chat.pk), user=person)
+    page.locator("[data-all-chats] a").focus()
+    page.keyboard.press("F2")
+    page.get_by_label("Title of the chat").fill("  My   cello ")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-all-chats] a")).to_be_focused()
+    expect(page.locator("[data-title]")).to_have_text("My cello")
+    assert page.title() == "My cello · Recollect"
+    chat.refresh_from_db()
+    assert (chat.title, chat.titled_by) == ("My cello", TitledBy.PERSON)
+    page.keyboard.press("F2")
+    page.get_by_label("Title of the chat").fill("Never mind")
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-all-chats] a")).to_have_text("My cello")
+    assert Conversation.objects.get().title == "My cello"
+
+
+def test_a_title_that_cannot_be_saved_says_why_and_the_old_one_stays(open_page, person):
+    some_chats(person, "A message")
+    page = open_page(user=person)
+    page.context.set_offline(True)
+    choose(page, "A message", "Rename")
+    page.get_by_label("Title of the chat").fill("Another")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-sidebar-status]")).to_contain_text("cannot be reached")
+    expect(page.locator("[data-all-chats] a")).to_have_text("A message")
+
+
+def test_a_chat_is_deleted_by_keys_alone_after_a_question(open_page, person):
+    some_chats(person, "First", "Second")
+    page = open_page(user=person)
+    page.get_by_role("link", name="First").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="Second")).to_be_focused()
+    page.keyboard.press("Delete")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert Conversation.objects.count() == 2
+    page.keyboard.press("Delete")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").press("Enter")
+    expect(page.get_by_role("link", name="Second")).to_have_count(0)
+    assert [chat.title for chat in Conversation.objects.all()] == ["First"]
+
+
+def test_several_are_archived_deleted_and_exported_at_once(open_page, person):
+    some_chats(person, *[f"Chat {number}" for number in range(6)])
+    page = open_page(user=person)
+    page.get_by_role("button", name="Select several chats").click()
+    page.get_by_role("link", name="Chat 1").click()
+    page.get_by_role("link", name="Chat 3").click(modifiers=["Shift"])
+    expect(page.locator("[data-selected-count]")).to_have_text("3 selected")
+    with page.expect_download() as downloading:
+        page.get_by_role("button", name="Export the selected chats").click()
+    exported = json.loads(downloading.value.path().read_text())
+    assert {chat["title"] for chat in exported["conversations"]} == {"Chat 1", "Chat 2", "Chat 3"}
+    assert exported["conversations"][0]["turns"][0]["assistant_message"] == "Noted."
+    page.get_by_role("button", name="Delete the selected chats").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("[data-all-chats] [data-conversation-id]")).to_have_count(3)
+    assert set(Conversation.objects.values_list("title", flat=True)) == {"Chat 0", "Chat 4", "Chat 5"}
+    page.get_by_role("button", name="Select several chats").click()
+    page.get_by_role("link", name="Chat 0").click()
+    page.get_by_role("button", name="Archive the selected chats").click()
+    expect(page.locator("[data-all-chats] [data-conversation-id]")).to_have_count(2)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("[data-all-chats] [data-conversation-id]")).to_have_count(3)
+
+
+def test_without_a_script_several_are_deleted_after_a_question(open_page, person):
+    some_chats(person, "First", "Second", "Third")
+    page = open_page("/conversations/", user=person, java_script_enabled=False)
+    page.get_by_label("Choose First").check()
+    page.get_by_label("Choose Third").check()
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading")).to_have_text("Delete 2 chats?")
+    page.get_by_role("button", name="Delete").click()
+    assert [chat.title for chat in Conversation.objects.all()] == ["Second"]
+    page.goto("/conversations/")
+    page.get_by_label("Words of a title").fill("second")
+    page.get_by_role("button", name="Find").click()
+    expect(page.locator("[data-conversation-id]")).to_have_count(1)
+
+
+def test_a_visitor_keeps_order_as_well(open_page):
+    visitor = a_visitor()
+    a_visitors_turn(visitor, "Mine alone")
+    page = open_page(user=visitor)
+    choose(page, "Mine alone", "Pin")
+    expect(page.locator(".day")).to_have_text("Pinned")
+    choose(page, "Mine alone", "Rename")
+    page.get_by_label("Title of the chat").fill("Still mine")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-sidebar-status]")).to_contain_text("Renamed")
+    assert Conversation.objects.get().title == "Still mine"
+    assert Turn.objects.count() == 1
+
+
+def test_on_a_phone_the_menu_is_a_tap_away_and_nothing_overflows(open_page, person):
+    some_chats(person, "unbroken" * 10, "Second")
+    page = open_page(user=person, **PHONE)
+    page.get_by_role("button", name="Your chats").click()
+    choose(page, "Second", "Pin")
+    expect(page.locator(".day").first).to_have_text("Pinned")
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert page.locator(".person-line").bounding_box()["height"] < 60
+
+
+def test_what_happens_in_another_tab_shows_by_itself(open_page, person, language_model):
+    language_model(Say(("One.",)), Say(("Two.",)))
+    first = some_chats(person, "First", "Second")[0]
+    page = open_page(conversation_path(first.pk), user=person)
+    other = page.context.new_page()
+    other.goto("/")
+    page.wait_for_timeout(1000)
+    # Two seconds on a machine that does nothing else; nothing but an event brings it about at all.
+    within = {"timeout": 10_000}
+    other.get_by_label("Message", exact=True).fill("A new one")
+    other.keyboard.press("Enter")
+    expect(page.locator("[data-all-chats] a").first).to_have_text("A new one", **within)
+    expect(other.locator(".turn").last).to_have_attribute("data-status", "complete")
+    choose(other, "Second", "Pin")
+    expect(page.locator("[data-all-chats] a").first).to_have_text("Second", **within)
+    choose(other, "Second", "Delete")
+    other.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("link", name="Second")).to_have_count(0, **within)
+    # The chat that is open there gets its new turn and its new name.
+    other.goto(conversation_path(first.pk))
+    other.get_by_label("Message", exact=True).fill("And more")
+    other.keyboard.press("Enter")
+    expect(other.locator(".turn").last).to_have_attribute("data-status", "complete")
+    expect(page.locator("#turn-2 .prose")).to_have_text("Two.", **within)
+    choose(other, "First", "Rename")
+    other.get_by_label("Title of the chat").fill("Renamed there")
+    other.keyboard.press("Enter")
+    expect(page.locator("[data-title]")).to_have_text("Renamed there", **within)
+    choose(other, "Renamed there", "Delete")
+    other.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("[data-gone]")).to_be_visible(**within)

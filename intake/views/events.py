@@ -1,0 +1,64 @@
+"""`GET /api/v1/intake/events`: which of the caller's chats have changed, by id, while a page is open."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from core import rate_limits
+from core.errors import AuthenticationRequired
+from intake import sse
+from intake.changes import Changes
+from intake.standing import StillIn, is_in_now
+from intake.views.admission import Admitted, StreamingView, admit, refusal
+
+# Between two signs of life, at each of which it is asked whether the caller may still be here.
+KEEP_ALIVE_SECONDS = 15.0
+SCOPES, LACKING = {"search"}, "Changes are told to a token with the scope `search`."
+
+
+class ChangesView(StreamingView):
+    """For a token, or a session, also a visitor's. Without Redis the stream is open and silent."""
+
+    async def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        try:
+            admitted, user_id = await sync_to_async(_admit)(request)
+        except Exception as error:
+            return await sync_to_async(refusal)(request, error)
+        response = StreamingHttpResponse(_events(user_id, admitted.is_still_in), content_type="text/event-stream")
+        response["Cache-Control"] = "no-store"
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _admit(request: HttpRequest) -> tuple[Admitted, int]:
+    admitted = admit(request, scopes=SCOPES, lacking=LACKING)
+    user_id = admitted.caller.user_id
+    if user_id is None:
+        raise AuthenticationRequired
+    counted = user_id if admitted.caller.is_registered else None
+    rate_limits.take_for("api", user_id=counted, address=rate_limits.client_address(request))
+    return admitted, user_id
+
+
+async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[bytes]:
+    """`changed` events with `{conversationId}`, after an `open` one."""
+    await sync_to_async(connections.close_all)()
+    with Changes(user_id) as queue:
+        yield sse.encode("open", {})
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    changed = await queue.get()
+            except TimeoutError:
+                if is_still_in is not None and not await is_in_now(is_still_in):
+                    return
+                yield sse.KEEP_ALIVE
+                continue
+            if changed is None:
+                return
+            yield sse.encode("changed", {"conversationId": changed})

@@ -1,0 +1,257 @@
+"""The segments of each person's inverted index: workers write them, merge them, and rewrite those with deleted texts.
+
+`flush` makes a segment of a person's pending terms and merges it with smaller ones, so that a term's postings are in a
+few places however long the history is; `purge` rewrites the segments that hold texts which were deleted. A segment is
+never changed, only replaced in one transaction, so a search sees each text in exactly one place. Segments are those of
+Lucene; the rule by which they are merged is the logarithmic method of J. Bentley and J. Saxe, Decomposable Searching
+Problems I (1980).
+
+Locks are taken in one order: the person's row (by the foreign key of a new segment), then what is replaced, and what
+another worker holds is passed over. A deletion of a text takes neither. So none of them waits for another in a circle.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+# Flushed by one statement.
+BATCH_TEXTS = 200
+# A merge of so many takes a second of PostgreSQL's time; and their ordinals fit two bytes.
+MOST_TEXTS = 8_192
+# A segment stays as it is while it has more than this many times the texts of all smaller ones together: a person of
+# 10,000 texts has five segments or so, and each text is written anew some ten times.
+GROWTH = 3
+# PostgreSQL compresses a row of more than 2,000 bytes, and about five rows of so many postings fill a page then.
+BLOCK_POSTINGS = 512
+
+# In an order of their own for each worker, so that two seldom work on one person.
+_OWNERS_OF_PENDING = "SELECT user_id, corpus FROM pending_terms GROUP BY user_id, corpus ORDER BY random()"
+_OWNERS_OF_DELETED = "SELECT DISTINCT user_id, corpus FROM deleted_texts ORDER BY user_id, corpus"
+
+# First of all, since its foreign key waits for a deletion of the person that has begun.
+_BEGIN_SEGMENT = """
+INSERT INTO term_segments
+       (user_id, corpus, texts, said_length, answered_length, text_ids, said_lengths, answered_lengths)
+VALUES (%(user_id)s, %(corpus)s, 0, 0, 0, '{}', '{}', '{}')
+RETURNING id
+"""
+
+# From `text` (text_id, said_length, answered_length, ordinal) and `posting` (lexeme, ordinal, said, answered): fills
+# the segment that was begun, and writes its blocks. Terms are in the order of their characters' codes, as in the key.
+_WRITE = """
+WITH {source}, filled AS (
+    UPDATE term_segments AS segment
+       SET texts = every.texts, said_length = every.said_length, answered_length = every.answered_length,
+           text_ids = every.text_ids, said_lengths = every.said_lengths, answered_lengths = every.answered_lengths
+      FROM (SELECT count(*) AS texts, sum(said_length) AS said_length, sum(answered_length) AS answered_length,
+                   array_agg(text_id ORDER BY ordinal) AS text_ids,
+                   array_agg(said_length ORDER BY ordinal) AS said_lengths,
+                   array_agg(answered_length ORDER BY ordinal) AS answered_lengths
+              FROM text
+            HAVING count(*) > 0) AS every
+     WHERE segment.user_id = %(user_id)s AND segment.id = %(segment)s
+    RETURNING segment.texts
+), term AS (
+    SELECT lexeme, count(*)::int AS postings, array_agg(ordinal ORDER BY ordinal) AS ordinals,
+           array_agg(said ORDER BY ordinal) AS said, array_agg(answered ORDER BY ordinal) AS answered
+      FROM posting
+     GROUP BY lexeme
+), placed AS MATERIALIZED (
+    SELECT *, (last - postings) / %(block_postings)s AS block
+      FROM (SELECT *, sum(postings) OVER (ORDER BY lexeme)::int AS last FROM term) AS summed
+), directory AS (
+    SELECT block, min(lexeme) AS first_lexeme, array_agg(lexeme ORDER BY lexeme) AS lexemes,
+           array_agg(last - before ORDER BY lexeme) AS ends
+      FROM (SELECT block, lexeme, last, min(last - postings) OVER (PARTITION BY block) AS before FROM placed) AS each
+     GROUP BY block
+), lists AS (
+    SELECT block, array_agg(ordinal) AS ordinals, array_agg(said) AS said, array_agg(answered) AS answered
+      FROM (SELECT block, unnest(ordinals) AS ordinal, unnest(said) AS said, unnest(answered) AS answered
+              FROM (SELECT * FROM placed ORDER BY lexeme) AS sorted) AS each
+     GROUP BY block
+), written AS (
+    INSERT INTO term_blocks (user_id, segment_id, first_lexeme, lexemes, ends, ordinals, said, answered)
+    SELECT %(user_id)s, %(segment)s, first_lexeme, lexemes, ends, ordinals, said, answered
+      FROM directory JOIN lists USING (block)
+     ORDER BY first_lexeme
+)
+SELECT coalesce(sum(texts), 0) FROM filled
+"""
+
+# A text that is being deleted is passed over. A deletion waits for the flush of its text, and then finds it in a
+# segment.
+_FLUSH = _WRITE.format(
+    source="""taken AS (
+    DELETE FROM pending_terms
+     WHERE user_id = %(user_id)s
+       AND text_id IN (SELECT text_id
+                         FROM pending_terms AS pending
+                         JOIN indexed_texts AS text ON text.user_id = pending.user_id AND text.id = text_id
+                        WHERE pending.user_id = %(user_id)s AND pending.corpus = %(corpus)s
+                        ORDER BY text_id
+                        LIMIT %(batch)s
+                          FOR UPDATE OF pending SKIP LOCKED
+                          FOR KEY SHARE OF text SKIP LOCKED)
+    RETURNING *
+), text AS MATERIALIZED (
+    SELECT text_id, said_length, answered_length, (row_number() OVER (ORDER BY text_id))::smallint AS ordinal FROM taken
+), posting AS (
+    -- A term is counted 256 times at most in each piece of a text, and makes no difference beyond some thousands.
+    SELECT each.lexeme COLLATE "C" AS lexeme, ordinal, least(sum(each.said), 32767)::smallint AS said,
+           least(sum(each.answered), 32767)::smallint AS answered
+      FROM taken
+      JOIN text USING (text_id)
+     CROSS JOIN LATERAL unnest(lexemes, taken.said, taken.answered) AS each(lexeme, said, answered)
+     GROUP BY each.lexeme COLLATE "C", ordinal
+)"""
+)
+
+_SIZES = "SELECT id, texts FROM term_segments WHERE user_id = %(user_id)s AND corpus = %(corpus)s ORDER BY texts, id"
+_LOCK = """
+SELECT id FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(replaced)s) ORDER BY id FOR UPDATE SKIP LOCKED
+"""
+_REPLACE = _WRITE.format(
+    source="""text AS MATERIALIZED (
+    SELECT segment.id AS segment_id, held.ordinal AS held_as, held.text_id, held.said_length, held.answered_length,
+           (row_number() OVER (ORDER BY held.text_id))::smallint AS ordinal
+      FROM term_segments AS segment
+     CROSS JOIN LATERAL unnest(text_ids, said_lengths, answered_lengths) WITH ORDINALITY
+           AS held(text_id, said_length, answered_length, ordinal)
+     WHERE segment.user_id = %(user_id)s AND segment.id = ANY(%(replaced)s)
+       AND held.text_id NOT IN (SELECT text_id FROM deleted_texts WHERE user_id = %(user_id)s)
+), posting AS (
+    SELECT lexeme COLLATE "C" AS lexeme, text.ordinal, said, answered
+      FROM (SELECT segment_id, lexeme, unnest(ordinals[first:last]) AS held_as, unnest(said[first:last]) AS said,
+                   unnest(answered[first:last]) AS answered
+              FROM term_blocks
+             CROSS JOIN LATERAL (SELECT lexeme, last, 1 + lag(last, 1, 0) OVER () AS first
+                                   FROM unnest(lexemes, ends) AS each(lexeme, last)) AS slice
+             WHERE user_id = %(user_id)s AND segment_id = ANY(%(replaced)s)) AS held
+      JOIN text USING (segment_id, held_as)
+)"""
+)
+# A foreign key takes the blocks along.
+_DROP = "DELETE FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(dropped)s)"
+
+_WITH_DELETED = """
+SELECT id
+  FROM term_segments
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+   AND EXISTS (SELECT
+                 FROM unnest(text_ids) AS held(text_id)
+                WHERE text_id IN (SELECT text_id
+                                    FROM deleted_texts
+                                   WHERE user_id = %(user_id)s AND corpus = %(corpus)s))
+ ORDER BY id
+"""
+# A tombstone whose text is in no segment has done its work. One that a merge is copying at this moment is still in the
+# old segment as well.
+_DROP_TOMBSTONES = """
+DELETE FROM deleted_texts
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+   AND text_id NOT IN (SELECT unnest(text_ids)
+                         FROM term_segments
+                        WHERE user_id = %(user_id)s AND corpus = %(corpus)s)
+"""
+
+
+def flush(*, until: datetime | None = None) -> int:
+    """Flush pending terms into segments, until none are left or the time is up; returns of how many texts.
+
+    Repeating it does nothing, and several workers share the work.
+    """
+    flushed = 0
+    for owner in _owners(_OWNERS_OF_PENDING):
+        while texts := _flush_batch(owner):
+            flushed += texts
+            _merge(owner)
+            if until is not None and timezone.now() >= until:
+                return flushed
+    return flushed
+
+
+def purge(*, until: datetime | None = None) -> int:
+    """Rewrite the segments that hold deleted texts, all or until the time is up; returns how many they were."""
+    rewritten = 0
+    for owner in _owners(_OWNERS_OF_DELETED):
+        with connection.cursor() as cursor:
+            cursor.execute(_WITH_DELETED, owner)
+            stale = [segment for (segment,) in cursor.fetchall()]
+        rewritten += sum(_replace(owner, [segment]) for segment in stale)
+        with connection.cursor() as cursor:
+            cursor.execute(_DROP_TOMBSTONES, owner)
+        if until is not None and timezone.now() >= until:
+            break
+    return rewritten
+
+
+def _owners(statement: str) -> list[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return [{"user_id": user_id, "corpus": corpus} for user_id, corpus in cursor.fetchall()]
+
+
+def _flush_batch(owner: dict[str, Any]) -> int:
+    try:
+        with transaction.atomic():
+            return _write(_FLUSH, {**owner, "segment": _begin_segment(owner), "batch": BATCH_TEXTS})
+    except IntegrityError:
+        # The person is deleted at this moment, and their terms with them.
+        return 0
+
+
+def _merge(owner: dict[str, Any]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(_SIZES, owner)
+        chosen = segments_to_merge(cursor.fetchall())
+    if chosen:
+        _replace(owner, chosen)
+
+
+def segments_to_merge(sizes: Sequence[tuple[int, int]]) -> list[int]:
+    """Of segments (id, texts), the smallest first: those that are to become one; none, or two at least."""
+    chosen: list[int] = []
+    together = 0
+    for segment, texts in sizes:
+        if chosen and (texts > GROWTH * together or together + texts > MOST_TEXTS):
+            break
+        chosen.append(segment)
+        together += texts
+    return chosen if len(chosen) > 1 else []
+
+
+def _replace(owner: dict[str, Any], segments: list[int]) -> bool:
+    """Write one segment in place of several, without their deleted texts; False if another worker is at one of them."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            parameters = {**owner, "segment": _begin_segment(owner), "replaced": segments}
+            cursor.execute(_LOCK, parameters)
+            if cursor.rowcount < len(segments):
+                transaction.set_rollback(True)
+                return False
+            _write(_REPLACE, parameters)
+            cursor.execute(_DROP, {**parameters, "dropped": segments})
+    except IntegrityError:
+        # The person is deleted at this moment, and their segments with them.
+        return False
+    return True
+
+
+def _begin_segment(owner: dict[str, Any]) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(_BEGIN_SEGMENT, owner)
+        (segment,) = cursor.fetchone()
+        return int(segment)
+
+
+def _write(statement: str, parameters: dict[str, Any]) -> int:
+    """Fill the segment that was begun, or drop it if there is nothing; returns how many texts it has."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**parameters, "block_postings": BLOCK_POSTINGS})
+        (texts,) = cursor.fetchone()
+        if not texts:
+            cursor.execute(_DROP, {**parameters, "dropped": [parameters["segment"]]})
+        return int(texts)

@@ -1,0 +1,140 @@
+"""Finding things while one types: the filter above the chats, and the palette under Ctrl or ⌘ K, by keys alone."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from intake.tests.factories import a_turn
+from memory import documents, indexing
+from memory.tests.rows import NOW
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PHONE = {"viewport": {"width": 390, "height": 800}, "has_touch": True}
+
+
+@pytest.fixture
+def things(person):
+    for number in range(35):
+        a_turn(person, f"Something else {number}")
+    a_turn(person, "Music", "You play the cello at every dinner.")
+    a_turn(person, "Plan a dinner for six")
+    documents.append(user=person, day=None, text="Likes <b>risotto</b>, dislikes aubergines", now=NOW)
+    indexing.embed_pending()
+
+
+def palette(page: Page):
+    return page.get_by_role("combobox", name="Search chats, notes, pages and commands")
+
+
+def options(page: Page):
+    return page.get_by_role("option")
+
+
+def active(page: Page) -> str:
+    """The option that the field says is the active one."""
+    return page.evaluate(
+        "document.getElementById(document.activeElement.getAttribute('aria-activedescendant'))?.innerText ?? ''"
+    )
+
+
+def test_typing_finds_titles_at_once_and_then_what_was_said(open_page, person, things):
+    a_turn(person, "Dinner long ago")
+    page = open_page(user=person)
+    page.get_by_label("Filter chats").fill("dinner")
+    found = page.locator("[data-found-titles] a")
+    assert "Plan a dinner for six" in found.all_text_contents()
+    expect(page.locator("[data-hit]", has_text="Music").first).to_contain_text("cello at every dinner")
+    page.get_by_label("Filter chats").press("ArrowDown")
+    expect(found.first).to_be_focused()
+    page.get_by_label("Filter chats").press("Escape")
+    expect(page.locator("[data-all-chats]")).to_be_visible()
+    # It is not on the page, which holds the first thirty.
+    page.get_by_label("Filter chats").fill("else 0")
+    expect(found.last).to_have_text("Something else 0")
+    page.get_by_label("Filter chats").fill("zzzz no such thing")
+    expect(found).to_have_count(0)
+
+
+def test_a_chat_is_found_and_opened_by_keys_alone(open_page, person, things):
+    page = open_page(user=person)
+    page.keyboard.press("Control+k")
+    expect(palette(page)).to_be_focused()
+    page.keyboard.type("dinner")
+    expect(options(page).first).to_contain_text("Plan a dinner for six")
+    assert "Plan a dinner for six" in active(page)
+    expect(page.get_by_role("group", name="In your chats and notes")).to_contain_text("cello at every dinner")
+    page.keyboard.press("ArrowUp")
+    assert "with filters" in active(page)
+    page.keyboard.press("ArrowDown")
+    assert "Plan a dinner for six" in active(page)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/c/*/")
+    expect(page.locator("[data-title]")).to_have_text("Plan a dinner for six")
+
+
+def test_notes_are_found_with_their_matches_marked_and_their_markup_as_text(open_page, person, things):
+    page = open_page("/search/", user=person)
+    page.keyboard.press("Meta+k")
+    palette(page).fill("risotto")
+    note = options(page).filter(has_text="MEMORY.md")
+    expect(note.locator("mark")).to_have_text("risotto")
+    expect(note).to_contain_text("Likes <b>risotto</b>")
+    note.click()
+    page.wait_for_url("**/memory/")
+
+
+def test_pages_and_commands_are_a_few_letters_away(open_page, person):
+    page = open_page(user=person)
+    page.keyboard.press("/")
+    expect(page.get_by_label("Message")).to_be_focused()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("logs")
+    expect(options(page).first).to_contain_text("Daily logs")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/memory/logs/")
+    page.keyboard.press("/")
+    expect(palette(page)).to_be_focused()
+    page.keyboard.type("dark")
+    page.keyboard.press("Enter")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(palette(page)).to_have_count(0)
+
+
+def test_a_question_mark_lists_the_keys_but_not_in_a_text(open_page, person):
+    page = open_page("/memory/", user=person)
+    page.get_by_label("Content").press("?")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("heading", name="MEMORY.md").click()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_escape_closes_the_palette_and_gives_the_focus_back(open_page, person):
+    page = open_page(user=person)
+    page.get_by_label("Message").fill("Half a thought")
+    page.keyboard.press("Control+k")
+    expect(palette(page)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Message")).to_be_focused()
+    expect(page.get_by_label("Message")).to_have_value("Half a thought")
+
+
+def test_on_a_phone_the_palette_is_a_sheet(open_page, person, things):
+    page = open_page(user=person, **PHONE)
+    page.get_by_role("button", name="Your chats").click()
+    page.get_by_role("link", name="Search").click()
+    palette(page).fill("dinner")
+    expect(options(page).first).to_contain_text("Plan a dinner for six")
+    assert page.locator("dialog.palette").bounding_box()["width"] == 390
+    options(page).first.click()
+    page.wait_for_url("**/c/*/")
+
+
+def test_a_visitor_finds_pages_and_their_own_chats(open_page):
+    page = open_page()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("regis")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/register/")
