@@ -77,6 +77,10 @@ class ExportedConversation:
     external_id: str
     started_at: datetime
     last_active_at: datetime
+    # `line`, `model` or `person`; empty: not said.
+    titled_by: str = ""
+    pinned_at: datetime | None = None
+    archived_at: datetime | None = None
     # The turn at the end of the chosen path; None: no path was chosen.
     current_number: int | None = None
     # For a branch: the conversation and the turn that it goes on from.

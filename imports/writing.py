@@ -23,7 +23,7 @@ from imports.models import Import, ImportedItem
 from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
-from intake.models.conversations import TITLE_LENGTH
+from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.services import title_from
 from intake.usage import Usage
 
@@ -270,6 +270,9 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         title=storable_text(conversation.title or "")[:TITLE_LENGTH],
         source=exported.source,
         external_id=exported.external_id,
+        titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
+        pinned_at=exported.pinned_at,
+        archived_at=exported.archived_at,
         branched_from=exported.branched_from,
         branched_after=exported.branched_after,
         started_at=exported.started_at,

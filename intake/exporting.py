@@ -88,6 +88,7 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
     return {
         "id": conversation.pk,
         "title": conversation.title,
+        "titled_by": conversation.titled_by,
         "source": conversation.source,
         "external_id": conversation.external_id,
         "started_at": conversation.started_at,

@@ -287,8 +287,8 @@ def test_an_answer_that_was_being_written_is_interrupted(tmp_path):
 
 def test_fields_that_are_not_known_yet_are_kept_for_the_writer(tmp_path):
     turn = {**TURN, "model": "m", "score": 0.5}
-    [found] = changed(tmp_path, conversations=[{**GOOD, "pinned_at": "2026-03-01T12:00:00Z", "turns": [turn]}])
-    assert found.exported.others == {"pinned_at": "2026-03-01T12:00:00Z"}
+    [found] = changed(tmp_path, conversations=[{**GOOD, "mood": "bright", "turns": [turn]}])
+    assert found.exported.others == {"mood": "bright"}
     assert found.exported.turns[0].others == {"model": "m", "score": 0.5}
 
 

@@ -38,7 +38,8 @@ def alice():
     at = NOW.replace(microsecond=456)
     Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂", last_active_at=at)
     other = a_turn(alice, "From elsewhere").conversation
-    Conversation.objects.filter(pk=other.pk).update(source="chatgpt", external_id="abc")
+    Conversation.objects.filter(pk=conversation.pk).update(pinned_at=at, titled_by="person")
+    Conversation.objects.filter(pk=other.pk).update(archived_at=at, source="chatgpt", external_id="abc")
     with acting_as(alice):
         documents.append(user=alice, day=NOW.date(), text="Planted beans", now=NOW)
         documents.append(user=alice, day=None, text="Tea, not coffee", now=NOW)
