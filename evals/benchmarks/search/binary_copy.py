@@ -38,13 +38,14 @@ class _Column:
 def copy_rows(model: type[models.Model], values: Mapping[str, Any], *, count: int) -> None:
     """Append `count` rows. `values` has, by column, one value for all rows or a sequence with one for each.
 
-    A column that is left out gets its field's default; the key, where the database numbers the rows, its number.
+    Masked values are NULL. A column that is left out gets its field's default; the key, where the database numbers the
+    rows, its number.
     """
     fields = {str(field.column): field for field in model._meta.concrete_fields}
     if unknown := set(values) - set(fields):
         raise ValueError(f"{model.__name__} has no column {', '.join(sorted(unknown))}.")
     filled = {name: field for name, field in fields.items() if name in values or _has_default(field)}
-    columns = [_column(field, values.get(name, field.get_default()), count) for name, field in filled.items()]
+    columns = [_nullable(field, values.get(name, field.get_default()), count) for name, field in filled.items()]
     names = ", ".join(map(connection.ops.quote_name, filled))
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
@@ -58,6 +59,15 @@ def microseconds(moment: datetime) -> int:
 
 def _has_default(field: "models.Field[Any, Any]") -> bool:
     return not isinstance(field, models.AutoField | models.CompositePrimaryKey)
+
+
+def _nullable(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:
+    if not isinstance(values, np.ma.MaskedArray):
+        return _column(field, values, count)
+    present = _column(field, values.compressed(), int(values.count()))
+    lengths = np.full(count, -1)
+    lengths[~np.ma.getmaskarray(values)] = present.lengths
+    return _Column(present.octets, lengths)
 
 
 def _column(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:

@@ -118,6 +118,7 @@ def _save_conversations(person: SyntheticPerson, ids: list[UUID], messages: list
             user_id=person.user_id,
             title=title_from(messages[start]),
             turn_count=end - start + 1,
+            current_number=end - start + 1,
             started_at=begun + start * BETWEEN_TURNS,
             last_active_at=begun + end * BETWEEN_TURNS,
         )
@@ -139,6 +140,7 @@ def _copy_turns(said: _Said) -> None:
         "conversation_id": source["source_id"],
         "user_id": source["user_id"],
         "turn_number": source["chunk_index"],
+        "parent_number": np.ma.masked_equal(source["chunk_index"] - 1, 0),
         "user_message": [turn.user_message for turn in turns],
         "assistant_message": [turn.assistant_message for turn in turns],
         "status": Turn.Status.COMPLETE.value,
