@@ -100,6 +100,9 @@ def _channel() -> str:
     return f"recollect:changes:{digest.hexdigest()}"
 
 
+_tasks: set[asyncio.Task[None]] = set()
+
+
 class _ChangeListener:
     """The pages that are open at one event loop, and the one subscription that feeds them."""
 
@@ -112,6 +115,9 @@ class _ChangeListener:
         self.queues[user_id].add(queue)
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._listen())
+            # One that was cancelled still has its connection to close, and nobody else would hold on to it.
+            _tasks.add(self.task)
+            self.task.add_done_callback(_tasks.discard)
         return queue
 
     def close(self, user_id: int, queue: asyncio.Queue[str | None]) -> None:
