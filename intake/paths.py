@@ -136,7 +136,7 @@ def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, a
     if number is None or at_most <= 0:
         return []
     parameters = _parameters(user_id, conversation_id, number, at_most)
-    on_path = RawSQL(f"turn_number IN ({_UPWARD})", parameters, output_field=BooleanField())  # noqa: S611
+    on_path = RawSQL(f"turn_number IN ({_UPWARD})", parameters, output_field=BooleanField())  # noqa: S611 - its values are parameters
     turns = Turn.objects.filter(on_path, user=user_id, conversation=conversation_id)
     return list(turns.order_by("-turn_number"))
 
