@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
-from core.validation import LONGEST_REFERENCE, text_limit, validate
+from core.validation import LONGEST_REFERENCE, checked, text_limit, validate
 from intake import arranging, deleting, export_files, exporting, undoing, versions
 from intake.identity import caller_of, person_of
 from intake.listing import list_conversations
@@ -65,7 +65,7 @@ class ConversationListView(ActsAsCaller):
         page = list_conversations(
             caller=caller_of(request),
             after=after,
-            words=request.query_params.get("q", ""),
+            words=checked(request.query_params.get("q", ""), field="q", max_length=TITLE_LENGTH, may_be_blank=True),
             is_archived=request.query_params.get("archived", "false").lower() in ("true", "1"),
         )
         return Response(ConversationListOutput.of(page).as_data())
