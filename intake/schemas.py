@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from core.problems import CONTENT_TYPE, STATUSES
-from core.validation import LONGEST_PASSWORD, Input
+from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input
 from intake import idempotency
 
 
@@ -50,7 +50,7 @@ TURN_ID = {"name": "turn_id", "in": "path", "required": True, "schema": {"type":
 LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
-    "schema": {"type": "string"},
+    "schema": {"type": "string", "maxLength": LONGEST_REFERENCE},
     "description": "The `id` of the last event that was received.",
 }
 STOPPED = {

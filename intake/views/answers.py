@@ -11,8 +11,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpRe
 from django.http.response import HttpResponseBase
 
 from core import rate_limits
-from core.errors import AuthenticationRequired, NotFound
+from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.acting import acting_as
+from core.validation import LONGEST_REFERENCE
 from intake.models import Turn
 from intake.reading import get_turn_by_id, open_answers
 from intake.views.admission import Admitted, StreamingView, admit, refusal
@@ -25,6 +26,7 @@ LIMIT = "api"
 class EventsView(StreamingView):
     async def get(self, request: HttpRequest, turn_id: str) -> HttpResponseBase:
         try:
+            after = _last_event_id(request)
             turn, admitted = await sync_to_async(_find)(request, turn_id, scope="search")
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
@@ -35,7 +37,7 @@ class EventsView(StreamingView):
         events = follow_answer(
             turn=turn,
             caller=admitted.caller,
-            after=EventId.parse(request.headers.get("Last-Event-ID", "")),
+            after=EventId.parse(after),
             is_still_in=admitted.is_still_in,
             with_blocks=prefers_blocks(request),
         )
@@ -76,6 +78,14 @@ def event_stream(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
     # Some proxies gather a response before they pass it on; this one is asked not to.
     response["X-Accel-Buffering"] = "no"
     return response
+
+
+def _last_event_id(request: HttpRequest) -> str:
+    """As the reader sent it; one that no event has means from the start."""
+    sent: str = request.headers.get("Last-Event-ID", "")
+    if len(sent) > LONGEST_REFERENCE:
+        raise InvalidInput(f"The Last-Event-ID has at most {LONGEST_REFERENCE} characters.")
+    return sent
 
 
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
