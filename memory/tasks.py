@@ -106,6 +106,7 @@ def sweep_pending() -> None:
 def sweep_deleted() -> None:
     """Remove what is left in the index of texts that were deleted, and pack vectors that lie unpacked."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    term_segments.mark_lost()
     term_segments.purge(until=until)
     vectors.sweep()
     vectors.pack_all(until=until)

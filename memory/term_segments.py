@@ -136,6 +136,16 @@ _REPLACE = _WRITE.format(
 # A foreign key takes the blocks along.
 _DROP = "DELETE FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(dropped)s)"
 
+# What foreign keys took along, when somebody deleted in the database itself: they cascade into no array.
+_MARK_LOST = """
+INSERT INTO deleted_texts (user_id, corpus, text_id)
+SELECT segment.user_id, segment.corpus, held.text_id
+  FROM term_segments AS segment
+ CROSS JOIN LATERAL unnest(text_ids) AS held(text_id)
+ WHERE NOT EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = segment.user_id AND text.id = held.text_id)
+    ON CONFLICT DO NOTHING
+"""
+
 _WITH_DELETED = """
 SELECT id
   FROM term_segments
@@ -186,6 +196,16 @@ def purge(*, until: datetime | None = None) -> int:
         if until is not None and timezone.now() >= until:
             break
     return rewritten
+
+
+def mark_lost() -> int:
+    """Mark the texts that were deleted behind the application's back; returns how many.
+
+    Until then no search finds them, but they still count among the person's statistics.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_MARK_LOST)
+        return int(cursor.rowcount)
 
 
 def _owners(statement: str) -> list[dict[str, Any]]:

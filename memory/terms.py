@@ -73,6 +73,18 @@ SELECT count(*) FROM indexed
 """
 
 
+_DELETE = "DELETE FROM indexed_texts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
+# A statement of its own, so that it sees the segment which a flush has written while the deletion waited for it.
+_MARK_DELETED = """
+INSERT INTO deleted_texts (user_id, corpus, text_id)
+SELECT segment.user_id, segment.corpus, held.text_id
+  FROM term_segments AS segment
+ CROSS JOIN LATERAL unnest(text_ids) AS held(text_id)
+ WHERE segment.user_id = %(user_id)s AND held.text_id = ANY(%(ids)s)
+    ON CONFLICT DO NOTHING
+"""
+
+
 # BM25F over the person's own postings, their statistics theirs alone:
 #
 #     idf = ln(1 + (N - df + 0.5) / (df + 0.5))
@@ -371,9 +383,15 @@ def _add_changed(entry: Entry) -> set[int]:
 
 
 def _delete(texts: IndexedTextQuerySet) -> bool:
-    """Returns whether there were any. A foreign key takes pending terms along, a trigger marks those in a segment."""
-    deleted, _ = texts.delete()
-    return bool(deleted)
+    """Returns whether there were any. A foreign key takes pending terms along; those in a segment get a tombstone."""
+    owners: dict[int, list[int]] = {}
+    for user_id, text_id in texts.values_list("user_id", "pk"):
+        owners.setdefault(user_id, []).append(text_id)
+    with connection.cursor() as cursor:
+        for user_id, ids in owners.items():
+            cursor.execute(_DELETE, {"user_id": user_id, "ids": ids})
+            cursor.execute(_MARK_DELETED, {"user_id": user_id, "ids": ids})
+    return bool(owners)
 
 
 def _known_as(text: Text) -> bytes:

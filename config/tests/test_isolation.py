@@ -25,7 +25,7 @@ from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
-from memory import documents, indexing, records, vectors
+from memory import documents, indexing, records, term_segments, vectors
 from memory.embedders import get_embedder
 from memory.models import Corpus, Embedding, EmbeddingQuerySet, IndexedText, VectorBlock
 from memory.models.corpora import Scope
@@ -55,9 +55,13 @@ def rows_everywhere(*users):
         turn = a_turn(user, f"My name is {SECRET}", f"Hello {SECRET}")
         for number in range(SLOTS):
             a_turn(user, f"Turn {number}")
+    forgotten = [a_turn(user, "Forget this") for user in users]
     indexing.embed_pending()
-    for user in users:
+    term_segments.flush()
+    for user, gone in zip(users, forgotten, strict=True):
         with acting_as(user):
+            # From a segment, so that it leaves a tombstone.
+            Turn.objects.get(pk=gone.pk).delete()
             documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)

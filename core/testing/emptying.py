@@ -20,15 +20,10 @@ def empty(alias: str) -> None:
     tables = sorted(connection.ops.quote_name(name) for name in names)
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         cursor.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
-        # A trigger may write to a table that was emptied before.
-        while full := _with_rows(cursor, tables):
-            for table in full:
+        cursor.execute("SELECT " + ", ".join(f"EXISTS (SELECT FROM {table})" for table in tables))
+        for table, has_rows in zip(tables, cursor.fetchone(), strict=True):
+            if has_rows:
                 cursor.execute(f"DELETE FROM {table}")
-
-
-def _with_rows(cursor: Any, tables: list[str]) -> list[str]:
-    cursor.execute("SELECT " + ", ".join(f"EXISTS (SELECT FROM {table})" for table in tables))
-    return [table for table, has_rows in zip(tables, cursor.fetchone(), strict=True) if has_rows]
 
 
 def delete_past_signals(rows: "QuerySet[Any]") -> None:

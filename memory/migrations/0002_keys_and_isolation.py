@@ -50,33 +50,6 @@ SOURCES = """
     CREATE INDEX idx_{table}_record ON {table} (user_id, record_id) WHERE record_id IS NOT NULL
 """
 
-# No foreign key cascades into an array. So whatever deletes a text, by whatever way, leaves a tombstone of it, if it is in
-# a segment. That has no foreign key itself: a deletion of a text should wait for no lock on its owner's row. A foreign
-# key's cascade, in which it may run, is the tables' owner's from PostgreSQL 18 on and the deleting role's before; now it
-# is the owner's always, whom policies let do this and no more.
-TOMBSTONES = """
-    CREATE POLICY tombstones ON term_segments FOR SELECT TO CURRENT_USER USING (true);
-    CREATE POLICY tombstones ON deleted_texts FOR INSERT TO CURRENT_USER WITH CHECK (true);
-    CREATE FUNCTION mark_deleted_texts() RETURNS trigger LANGUAGE plpgsql
-        SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    BEGIN
-        INSERT INTO deleted_texts (user_id, corpus, text_id)
-        SELECT gone.user_id, gone.corpus, gone.id
-          FROM gone
-          JOIN (SELECT user_id, unnest(text_ids) AS id
-                  FROM term_segments
-                 WHERE user_id IN (SELECT user_id FROM gone)) AS held USING (user_id, id);
-        RETURN NULL;
-    END $$;
-    CREATE TRIGGER mark_deleted_texts AFTER DELETE ON indexed_texts
-        REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION mark_deleted_texts()
-"""
-NO_TOMBSTONES = """
-    DROP FUNCTION mark_deleted_texts CASCADE;
-    DROP POLICY tombstones ON term_segments;
-    DROP POLICY tombstones ON deleted_texts
-"""
-
 STORAGE = [
     # Neither compressed nor moved elsewhere: a block is read as it stands.
     "ALTER TABLE embedding_blocks " + ", ".join(f"ALTER v{slot} SET STORAGE PLAIN" for slot in range(SLOTS)),
@@ -124,7 +97,6 @@ class Migration(migrations.Migration):
         migrations.RunSQL(KEYS, migrations.RunSQL.noop),
         migrations.RunSQL(SOURCES.format(table="indexed_texts"), migrations.RunSQL.noop),
         migrations.RunSQL(SOURCES.format(table="embeddings"), migrations.RunSQL.noop),
-        migrations.RunSQL(TOMBSTONES, NO_TOMBSTONES),
         migrations.RunSQL(STORAGE, migrations.RunSQL.noop),
         isolate("memory_documents", worker=["SELECT", LOCK]),
         isolate("memory_records", worker=["SELECT", LOCK]),

@@ -156,7 +156,7 @@ class TermBlock(models.Model):
 class DeletedText(models.Model):
     """A tombstone: a text that is deleted and still has postings. A search passes over them.
 
-    A trigger writes it when a row of `indexed_texts` is deleted, by whatever way.
+    `memory.terms` writes it with the deletion; a sweep, for what was deleted in the database itself.
     """
 
     pk = models.CompositePrimaryKey("user_id", "text_id")

@@ -14,7 +14,7 @@ from intake.tests.factories import a_person, a_turn
 from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 from memory.models.corpora import Scope
 from memory.tasks import embed_pending, flush_terms
-from memory.term_segments import MOST_TEXTS, flush, purge, segments_to_merge
+from memory.term_segments import MOST_TEXTS, flush, mark_lost, purge, segments_to_merge
 from memory.terms import score
 from memory.tests.indexed import postings, stored_postings, words
 from memory.tests.threads import at_once
@@ -117,15 +117,19 @@ def test_a_deleted_turn_is_no_longer_counted_whether_its_terms_were_flushed_or_n
 
 
 @pytest.mark.parametrize("is_whole", [False, True])
-def test_what_is_deleted_in_the_database_itself_is_neither_found_nor_counted_and_gone_after_a_purge(alice, is_whole):
+def test_what_is_deleted_in_the_database_itself_is_not_found_and_after_a_sweep_neither_counted_nor_there(
+    alice, is_whole
+):
     turns = [a_turn(alice, text) for text in ("cat", "dog", "bird")]
     flush()
     turns.append(a_turn(alice, "fish"))
     gone = turns if is_whole else [turns[1], turns[3]]
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turn.pk for turn in gone]])
-    assert_counted()
     assert search(alice, "dog fish") == []
+    with as_a_worker():
+        assert (mark_lost(), mark_lost()) == (3 if is_whole else 1, 0)
+    assert_counted()
     assert set(words()) == (set() if is_whole else {"cat", "bird", "note"})
     assert "dog" in {each.lexeme for each in stored_postings()}
     with as_a_worker():
