@@ -72,15 +72,20 @@ def _sync(server: Server, options: argparse.Namespace) -> Iterator[dict[str, Any
         yield _synced(server, folder, options)
     if options.watch:
         for changed in changes(watched):
-            for folder in watched:
-                if folder.path.resolve() in changed:
-                    try:
-                        yield _synced(server, folder, options)
-                    except Failure as failure:
-                        if not failure.may_pass:
-                            raise
-                        # The next change finds what was not sent.
-                        print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
+            again = (_synced_again(server, each, options) for each in watched if each.path.resolve() in changed)
+            yield from (answer for answer in again if answer is not None)
+
+
+def _synced_again(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any] | None:
+    """None where nothing is new, or could not be sent: the next change finds what was not."""
+    try:
+        answer = _synced(server, folder, options)
+    except Failure as failure:
+        if not failure.may_pass:
+            raise
+        print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
+        return None
+    return None if answer["import"] is None else answer
 
 
 def _synced(server: Server, folder: SyncedFolder, options: argparse.Namespace) -> dict[str, Any]:

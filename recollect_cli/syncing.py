@@ -18,6 +18,8 @@ PLACES = {
     "codex": ("CODEX_HOME", ".codex"),
     "openclaw": ("OPENCLAW_STATE_DIR", ".openclaw"),
 }
+# Watching has begun by then.
+FIRST_LOOK_MS = 1_000
 QUIET_SECONDS = 5
 
 
@@ -77,11 +79,26 @@ def _folder(file: FoundFile) -> str:
 
 
 def changes(watched: list[SyncedFolder]) -> Iterator[set[Path]]:
-    """The folders in which something changed, each time it has been quiet for a while. Raises `Failure`."""
+    """The folders in which something changed, each time it has been quiet for a while. Raises `Failure`.
+
+    First all of them: what changed before they were watched told nobody.
+    """
     try:
         from watchfiles import watch
     except ImportError:
         raise Failure('`--watch` needs a package: pip install "recollect[cli]".') from None
     paths = [each.path.resolve() for each in watched]
-    for batch in watch(*paths, debounce=QUIET_SECONDS * 1000, step=500, raise_interrupt=True):
-        yield {path for path in paths if any(Path(name).is_relative_to(path) for _, name in batch)}
+    has_looked = False
+    for batch in watch(
+        *paths,
+        debounce=QUIET_SECONDS * 1000,
+        step=500,
+        rust_timeout=FIRST_LOOK_MS,
+        yield_on_timeout=True,
+        raise_interrupt=True,
+    ):
+        changed = {path for path in paths if any(Path(name).is_relative_to(path) for _, name in batch)}
+        if not has_looked:
+            has_looked, changed = True, set(paths)
+        if changed:
+            yield changed

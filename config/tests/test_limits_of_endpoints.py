@@ -104,7 +104,11 @@ def test_so_does_every_endpoint_whose_answer_streams(once_an_hour, settings, who
         forget(settings.REDIS_URL)
         body = {"json": NOWHERE.fill(probe.body)} if probe.body else {}
         address = f"/{NOWHERE.fill(endpoint.at)}"
-        statuses = [client.request(method, address, headers=headers, **body).status_code for _ in range(TRIES)]
+        statuses = []
+        for _ in range(TRIES):
+            # Some of these answers have no end.
+            with client.stream(method, address, headers=headers, **body) as response:
+                statuses.append(response.status_code)
         if statuses[-1] != 429:
             endless.append((method, endpoint.route, statuses))
     assert endless == []
