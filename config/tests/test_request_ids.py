@@ -88,16 +88,16 @@ def test_what_the_web_process_logs_of_a_request_bears_it(visitor, seen, method, 
 
 
 def test_an_answer_that_is_written_after_the_request_still_bears_it(visitor, seen, language_model, monkeypatch):
-    from intake import chat
+    from intake.answers import writing
 
     language_model(Say(("Hello.",)))
-    original = chat._done
+    original = writing.ending_of
 
     def tell(turn):
-        logging.getLogger("intake.chat").warning("An answer is done")
+        logging.getLogger("intake.answers").warning("An answer is done")
         return original(turn)
 
-    monkeypatch.setattr(chat, "_done", tell)
+    monkeypatch.setattr(writing, "ending_of", tell)
     headers = {**visitor._csrf(), "X-Request-ID": "trace-8"}
     visitor.post("/api/v1/intake/chat", json={"message": "Hello"}, headers=headers)
     assert any("[trace-8]: An answer is done" in line for line in seen[0])
