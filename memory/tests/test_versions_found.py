@@ -6,7 +6,7 @@ from core.isolation.acting import acting_as
 from intake import deleting, versions
 from intake.models import Conversation
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
-from memory import indexing, terms
+from memory import indexing, term_segments
 from memory.models import Embedding, IndexedText
 from memory.search import SearchMode, search_chat_history
 from memory.search.history import HistoryRequest, HistoryScope, search_history
@@ -27,7 +27,7 @@ def two_versions(user):
     )
     a_turn(user, "My cat is called Miso")
     indexing.embed_pending()
-    terms.flush()
+    term_segments.flush()
     return first.conversation
 
 
@@ -77,7 +77,7 @@ def test_deleting_a_subtree_removes_exactly_its_vectors_and_terms(alice):
     for parent in (1, 3, 1):
         a_turn(alice, "Below the first", conversation=conversation, parent=parent)
     indexing.embed_pending()
-    terms.flush()
+    term_segments.flush()
     with acting_as(alice):
         deleting.delete_from(caller=caller_for(alice), conversation_id=conversation.pk, turn_number=1, expected=4)
     left = {2}

@@ -64,6 +64,8 @@ def _has_default(field: "models.Field[Any, Any]") -> bool:
 def _nullable(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:
     if not isinstance(values, np.ma.MaskedArray):
         return _column(field, values, count)
+    if not values.count():
+        return _column(field, None, count)
     present = _column(field, values.compressed(), int(values.count()))
     lengths = np.full(count, -1)
     lengths[~np.ma.getmaskarray(values)] = present.lengths
