@@ -118,7 +118,7 @@ def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         "get": {
             **_operation("follow_answer", FOLLOW_DESCRIPTION),
             "parameters": [TURN_ID, LAST_EVENT_ID],
-            "responses": {"200": stream, **_refusals(OF_A_TURN)},
+            "responses": {"200": stream, **_refusals(("validation_error", *OF_A_TURN))},
         }
     }
     result["paths"][f"{TURN_PATH}/stop"] = {

@@ -146,6 +146,10 @@ def test_every_benchmark_goes_by_its_own_name():
         "embedding": "embedding",
         "memory": "memory",
         "capacity": "capacity",
+        "answers": "answers",
+        "overload": "overload",
+        "pages": "pages",
+        "import": "import",
     }
 
 

@@ -189,7 +189,7 @@ class ImportStartViewSet(ImportsViewSet):
         responses={202: ImportOutput, **CHANGING},
     )
     def start(self, request: Request, import_id: str) -> Response:
-        wanted = validate(StartWanted, request.data or {})
+        wanted = validate(StartWanted, request.data)
         batch = services.start(
             user=person_of(request),
             import_id=import_id,
@@ -224,7 +224,7 @@ class ImportUndoViewSet(ImportsViewSet):
         responses={202: ImportOutput, **CHANGING},
     )
     def undo(self, request: Request, import_id: str) -> Response:
-        wanted = validate(UndoWanted, request.data or {})
+        wanted = validate(UndoWanted, request.data)
         batch = services.undo(user=person_of(request), import_id=import_id, force=wanted.force, now=timezone.now())
         return _answer(batch, status=HTTPStatus.ACCEPTED)
 

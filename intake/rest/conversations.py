@@ -66,7 +66,7 @@ class ConversationListView(ActsAsCaller):
             caller=caller_of(request),
             after=after,
             words=checked(request.query_params.get("q", ""), field="q", max_length=TITLE_LENGTH, may_be_blank=True),
-            is_archived=request.query_params.get("archived", "false").lower() in ("true", "1"),
+            is_archived=_is_true(request, "archived"),
         )
         return Response(ConversationListOutput.of(page).as_data())
 
@@ -217,6 +217,14 @@ class ToolCallUndoView(ActsAsCaller):
 def _named(conversation_id: str, turn_number: str) -> dict[str, Any]:
     """A turn by its address; raises `NotFound` for a malformed one."""
     return {"conversation_id": as_conversation_id(conversation_id), "turn_number": as_turn_number(turn_number) or 0}
+
+
+def _is_true(request: Request, name: str) -> bool:
+    """A parameter that is `true` or `false`, once, and `false` where it is not given. Raises `InvalidInput`."""
+    given = request.query_params.getlist(name) or ["false"]
+    if given not in (["true"], ["false"]):
+        raise InvalidInput("The query is not valid.", errors={name: ["It is true or false."]})
+    return given == ["true"]
 
 
 def _number(request: Request, name: str) -> int | None:
