@@ -192,7 +192,7 @@ def test_the_model_knows_the_day_and_the_hour_where_the_person_is(person, log_in
     person.time_zone = "Pacific/Auckland"
     person.save()
     model = language_model(Say(("Hello.",)))
-    with patch("intake.chat.timezone.now", return_value=datetime(2026, 2, 28, 23, 30, tzinfo=UTC)):
+    with patch("intake.answers.writing.timezone.now", return_value=datetime(2026, 2, 28, 23, 30, tzinfo=UTC)):
         log_in(person).events("What day is it?")
     assert "It is Sunday, 01 March 2026, 12:30, in the person's time zone, Pacific/Auckland." in told_to_model(model)[0]
 

@@ -114,6 +114,8 @@ def served(django_db_setup, tmp_path_factory):
             "MODEL_CACHE_DIR": str(project.MODEL_CACHE_DIR),
             "LOG_LEVEL": "WARNING",
             "LLM_MODEL": "scripted",
+            # A title is one more request, which no script expects.
+            "CHAT_TITLES": "false",
             "LLM_BASE_URL": f"{address}/v1",
             "RATE_LIMIT_CHAT": "",
             "RATE_LIMIT_CHAT_ADDRESS": "",

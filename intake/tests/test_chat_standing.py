@@ -130,7 +130,8 @@ def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_o
         return session_is_good(*args, **kwargs)
 
     monkeypatch.setattr("intake.standing.session_is_good", away_at_first)
-    language_model(Say(("Still ", "here", "."), seconds_apart=0.3))
+    # Longer than a round that another answer has begun.
+    language_model(Say(("Still ", "here", "."), seconds_apart=1.2))
     assert client_of(has_token=False).events("Talk")[-1].name == "done"
     assert len(asked) > 1
 

@@ -88,6 +88,7 @@ def test_pages_and_commands_are_a_few_letters_away(open_page, person):
     page.keyboard.press("/")
     expect(page.get_by_label("Message")).to_be_focused()
     page.keyboard.press("Control+k")
+    expect(palette(page)).to_be_focused()
     page.keyboard.type("logs")
     expect(options(page).first).to_contain_text("Daily logs")
     page.keyboard.press("Enter")
@@ -135,6 +136,8 @@ def test_on_a_phone_the_palette_is_a_sheet(open_page, person, things):
 def test_a_visitor_finds_pages_and_their_own_chats(open_page):
     page = open_page()
     page.keyboard.press("Control+k")
+    expect(palette(page)).to_be_focused()
     page.keyboard.type("regis")
+    expect(options(page).first).to_contain_text("Register")
     page.keyboard.press("Enter")
     page.wait_for_url("**/register/")
