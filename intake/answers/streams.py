@@ -37,7 +37,7 @@ ANY_ATTEMPT = 0
 LONGEST_STREAM = 20_000
 TIMEOUT_SECONDS = 1.0
 
-_PREFIX = "recollect:answer:"
+PREFIX = "recollect:answer:"
 _FIELD = "event"
 
 
@@ -50,15 +50,15 @@ class StreamEntry:
 
 
 def stream_key(turn_id: int) -> str:
-    return f"{_PREFIX}{turn_id}"
+    return f"{PREFIX}{turn_id}"
 
 
 def lease_key(turn_id: int) -> str:
-    return f"{_PREFIX}{turn_id}:lease"
+    return f"{PREFIX}{turn_id}:lease"
 
 
 def stop_key(turn_id: int) -> str:
-    return f"{_PREFIX}{turn_id}:stop"
+    return f"{PREFIX}{turn_id}:stop"
 
 
 def request_stop(turn_id: int, *, attempt: int) -> bool:
