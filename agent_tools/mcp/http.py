@@ -9,12 +9,14 @@
 """
 
 import logging
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from secrets import token_urlsafe
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 from django.core.handlers.asgi import ASGIRequest
@@ -72,7 +74,8 @@ class McpEndpoint:
     def __init__(self, tools: Registry) -> None:
         self._tools = tools
         self._calls = CallsUnderWay()
-        self._manager: StreamableHTTPSessionManager | None = None
+        # By the event loop that it was made in, of which a process may have several.
+        self._managers: WeakKeyDictionary[AbstractEventLoop, StreamableHTTPSessionManager] = WeakKeyDictionary()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -81,11 +84,11 @@ class McpEndpoint:
         # Host, Origin and size are checked here, before anything is read.
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
         async with manager.run():
-            self._manager = manager
+            self._managers[get_running_loop()] = manager
             try:
                 yield
             finally:
-                self._manager = None
+                del self._managers[get_running_loop()]
 
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         try:
@@ -118,7 +121,7 @@ class McpEndpoint:
 
     async def _exchange(self, scope: ConnectionScope, body: bytes, receive: Receive, send: Send) -> None:
         """Hand the message to the SDK, for as long as the caller is there and may ask."""
-        assert self._manager is not None, "requests come only while the application runs"  # noqa: S101 - tells the types what the code around has seen to
+        manager = self._managers[get_running_loop()]
         exchange: Exchange = scope[EXCHANGE]
         is_refused = False
         async with anyio.create_task_group() as group:
@@ -136,7 +139,7 @@ class McpEndpoint:
 
             group.start_soon(stop_when_gone)
             group.start_soon(stop_when_refused)
-            await self._manager.handle_request(scope, _replay(body), send)
+            await manager.handle_request(scope, _replay(body), send)
             group.cancel_scope.cancel()
         if is_refused and not exchange.is_answered:
             raise TokenRefused(Refusal.UNKNOWN)
