@@ -153,4 +153,4 @@ class QuotaExceeded(RecollectError):
 
 class NoRoom(RecollectError):
     code = "no_room"
-    default_detail = "The server's disk has no room for this file at the moment. Ask whoever runs it."
+    default_detail = "The server's disk has no room for this file at the moment. Ask the server's administrator."

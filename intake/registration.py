@@ -18,9 +18,9 @@ class Registration(StrEnum):
     CLOSED = "closed"
 
 
-BY_INVITATION = "To register here you need an invitation: a link, which whoever runs this Recollect can send you."
+BY_INVITATION = "To register here you need an invitation: a link that the administrator of this Recollect can send you."
 NOT_OPEN = "This invitation has been used up, has expired, or is not whole. Ask for a new one."
-CLOSED = "Nobody can register here. Whoever runs this Recollect makes the accounts."
+CLOSED = "Nobody can register here. The administrator of this Recollect makes the accounts."
 
 
 def why_not(invitation: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document costs a process one build, whoever asks how often; and it can be read in a browser."""
+"""The OpenAPI document is built once per process, and can be read in a browser."""
 
 import json
 import threading

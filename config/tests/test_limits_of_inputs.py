@@ -35,7 +35,7 @@ from memory.pages.forms import DayField, TextField
 
 pytestmark = pytest.mark.django_db
 
-# Read as what they are, and refused for what they are not, whatever their length.
+# The format itself bounds the length of such a value, and a value of another format is refused.
 BOUNDED_FORMATS = {"date", "date-time", "uuid", "binary"}
 DOCUMENT = json.loads(api_document.document(api_document.JSON).body)
 METHODS = {"get", "put", "post", "delete", "patch"}

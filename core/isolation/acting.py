@@ -21,7 +21,7 @@ from core.request_ids import APPLICATION, request_id
 # The role that logged in, also after another has been taken on.
 OWN_ROLE = "none"
 
-# The request's name is for whoever looks at the server's sessions, or has them in its log.
+# The request's id stands in `pg_stat_activity` and in PostgreSQL's log.
 _BECOME = """
 SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
        set_config('application_name', %(name)s, true)

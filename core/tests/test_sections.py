@@ -1,4 +1,4 @@
-"""Sections of Markdown are read back as they were written, whatever is in them."""
+"""Sections of Markdown are read back exactly as they were written."""
 
 import json
 
