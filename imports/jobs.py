@@ -79,7 +79,7 @@ def has_due(*, now: datetime) -> bool:
 def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     """The import, its row locked, with a fresh lease. Raises `LeaseLost`.
 
-    The import's row is locked before the job's, as by whoever cancels it.
+    The import's row is locked before the job's, as in a cancellation.
     """
     batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
     mine = ImportJob.objects.filter(pk=job.pk, lease=job.lease)

@@ -1,6 +1,6 @@
 """A worker's work: takes the job that waits longest and does what its import's state asks for.
 
-Whatever goes wrong becomes a sentence that the person reads in the import; a fault of ours is written
+Every failure becomes a sentence that the person reads in the import; a fault of ours is written
 to the log and tried again.
 """
 

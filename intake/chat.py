@@ -22,7 +22,7 @@ from intake.standing import StillIn
 
 __all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
 
-# How long a request to stop waits for the writer, in whatever process, to save what there is.
+# How long a request to stop waits for the writer, in any process, to save what there is.
 STOP_PATIENCE_SECONDS = 2.0
 LOOK_EVERY_SECONDS = 0.05
 # How long a server that stops waits for the last saves.
@@ -67,7 +67,7 @@ async def stream_answer(
 
 
 async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
-    """End the answer, in whatever process it is written; returns the turn as it then is, None if it was deleted.
+    """End the answer, in any process; returns the turn as it then is, None if it was deleted.
 
     A writer that does not end it in time is cut off by the turn's status: what it had saved by then is kept.
     """

@@ -1,6 +1,6 @@
 """Ways through the tree of a conversation's turns: up from a turn, down to the newest end below one.
 
-A path is named by the turn at its end. Going up reads as many rows as are asked for; whatever looks down reads the tree
+A path is named by the turn at its end. Going up reads as many rows as are asked for; what looks down reads the tree
 of the whole conversation, numbers alone, by one index-only scan.
 """
 

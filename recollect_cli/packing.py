@@ -52,7 +52,7 @@ def _matching(pattern: str, files: Iterable[FoundFile]) -> list[FoundFile]:
 
 def _files(folder: Path, prefix: str) -> Iterator[FoundFile]:
     for here, folders, names in os.walk(folder, onerror=_refuse):
-        # Of another program: `.git`, `.obsidian`. A product's own folder is named by whoever asks.
+        # Of another program: `.git`, `.obsidian`. A product's own folder is named by the caller.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             path = Path(here, name)

@@ -54,7 +54,7 @@ async def _give_title(turn: Turn, caller: Caller, answer: str) -> None:
             title = await suggest_title(caller, message=turn.user_message, answer=answer)
             if title:
                 await as_caller(caller, _set_title, turn, caller, title)
-    except Exception as error:  # whatever ails the model, the first line stays
+    except Exception as error:  # the first line stays as the title
         # Its words may be the person's.
         logger.warning("No title could be made for %s (%s)", turn.conversation_id, type(error).__name__)
 

@@ -34,7 +34,7 @@ class Gap(ValueError):
 
 
 class Mirror:
-    """`log` grows while there are readers; whoever opened the mirror closes it."""
+    """`log` grows while there are readers. The caller who opened it closes it."""
 
     def __init__(self, turn: Turn, caller: Caller) -> None:
         self.log = AnswerLog(turn)

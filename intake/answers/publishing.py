@@ -60,7 +60,7 @@ class Publisher:
     _asked_at: float = 0.0
 
     def publish(self, log: AnswerLog, *, stop: Callable[[], None]) -> None:
-        """`stop` is called when somebody, in whatever process, wants the answer to end."""
+        """`stop` is called when somebody asks, in any process, that the answer end."""
         self._answers[log.turn.pk] = _Published(log, stop)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())

@@ -62,7 +62,7 @@ def stop_key(turn_id: int) -> str:
 
 
 def request_stop(turn_id: int, *, attempt: int) -> bool:
-    """Ask the writer, in whatever process it is, to stop; returns whether Redis took the request."""
+    """Ask the writer, which may be in another process, to stop; returns whether Redis took the request."""
     try:
         _client().set(stop_key(turn_id), attempt, ex=STOP_KEPT_SECONDS)
     except RedisError as error:
@@ -107,7 +107,7 @@ def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
 
 
 def async_client(*, timeout: float = TIMEOUT_SECONDS) -> "redis_asyncio.Redis":
-    """Of the running loop; whoever makes it closes it."""
+    """A client for the running event loop. The caller closes it."""
     waiting: Any = {"socket_timeout": timeout, "socket_connect_timeout": TIMEOUT_SECONDS}
     return redis_asyncio.Redis.from_url(settings.REDIS_URL, retry=AsyncRetry(NoBackoff(), 0), **waiting)
 

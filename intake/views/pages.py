@@ -42,8 +42,8 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache, and one same answer to
-    whatever is not there for this caller."""
+    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache, and the same answer to
+    everything that is not there for this caller."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:

@@ -48,7 +48,7 @@ export async function* follow({ turnId, lastId = null, signal }) {
   throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });
 }
 
-/** Asks the server to end the answer; whoever follows it hears of its end. */
+/** Asks the server to end the answer; its readers hear of its end. */
 export async function stop({ turnId, csrfToken }) {
   try {
     const response = await fetch(`${addressOf(turnId)}/stop`, { method: "POST", headers: { "X-CSRFToken": csrfToken } });

@@ -58,7 +58,7 @@ async function answer(turn) {
   await show(turn, () => ask(questionFor(turn)));
 }
 
-/** Shows an answer as its events come, from whatever moment on this page heard of it. */
+/** Shows an answer as its events come, from the moment at which this page heard of it. */
 async function show(turn, events) {
   request = new AbortController();
   current = turn;

@@ -147,7 +147,7 @@ class Palette {
     const chosen = this.#active?.dataset.href;
     const isFirst = this.#active === this.list.querySelector("[role=option]");
     shows(page);
-    // Whoever has gone down the list stays where they are.
+    // A person who has gone down the list stays there.
     const same = isFirst ? null : [...this.list.querySelectorAll("[role=option]")].find((option) => option.dataset.href === chosen);
     this.#activate(same ?? this.list.querySelector("[role=option]"));
   }

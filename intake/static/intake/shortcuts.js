@@ -1,7 +1,7 @@
 /** The keys that people know from elsewhere: Ctrl or ⌘ K, `/`, `?`; none of them while one writes, but the first. */
 
 export function listenForShortcuts() {
-  // Fetched once the page is there, so that whoever presses the keys can type at once.
+  // Fetched once the page is there, so that one can type as soon as the keys are pressed.
   (window.requestIdleCallback ?? setTimeout)(() => import("./palette.js").catch(() => {}));
   const key = document.querySelector("[data-palette-key]");
   if (key && /Mac|iPhone|iPad/.test(navigator.platform)) key.textContent = "⌘ K";
