@@ -21,5 +21,6 @@ urlpatterns = [
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
     path("memory/records/", records.records, name="records"),
     path("memory/records/<str:record_id>/", records.record, name="record"),
+    path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
     path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
 ]

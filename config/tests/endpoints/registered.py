@@ -186,6 +186,12 @@ PAGES = [
         POST=changes(form={"content": f"A new {TOPIC}", "type": "note"}),
     ),
     endpoint(
+        "memory/records/<str:record_id>/edit/",
+        "memory/records/{record}/edit/",
+        GET=shows(),
+        POST=changes(form={"content": TOPIC, "type": "note", "state": "{record_state}"}),
+    ),
+    endpoint(
         "memory/records/<str:record_id>/delete/",
         "memory/records/{record}/delete/",
         GET=shows(),
@@ -315,7 +321,13 @@ API = [
         ],
         POST=changes(body=TEXT),
     ),
-    endpoint("memory/records/<str:record_id>/", "memory/records/{record}/", GET=shows(), DELETE=changes()),
+    endpoint(
+        "memory/records/<str:record_id>/",
+        "memory/records/{record}/",
+        GET=shows(),
+        PATCH=changes(body=TEXT),
+        DELETE=changes(),
+    ),
     endpoint("imports/", GET=shows(), POST=changes(body={"filename": "export.zip", "bytes": 1})),
     endpoint("imports/<str:import_id>/", "imports/{import_}/", GET=shows(), DELETE=changes()),
     endpoint(
