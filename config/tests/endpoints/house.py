@@ -103,6 +103,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
+        written = f"The {TOPIC} is {word}, a tower"
+        documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
         once(
             caller=Caller(user_id=user.pk),
