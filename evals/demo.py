@@ -1,17 +1,22 @@
-"""A person to look at the product with: half a year of conversations, saved by the services like anybody's."""
+"""A person to look at the product with: half a year of chats and notes, saved by the services like anybody's."""
 
+import json
 import secrets
 from datetime import datetime, time, timedelta
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from evals.datasets.reading import read_rows
 from intake.models import Conversation, User
 from intake.services import save_exchange, title_from
+from memory import documents, notes, records
+from memory.models.documents import ABOUT_ME, DocumentDay
 
 HISTORY = Path(__file__).parent / "datasets" / "demo.jsonl"
+NOTES = HISTORY.with_name("demo_notes.json")
 EMAIL = "demo@example.com"
 # As if brought along from elsewhere, so that a second run finds each conversation again by its name.
 SOURCE = "demo"
@@ -49,6 +54,40 @@ def load_demo(user: User, *, now: datetime) -> int:
     """Save what of the history is not there yet; returns how many turns that were."""
     by_conversation = groupby(read_demo(), key=lambda turn: turn.conversation)
     return sum(_load_conversation(user, name, list(turns), now) for name, turns in by_conversation)
+
+
+def load_notes(user: User, *, now: datetime) -> int:
+    """Write the notes of a person who has none of a kind yet; returns how many those were.
+
+    Who deleted one of several logs, records or notes does not get it back.
+    """
+    kept: dict[str, Any] = json.loads(NOTES.read_text())
+    written = _write_document(user, None, kept["memory"], now) + _write_document(user, ABOUT_ME, kept["about"], now)
+    if not documents.list_daily_logs(user=user, limit=1).logs:
+        written += sum(
+            _write_document(user, _day(log, now).date(), log["text"], _day(log, now)) for log in kept["logs"]
+        )
+    if not records.list_records(user=user, limit=1).records:
+        for record in kept["records"]:
+            held = {name: record[name] for name in ("content", "type", "project_id", "tags")}
+            records.create(user=user, now=_day(record, now), **held)
+            written += 1
+    if not notes.list_notes(user=user, after=None).notes:
+        for note in kept["notes"]:
+            notes.create(user=user, title=note["title"], content=note["content"], at=_day(note, now))
+            written += 1
+    return written
+
+
+def _write_document(user: User, day: DocumentDay, content: str, now: datetime) -> int:
+    if documents.exists(user=user, day=day):
+        return 0
+    documents.create(user=user, day=day, content=content, now=now)
+    return 1
+
+
+def _day(noted: dict[str, Any], now: datetime) -> datetime:
+    return now - timedelta(days=noted["days_ago"])
 
 
 def _load_conversation(user: User, name: str, turns: list[DemoTurn], now: datetime) -> int:

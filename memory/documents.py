@@ -13,16 +13,15 @@ from typing import Any, Self, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import F
 from django.db.models.functions import Left, Length
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.validation import checked
 from intake.models import User
-from memory import indexing
+from memory import document_versions, indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
-from memory.sources import document_entry
+from memory.sources import document_entry, document_place
 
 MAX_LOGS = 100
 # A day beyond would have no noon in some time zones, or is a slip of the finger.
@@ -123,16 +122,42 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
 
 
 def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime) -> Document:
-    """Overwrite a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
+    """Overwrite a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise.
+
+    What it held is kept as an earlier version.
+    """
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     with transaction.atomic():
-        document = MemoryDocument.objects.for_user(user).on(day)
-        row = _in_state(expected, document)
-        # Of two who have read the same, the second finds no row of that version any more.
-        unchanged = document.filter(pk=row.pk, **({} if expected is None else {"version": row.version}))
-        if not unchanged.update(content=content, version=F("version") + 1, updated_at=now):
-            raise Conflict
+        # Of two who have read the same, the second waits for the lock and then finds another version.
+        row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
+        if content != row.content:
+            document_versions.keep(row)
+        row.content = content
+        row.version += 1
+        row.updated_at = now
+        row.save(update_fields=["content", "version", "updated_at"])
         return _indexed(user, day, now)
+
+
+def move(*, user: User, day: date, to: date, expected: Collection[str] | None, now: datetime) -> Document:
+    """Make it the log of another day; of a day that has one, the end of that.
+
+    Raises `Conflict` if it is in none of the `expected` states, or somebody began a log of that day at this moment;
+    `TooLarge` if both together were too long. Then nothing is moved.
+    """
+    _check_day(to)
+    with transaction.atomic():
+        row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update(of=("self",)))
+        if to == day:
+            return Document.of(row)
+        if not exists(user=user, day=to):
+            return _dated(row, user, to, now)
+        if row.content and not MemoryDocument.objects.append(
+            user=user, kind=row.kind, day=to, lines=as_lines(row.content), now=now
+        ):
+            raise TooLarge(FULL)
+        row.delete()
+        return _indexed(user, to, now)
 
 
 def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Document:
@@ -190,6 +215,20 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
     if row is None or (expected is not None and Document.of(row).state not in expected):
         raise Conflict
     return row
+
+
+def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Document:
+    # Its rows in the index say of which day they are.
+    indexing.forget(document_place(row))
+    row.date = day
+    row.version += 1
+    row.updated_at = now
+    try:
+        with transaction.atomic():
+            row.save(update_fields=["date", "version", "updated_at"])
+    except IntegrityError:
+        raise Conflict from None
+    return _indexed(user, day, now)
 
 
 def _indexed(user: User, day: DocumentDay, now: datetime) -> Document:

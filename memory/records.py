@@ -1,14 +1,15 @@
-"""Memory records: noted once, found by `search_memory`, deleted when they no longer hold; none is ever changed."""
+"""Memory records: noted, found by `search_memory`, changed when they were wrong, deleted when they no longer hold."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from hashlib import sha256
+from typing import Any, Self
 from uuid import UUID
 
 from django.db import transaction
 
-from core.errors import InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound
 from core.pagination import Position
 from core.validation import checked
 from intake.models import User
@@ -44,6 +45,12 @@ class Record:
             created_at=row.created_at,
         )
 
+    @property
+    def state(self) -> str:
+        """Says what the record holds, so that of two who have read the same only one overwrites it."""
+        held = repr((self.content, self.type, self.project_id, self.tags))
+        return sha256(held.encode(errors="surrogatepass")).hexdigest()[:16]
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
@@ -63,17 +70,41 @@ def create(
     tags: Sequence[str] = (),
 ) -> Record:
     """Note something. Raises `InvalidInput` that names the field at fault."""
-    if len(tags) > MAX_TAGS:
-        raise InvalidInput(errors={"tags": [f"At most {MAX_TAGS}; these are {len(tags):,}."]})
+    held = _checked(content=content, type=type, project_id=project_id, tags=tags)
     with transaction.atomic():
-        row = MemoryRecord.objects.create(
-            user=user,
-            content=checked(content, field="content", max_length=MAX_RECORD_LENGTH),
-            type=checked(type, field="type", max_length=MAX_LABEL_LENGTH),
-            project_id=checked(project_id, field="project_id", max_length=MAX_PROJECT_LENGTH, may_be_blank=True),
-            tags=[checked(tag, field="tags", max_length=MAX_LABEL_LENGTH) for tag in dict.fromkeys(tags)],
-            created_at=now,
+        row = MemoryRecord.objects.create(user=user, created_at=now, **held)
+        indexing.index(record_entry(row), now=now)
+    return Record.of(row)
+
+
+def rewrite(
+    *,
+    user: User,
+    record_id: UUID,
+    now: datetime,
+    expected: Collection[str] | None = None,
+    content: str | None = None,
+    type: str | None = None,
+    project_id: str | None = None,
+    tags: Sequence[str] | None = None,
+) -> Record:
+    """Change what is not None of a record in one of the `expected` states; None means in any.
+
+    It keeps its id and when it was noted. Raises `NotFound`, `InvalidInput`, or `Conflict` if it is in another state.
+    """
+    with transaction.atomic():
+        row = _get(user, record_id, is_locked=True)
+        if expected is not None and Record.of(row).state not in expected:
+            raise Conflict
+        held = _checked(
+            content=row.content if content is None else content,
+            type=row.type if type is None else type,
+            project_id=row.project_id if project_id is None else project_id,
+            tags=row.tags if tags is None else tags,
         )
+        for name, value in held.items():
+            setattr(row, name, value)
+        row.save(update_fields=list(held))
         indexing.index(record_entry(row), now=now)
     return Record.of(row)
 
@@ -113,8 +144,20 @@ def delete(*, user: User, record_id: UUID) -> None:
         _get(user, record_id).delete()
 
 
-def _get(user: User, record_id: UUID) -> MemoryRecord:
+def _checked(*, content: str, type: str, project_id: str, tags: Sequence[str]) -> dict[str, Any]:
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(errors={"tags": [f"At most {MAX_TAGS}; these are {len(tags):,}."]})
+    return {
+        "content": checked(content, field="content", max_length=MAX_RECORD_LENGTH),
+        "type": checked(type, field="type", max_length=MAX_LABEL_LENGTH),
+        "project_id": checked(project_id, field="project_id", max_length=MAX_PROJECT_LENGTH, may_be_blank=True),
+        "tags": [checked(tag, field="tags", max_length=MAX_LABEL_LENGTH) for tag in dict.fromkeys(tags)],
+    }
+
+
+def _get(user: User, record_id: UUID, *, is_locked: bool = False) -> MemoryRecord:
+    mine = MemoryRecord.objects.for_user(user)
     try:
-        return MemoryRecord.objects.for_user(user).get(pk=record_id)
+        return (mine.select_for_update() if is_locked else mine).get(pk=record_id)
     except MemoryRecord.DoesNotExist:
         raise NotFound from None

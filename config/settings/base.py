@@ -32,7 +32,6 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[:
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
-    "config.staff.StaffConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -48,6 +47,8 @@ INSTALLED_APPS = [
     "memory",
     "intake",
     "core",
+    # After ours, so that a template of ours in its place is taken.
+    "config.staff.StaffConfig",
 ]
 
 MIDDLEWARE = [

@@ -63,6 +63,7 @@ def rows_everywhere(*users):
             # From a segment, so that it leaves a tombstone.
             Turn.objects.get(pk=gone.pk).delete()
             documents.append(user=user, day=None, text=f"I am {SECRET}", now=NOW)
+            documents.replace(user=user, day=None, content=f"I was {SECRET}", expected=None, now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
         an_import(user, word=SECRET)

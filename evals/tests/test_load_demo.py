@@ -33,10 +33,10 @@ QUESTIONS = {
 def test_half_a_year_of_conversations_is_saved_as_said_then():
     user, _ = demo.ensure_person()
 
-    assert demo.load_demo(user, now=NOW) == 40
+    assert demo.load_demo(user, now=NOW) == len(demo.read_demo()) == 76
 
     said = Turn.objects.for_user(user).order_by("said_at")
-    assert Conversation.objects.for_user(user).count() == 12
+    assert Conversation.objects.for_user(user).count() == 17
     assert NOW - timedelta(days=183) < said[0].said_at < NOW - timedelta(days=165)
     assert NOW - timedelta(days=7) < said.reverse()[0].said_at < NOW
 
@@ -58,7 +58,7 @@ def test_the_password_is_printed_once_and_works(capsys):
 
     assert User.objects.get(email=demo.EMAIL).check_password(password)
     assert capsys.readouterr().out == "demo@example.com has its history already.\n"
-    assert Turn.objects.count() == 40
+    assert Turn.objects.count() == 76
 
 
 def test_a_run_that_was_cut_short_is_completed_by_the_next():
@@ -70,7 +70,7 @@ def test_a_run_that_was_cut_short_is_completed_by_the_next():
     Conversation.objects.filter(pk=shortened.pk).update(turn_count=2, current_number=2)
 
     assert demo.load_demo(user, now=NOW) == 4
-    assert Turn.objects.for_user(user).count() == 40
+    assert Turn.objects.for_user(user).count() == 76
 
 
 def test_questions_in_other_words_find_the_right_turn_among_the_first_three(real_embedder):

@@ -103,7 +103,7 @@ class Neighbour:
 def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
     """The nearest rows of the same person, corpus and model, other passages of the same text left out; exact.
 
-    No vector leaves the database.
+    Their vectors do not leave the database.
     """
     if embedding.embedded_at is None:
         return []

@@ -27,6 +27,7 @@ from memory.admin.change_list import (
     nearest_neighbours,
 )
 from memory.admin.filters import AttemptsFilter, CreatedFilter, StateFilter
+from memory.admin.picture import picture_of
 from memory.admin.requeue import LIMIT as REQUEUE_LIMIT
 from memory.admin.requeue import requeue
 from memory.health import CAP, index_health
@@ -189,5 +190,8 @@ class EmbeddingAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         embedding = context["original"]
         return super().render_change_form(
-            request, {**context, "neighbours": nearest_neighbours(embedding)}, *args, **kwargs
+            request,
+            {**context, "neighbours": nearest_neighbours(embedding), "picture": picture_of(embedding)},
+            *args,
+            **kwargs,
         )

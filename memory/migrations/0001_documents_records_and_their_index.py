@@ -95,6 +95,44 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="MemoryDocumentVersion",
+            fields=[
+                ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "document",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="memory.memorydocument",
+                    ),
+                ),
+                (
+                    "version",
+                    models.PositiveIntegerField(help_text="The document's, when this was written over."),
+                ),
+                ("content", models.TextField(blank=True)),
+                ("written_at", models.DateTimeField(help_text="When the document came to hold this.")),
+            ],
+            options={
+                "db_table": "memory_document_versions",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("user", "document", "version"), name="memory_document_versions_once"
+                    )
+                ],
+            },
+        ),
+        migrations.CreateModel(
             name="MemoryRecord",
             fields=[
                 ("id", models.UUIDField(default=core.ids.uuid7, editable=False, primary_key=True, serialize=False)),

@@ -8,6 +8,9 @@ from memory.models.embeddings import SLOTS
 KEYS = """
     ALTER TABLE memory_documents DROP CONSTRAINT memory_documents_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT memory_documents_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE memory_document_versions DROP CONSTRAINT memory_document_versions_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT memory_document_versions_document
+            FOREIGN KEY (user_id, document_id) REFERENCES memory_documents (user_id, id) ON DELETE CASCADE;
     ALTER TABLE memory_records DROP CONSTRAINT memory_records_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT memory_records_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
     ALTER TABLE indexed_texts DROP CONSTRAINT indexed_texts_pkey, ADD PRIMARY KEY (user_id, id);
@@ -99,6 +102,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL(SOURCES.format(table="embeddings"), migrations.RunSQL.noop),
         migrations.RunSQL(STORAGE, migrations.RunSQL.noop),
         isolate("memory_documents", worker=["SELECT", LOCK]),
+        isolate("memory_document_versions"),
         isolate("memory_records", worker=["SELECT", LOCK]),
         # Words are text: staff see none of them.
         isolate("indexed_texts", worker=["SELECT", "INSERT", "DELETE", LOCK_TEXT]),

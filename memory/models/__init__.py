@@ -1,7 +1,13 @@
 """What is remembered: what people keep on purpose, vectors and words of all they said, and which model made those."""
 
 from memory.models.corpora import Corpus
-from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet, MemoryRecord, MemoryRecordQuerySet
+from memory.models.documents import (
+    MemoryDocument,
+    MemoryDocumentQuerySet,
+    MemoryDocumentVersion,
+    MemoryRecord,
+    MemoryRecordQuerySet,
+)
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
 from memory.models.postings import DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 
@@ -14,6 +20,7 @@ __all__ = [
     "IndexedText",
     "MemoryDocument",
     "MemoryDocumentQuerySet",
+    "MemoryDocumentVersion",
     "MemoryRecord",
     "MemoryRecordQuerySet",
     "PendingTerms",

@@ -145,6 +145,34 @@ class MemoryDocument(models.Model):
         return Corpus.DAILY_LOG if self.kind == self.Kind.DAILY_LOG else Corpus.MEMORY
 
 
+class MemoryDocumentVersionQuerySet(models.QuerySet["MemoryDocumentVersion"]):
+    def for_user(self, user: User) -> Self:
+        return self.filter(user=user)
+
+
+class MemoryDocumentVersion(models.Model):
+    """What a document held before it was written over. An append leaves all that was, and so leaves none."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    # The database deletes them with their document: see the migration.
+    document = models.ForeignKey(MemoryDocument, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    version = models.PositiveIntegerField(help_text="The document's, when this was written over.")
+    content = models.TextField(blank=True)
+    written_at = models.DateTimeField(help_text="When the document came to hold this.")
+
+    objects = MemoryDocumentVersionQuerySet.as_manager()
+
+    class Meta:
+        db_table = "memory_document_versions"
+        constraints = [
+            models.UniqueConstraint(fields=["user", "document", "version"], name="memory_document_versions_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.document_id}:{self.version}"
+
+
 class MemoryRecordQuerySet(models.QuerySet["MemoryRecord"]):
     def for_user(self, user: User) -> Self:
         return self.filter(user=user)

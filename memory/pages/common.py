@@ -81,17 +81,19 @@ def path_to(reference: Reference, *, words: str = "") -> str:
     return document_path(reference.day if reference.kind == "daily_log" else None)
 
 
-def document_path(day: DocumentDay) -> str:
-    """A page that is read and edited in one has no day."""
-    return reverse("memory:log", args=[day.isoformat()]) if isinstance(day, date) else _whole(day)
+def document_path(day: DocumentDay, doing: str = "") -> str:
+    """Where a document is read, or where that is done with it: `edit`, `history`; of a log also `move` and `delete`."""
+    name = f"{doing}_" if doing else ""
+    match day:
+        case None:
+            return reverse(f"memory:{name}memory")
+        case AboutMe():
+            return reverse(f"memory:{name}about")
+    return reverse(f"memory:{name}log", args=[day.isoformat()])
 
 
-def editing_path(day: DocumentDay) -> str:
-    return reverse("memory:edit_log", args=[day.isoformat()]) if isinstance(day, date) else _whole(day)
-
-
-def _whole(day: AboutMe | None) -> str:
-    return reverse("memory:memory") if day is None else reverse("memory:about")
+def tab_of(day: DocumentDay) -> str:
+    return "logs" if isinstance(day, date) else "memory" if day is None else "about"
 
 
 def note_path(note_id: UUID) -> str:

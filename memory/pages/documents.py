@@ -1,15 +1,17 @@
-"""MEMORY.md, the page about the person and the daily logs: read, added to, deleted, and written whole.
+"""MEMORY.md, the page about the person and the daily logs: read, added to, moved, deleted, and written whole.
 
 A document is written whole with the state that was read, so that nobody's words are written over.
 """
 
 from datetime import date
 from http import HTTPStatus
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.identity import person_of
@@ -17,7 +19,7 @@ from intake.models import User
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, DocumentDay
-from memory.pages.common import day_of, document_path, editing_path, page_for_people, show
+from memory.pages.common import day_of, document_path, page_for_people, show, tab_of
 from memory.pages.forms import AppendForm, DayForm, DocumentForm
 
 LOGS_PER_PAGE = 50
@@ -65,6 +67,43 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
     return show(request, "memory/delete_log.html", status=status, **context)
 
 
+@require_safe
+@page_for_people
+def memory(request: HttpRequest) -> HttpResponse:
+    return _read(request, None)
+
+
+@require_safe
+@page_for_people
+def about(request: HttpRequest) -> HttpResponse:
+    return _read(request, ABOUT_ME)
+
+
+@page_for_people
+def move_log(request: HttpRequest, date: str) -> HttpResponse:
+    day = day_of(date)
+    user = person_of(request)
+    document = documents.read(user=user, day=day)
+    form = DayForm(request.POST or None)
+    if request.method != "POST":
+        return _mover(request, document, form)
+    if not form.is_valid():
+        return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
+    to = form.cleaned_data["date"]
+    try:
+        documents.move(user=user, day=day, to=to, expected=[request.POST.get("state", "")], now=timezone.now())
+    except InvalidInput as error:
+        form.complain(error)
+        return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
+    except TooLarge as error:
+        form.add_error("date", error.detail)
+        return _mover(request, document, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except Conflict:
+        return _mover(request, document, form, status=HTTPStatus.CONFLICT, has_changed=True)
+    messages.success(request, "The log is moved.")
+    return HttpResponseRedirect(document_path(to))
+
+
 @page_for_people
 def edit_memory(request: HttpRequest) -> HttpResponse:
     return _edit(request, None)
@@ -101,6 +140,26 @@ def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, statu
     document = _present(person_of(request), day)
     context = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
     return show(request, "memory/log.html", status=status, **context)
+
+
+def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
+    """One that says nothing yet is begun here."""
+    document = _present(person_of(request), day)
+    if document is None or not document.content:
+        return _editor(request, day, _form_of(document), document)
+    context: dict[str, Any] = {
+        "document": document,
+        "edit": document_path(day, "edit"),
+        "history": document_path(day, "history"),
+    }
+    return show(request, "memory/document.html", place="memory", tab=tab_of(day), **context)
+
+
+def _mover(
+    request: HttpRequest, document: Document, form: DayForm, *, status: int = HTTPStatus.OK, has_changed: bool = False
+) -> HttpResponse:
+    context = {"document": document, "form": form, "has_changed": has_changed, "place": "memory", "tab": "logs"}
+    return show(request, "memory/move_log.html", status=status, **context)
 
 
 def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
@@ -148,10 +207,10 @@ def _editor(
 def _show_editor(
     request: HttpRequest, template: str, day: DocumentDay, form: DocumentForm, present: Document | None, *, status: int
 ) -> HttpResponse:
-    is_log = isinstance(day, date)
-    tab = "logs" if is_log else "about" if day is ABOUT_ME else "memory"
-    context = {"form": form, "day": day if is_log else None, "present": present, "action": editing_path(day)}
-    return show(request, template, status=status, place="memory", tab=tab, **context)
+    log_of = day if isinstance(day, date) else None
+    context = {"form": form, "day": log_of, "present": present, "action": document_path(day, "edit")}
+    back = document_path(day) if present and present.content else None
+    return show(request, template, status=status, place="memory", tab=tab_of(day), back=back, **context)
 
 
 def _form_of(present: Document | None, *, content: str | None = None) -> DocumentForm:

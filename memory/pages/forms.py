@@ -1,7 +1,7 @@
 """The forms for notes and records; an invalid form keeps its input, with the errors beside it."""
 
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -15,7 +15,7 @@ from memory.models.documents import (
     MAX_RECORD_LENGTH,
     MAX_TAGS,
 )
-from memory.records import DEFAULT_TYPE
+from memory.records import DEFAULT_TYPE, Record
 from memory.rest.queries import NO_DAY, parse_day
 from memory.search.sources import HistoryScope
 
@@ -137,6 +137,23 @@ class RecordForm(PlainForm):
 
     def clean_tags(self) -> list[str]:
         return [tag for part in self.cleaned_data["tags"].split(",") if (tag := part.strip())]
+
+
+class RewriteForm(RecordForm):
+    """A record that is there, with the state in which it was read."""
+
+    state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
+
+    @classmethod
+    def of(cls, record: Record, **written: str) -> Self:
+        held = {
+            "content": record.content,
+            "type": record.type,
+            "project_id": record.project_id,
+            "tags": ", ".join(record.tags),
+            "state": record.state,
+        }
+        return cls(initial={**held, **written})
 
 
 class RecordFilter(PlainForm):

@@ -1,6 +1,7 @@
-"""Memory records: noted, listed by type, project and tag, read and deleted."""
+"""Memory records: noted, listed by type, project and tag, read, changed and deleted."""
 
 from http import HTTPStatus
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -8,12 +9,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from core.errors import InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput, NotFound
 from core.pagination import position_in_address
 from intake.identity import person_of
 from memory import records as service
 from memory.pages.common import page_for_people, record_path, show
-from memory.pages.forms import RecordFilter, RecordForm
+from memory.pages.forms import RecordFilter, RecordForm, RewriteForm
 
 RECORDS_PER_PAGE = 30
 
@@ -34,6 +35,34 @@ def records(request: HttpRequest) -> HttpResponse:
 def record(request: HttpRequest, record_id: str) -> HttpResponse:
     found = service.read(user=person_of(request), record_id=_id(record_id))
     return show(request, "memory/record.html", record=found, place="memory", tab="records")
+
+
+@page_for_people
+def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
+    """Of two who have read the same the second is shown what the first made of it, before theirs replaces it."""
+    found = service.read(user=person_of(request), record_id=_id(record_id))
+    if request.method != "POST":
+        return _editor(request, found, RewriteForm.of(found))
+    form = RewriteForm(request.POST)
+    if not form.is_valid():
+        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    held = {name: value for name, value in form.cleaned_data.items() if name != "state"}
+    try:
+        service.rewrite(
+            user=person_of(request),
+            record_id=found.id,
+            expected=[form.cleaned_data["state"]],
+            now=timezone.now(),
+            **held,
+        )
+    except InvalidInput as error:
+        form.complain(error)
+        return _editor(request, found, form, status=HTTPStatus.BAD_REQUEST)
+    except Conflict:
+        mine = RewriteForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
+        return _editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
+    messages.success(request, "Saved.")
+    return HttpResponseRedirect(record_path(found.id))
 
 
 @page_for_people
@@ -60,6 +89,13 @@ def _note(request: HttpRequest, form: RecordForm) -> service.Record | None:
     except InvalidInput as error:
         form.complain(error)
         return None
+
+
+def _editor(
+    request: HttpRequest, found: service.Record, form: RewriteForm, *, status: int = HTTPStatus.OK, **context: Any
+) -> HttpResponse:
+    context |= {"record": found, "form": form, "back": record_path(found.id)}
+    return show(request, "memory/edit_record.html", status=status, place="memory", tab="records", **context)
 
 
 def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK) -> HttpResponse:

@@ -2,15 +2,19 @@
 
 from django.urls import path
 
-from memory.pages import documents, notes, records, searching
+from memory.pages import documents, history, notes, records, searching
 
 app_name = "memory"
 
 urlpatterns = [
     path("search/", searching.search, name="search"),
     path("search/live/", searching.search_live, name="search_live"),
-    path("memory/", documents.edit_memory, name="memory"),
-    path("memory/about/", documents.edit_about, name="about"),
+    path("memory/", documents.memory, name="memory"),
+    path("memory/edit/", documents.edit_memory, name="edit_memory"),
+    path("memory/history/", history.memory_history, name="history_memory"),
+    path("memory/about/", documents.about, name="about"),
+    path("memory/about/edit/", documents.edit_about, name="edit_about"),
+    path("memory/about/history/", history.about_history, name="history_about"),
     path("memory/notes/", notes.notes, name="notes"),
     path("memory/notes/<str:note_id>/", notes.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", notes.delete_note, name="delete_note"),
@@ -18,8 +22,11 @@ urlpatterns = [
     # Any text, so that what is no date, and a malformed id, get the same answer as what is not there.
     path("memory/logs/<str:date>/", documents.log, name="log"),
     path("memory/logs/<str:date>/edit/", documents.edit_log, name="edit_log"),
+    path("memory/logs/<str:date>/history/", history.log_history, name="history_log"),
+    path("memory/logs/<str:date>/move/", documents.move_log, name="move_log"),
     path("memory/logs/<str:date>/delete/", documents.delete_log, name="delete_log"),
     path("memory/records/", records.records, name="records"),
     path("memory/records/<str:record_id>/", records.record, name="record"),
+    path("memory/records/<str:record_id>/edit/", records.edit_record, name="edit_record"),
     path("memory/records/<str:record_id>/delete/", records.delete_record, name="delete_record"),
 ]

@@ -1,4 +1,4 @@
-"""Memory records over REST: noted, listed, read and deleted one by one; searched by the tool `search_memory`."""
+"""Memory records over REST: noted, listed, read, changed, deleted; searched by the tool `search_memory`."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -20,6 +20,7 @@ from intake.schemas import problems
 from memory import records
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
 from memory.records import Record
+from memory.rest.preconditions import ETAG, IF_MATCH, as_etag, precondition_of
 from memory.rest.queries import LIMIT, PlainText, validate_query
 
 LABEL = {"type": "string", "maxLength": MAX_LABEL_LENGTH}
@@ -58,6 +59,18 @@ class RecordBody(Input):
             json_schema_extra={"maxItems": MAX_TAGS},
         ),
     ] = []
+
+
+class RecordChange(Input):
+    """What is to be changed of a record; what is left out stays."""
+
+    content: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_RECORD_LENGTH))] = None
+    type: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))] = None
+    project_id: Annotated[str | None, Field(json_schema_extra=text_limit(MAX_PROJECT_LENGTH))] = None
+    tags: Annotated[
+        list[Annotated[str, Field(json_schema_extra=text_limit(MAX_LABEL_LENGTH))]] | None,
+        Field(json_schema_extra={"maxItems": MAX_TAGS}),
+    ] = None
 
 
 class RecordOutput(BaseModel):
@@ -151,12 +164,30 @@ class RecordViewSet(ActsAsCaller, ViewSet):
     @extend_schema(
         operation_id="read_record",
         summary="Read a memory record",
-        parameters=[RECORD_ID],
+        parameters=[RECORD_ID, ETAG],
         responses={200: RecordOutput, **problems(401, 404, 503)},
     )
     def retrieve(self, request: Request, record_id: str) -> Response:
-        found = records.read(user=person_of(request), record_id=_id(record_id))
-        return Response(_output(found).model_dump(mode="json"))
+        return _response(records.read(user=person_of(request), record_id=_id(record_id)))
+
+    @extend_schema(
+        operation_id="change_record",
+        summary="Change a memory record",
+        description="What is left out stays. With If-Match, only if it is as its ETag said.",
+        parameters=[RECORD_ID, IF_MATCH, ETAG],
+        request=RecordChange,
+        responses={200: RecordOutput, **problems(400, 401, 404, 412, 413, 415, 503)},
+    )
+    def partial_update(self, request: Request, record_id: str) -> Response:
+        body = validate(RecordChange, request.data)
+        changed = records.rewrite(
+            user=person_of(request),
+            record_id=_id(record_id),
+            expected=precondition_of(request, exists=False).expected,
+            now=timezone.now(),
+            **body.model_dump(),
+        )
+        return _response(changed)
 
     @extend_schema(
         operation_id="delete_record",
@@ -175,6 +206,10 @@ def _id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise NotFound from None
+
+
+def _response(record: Record) -> Response:
+    return Response(_output(record).model_dump(mode="json"), headers={"ETag": as_etag(record.state)})
 
 
 def _output(record: Record) -> RecordOutput:

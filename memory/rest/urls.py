@@ -31,6 +31,6 @@ def memory_urls() -> list[URLPattern]:
         path("memory/records/", records.RecordListViewSet.as_view({"get": "look", "post": "create"})),
         path(
             "memory/records/<str:record_id>/",
-            records.RecordViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
+            records.RecordViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
         ),
     ]

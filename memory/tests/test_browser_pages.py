@@ -102,6 +102,7 @@ def test_a_conflict_shows_both_and_saving_keeps_what_was_chosen(open_page, perso
     with acting_as(person):
         documents.create(user=person, day=None, content="First", now=NOW)
     page = open_page("/memory/", user=person)
+    page.get_by_role("link", name="Edit").click()
     with acting_as(person):
         documents.append(user=person, day=None, text="An agent's", now=NOW)
     page.get_by_label("Content").fill("Mine")
@@ -110,7 +111,7 @@ def test_a_conflict_shows_both_and_saving_keeps_what_was_chosen(open_page, perso
     expect(page.get_by_label("As it is now")).to_have_value("First\nAn agent's\n")
     page.get_by_label("Yours, not saved yet").fill("Mine and the agent's")
     page.get_by_role("button", name="Save yours").click()
-    expect(page.get_by_label("Content")).to_have_value("Mine and the agent's")
+    expect(page.locator(".note")).to_have_text("Mine and the agent's")
 
 
 def test_everything_works_without_javascript(open_page, person):

@@ -40,6 +40,7 @@ class Things:
     turn_id: str = "987654321"
     day: str = "2026-02-01"
     record: str = "0190c0de-0000-7000-8000-000000000001"
+    record_state: str = "of-nobody"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
     memory_state: str = "1-nobody"
@@ -102,6 +103,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         project = f"project-of-{name}"
         text = f"Their {TOPIC} is {word}"
         record = records.create(user=user, content=text, project_id=project, tags=[project, word], now=NOW)
+        written = f"The {TOPIC} is {word}, a tower"
+        documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
         once(
             caller=Caller(user_id=user.pk),
@@ -125,6 +128,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         turn_id=str(turn.pk),
         day=str(day),
         record=str(record.id),
+        record_state=record.state,
         token=str(made.info.id),
         import_=imports["ready"],
         upload=imports["uploading"],

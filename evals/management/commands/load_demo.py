@@ -6,7 +6,7 @@ from django.core.management import BaseCommand
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from evals.demo import ensure_person, load_demo
+from evals.demo import ensure_person, load_demo, load_notes
 
 
 class Command(BaseCommand):
@@ -15,9 +15,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user, password = ensure_person()
         with acting_as(user):
-            saved = load_demo(user, now=timezone.now())
-        if saved:
-            self.stdout.write(f"Saved {saved} turns of {user.email}; a running worker is making them searchable.")
+            now = timezone.now()
+            saved, written = load_demo(user, now=now), load_notes(user, now=now)
+        if saved or written:
+            self.stdout.write(
+                f"Saved {saved} turns and {written} notes of {user.email}; a running worker is making them searchable."
+            )
         else:
             self.stdout.write(f"{user.email} has its history already.")
         if password:

@@ -12,6 +12,7 @@ export function showPlace(element, { path, number, versions }) {
     const link = element.querySelector(`[data-version="${name}"]`);
     if (other) link.href = `${path}?turn=${other}#turn-${other}`;
     else link.removeAttribute("href");
+    link.ariaDisabled = other ? null : "true";
   }
 }
 

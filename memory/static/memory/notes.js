@@ -1,5 +1,8 @@
 /** Writing notes: Ctrl+S or Ctrl+Enter saves, and nobody leaves words that are not saved by accident. */
 
+// On a phone the tab of this page may be beyond the edge.
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 for (const form of document.querySelectorAll("[data-note]")) watch(form);
 
 function watch(form) {

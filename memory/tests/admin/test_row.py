@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memory.admin.change_list import nearest_neighbours
+from memory.admin.picture import draw
 from memory.tests.admin.pages import HEALTH, row_url
 from memory.tests.rows import NOW, add_failed, add_quarantined, add_row, model_named
 
@@ -49,7 +50,16 @@ def test_a_row_that_waits_is_shown_without_neighbours(viewer, alice):
     assert "There is no vector yet" in viewer.get(row_url(add_row(alice))).text
 
 
-def test_no_vector_leaves_the_database_for_a_row(viewer, alice):
+def test_a_rows_vector_is_drawn_with_its_extremes_and_nothing_inline_that_the_policy_refuses(viewer, alice):
+    page = viewer.get(row_url(add_row(alice, vector=[0.6, -0.8, 0]))).text
+    assert "from -0.7998 to 0.6001, 1 of them 0" in page
+    assert 'd="M0.5 100v-75M1.5 100v100"' in page
+    assert " style=" not in page.split("<svg class=")[1].split("</svg>")[0]
+    assert "no other text in this corpus" in page
+    assert draw([0.0, 0.0]).path == ""
+
+
+def test_no_vector_but_the_one_that_is_drawn_leaves_the_database_for_a_row(viewer, alice):
     row = add_row(alice, vector=[1, 0, 0])
     add_row(alice, vector=[0, 1, 0])
 
@@ -57,6 +67,9 @@ def test_no_vector_leaves_the_database_for_a_row(viewer, alice):
         viewer.get(row_url(row))
 
     selected = [re.split(r"\bFROM\b", query["sql"], maxsplit=1)[0] for query in queries if "embeddings" in query["sql"]]
+    drawn = 'SELECT "embeddings"."vector" AS "vector" '
+    assert selected.count(drawn) == 1
+    selected.remove(drawn)
     for columns in selected:
         bare = re.sub(r'(vector_dims|l2_norm)\("embeddings"\."vector"\)', "", columns)
         assert "content_hash" not in bare

@@ -10,6 +10,7 @@ from django.urls import reverse
 from memory import documents
 
 MEMORY = reverse("memory:memory")
+EDIT_MEMORY = reverse("memory:edit_memory")
 LOGS = reverse("memory:logs")
 RECORDS = reverse("memory:records")
 DAY = date(2026, 3, 1)

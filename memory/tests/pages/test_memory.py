@@ -7,57 +7,68 @@ from intake.tests.factories import NOW
 from memory import documents
 from memory.models import Embedding
 from memory.models.documents import MAX_DOCUMENT_LENGTH
-from memory.tests.pages.pages import EDIT, HOSTILE, LOG, MEMORY, content_of, page_of, send, state_on, text_on
+from memory.tests.pages.pages import (
+    EDIT,
+    EDIT_MEMORY,
+    HOSTILE,
+    LOG,
+    MEMORY,
+    content_of,
+    page_of,
+    send,
+    state_on,
+    text_on,
+)
 
 pytestmark = pytest.mark.django_db
 
 
 def test_memory_is_written_read_again_and_indexed(client, alice):
-    page = page_of(client, MEMORY)
+    page = page_of(client, EDIT_MEMORY)
     assert text_on(page) == ""
-    assert send(client, MEMORY, content="- No nuts\r\n- Lives in Lisbon", state=state_on(page)) == MEMORY
+    assert send(client, EDIT_MEMORY, content="- No nuts\r\n- Lives in Lisbon", state=state_on(page)) == MEMORY
     assert content_of(alice) == "- No nuts\n- Lives in Lisbon"
-    page = page_of(client, MEMORY)
+    page = page_of(client, EDIT_MEMORY)
     assert "Saved." in page
     assert text_on(page) == "- No nuts\n- Lives in Lisbon"
-    send(client, MEMORY, content="- No nuts", state=state_on(page))
+    send(client, EDIT_MEMORY, content="- No nuts", state=state_on(page))
     assert content_of(alice) == "- No nuts"
     assert Embedding.objects.for_user(alice).filter(corpus="memory").exists()
 
 
 def test_what_is_written_is_kept_to_the_last_blank_line(client, alice):
     text = "\n\n  indented\n\ttabbed  \n\n"
-    send(client, MEMORY, content=text, state="")
-    page = page_of(client, MEMORY)
+    send(client, EDIT_MEMORY, content=text, state="")
+    page = page_of(client, EDIT_MEMORY)
     assert text_on(page) == text
-    send(client, MEMORY, content=text_on(page).replace("\n", "\r\n"), state=state_on(page))
+    send(client, EDIT_MEMORY, content=text_on(page).replace("\n", "\r\n"), state=state_on(page))
     assert content_of(alice) == text
 
 
 def test_memory_can_be_emptied(client, alice):
     documents.create(user=alice, day=None, content="- No nuts", now=NOW)
-    send(client, MEMORY, content="", state=state_on(page_of(client, MEMORY)))
+    send(client, EDIT_MEMORY, content="", state=state_on(page_of(client, EDIT_MEMORY)))
     assert content_of(alice) == ""
 
 
 def test_of_two_who_read_the_same_the_second_is_shown_both_and_loses_nothing(client, alice):
     documents.create(user=alice, day=None, content="- No nuts", now=NOW)
-    state = state_on(page_of(client, MEMORY))
+    state = state_on(page_of(client, EDIT_MEMORY))
     documents.append(user=alice, day=None, text="- Plays the cello", now=NOW)
-    page = send(client, MEMORY, status=409, content="- No nuts, no fish", state=state)
+    page = send(client, EDIT_MEMORY, status=409, content="- No nuts, no fish", state=state)
     assert "It was changed meanwhile" in page
     assert text_on(page) == "- No nuts, no fish"
     assert "- No nuts- Plays the cello" in page.replace("\n", "")
     assert content_of(alice) == "- No nuts\n- Plays the cello\n"
-    assert f'action="{MEMORY}"' in page
-    send(client, MEMORY, content="- No nuts, no fish\n- Plays the cello", state=state_on(page))
+    assert f'action="{EDIT_MEMORY}"' in page
+    send(client, EDIT_MEMORY, content="- No nuts, no fish\n- Plays the cello", state=state_on(page))
     assert content_of(alice) == "- No nuts, no fish\n- Plays the cello"
 
 
 def test_of_two_who_begin_it_at_once_the_second_is_shown_both(client, alice):
-    state = state_on(page_of(client, MEMORY))
+    state = state_on(page_of(client, EDIT_MEMORY))
     documents.create(user=alice, day=None, content="The first", now=NOW)
-    page = send(client, MEMORY, status=409, content="The second", state=state)
+    page = send(client, EDIT_MEMORY, status=409, content="The second", state=state)
     assert text_on(page) == "The second"
     assert "The first" in page
     assert content_of(alice) == "The first"
@@ -65,18 +76,18 @@ def test_of_two_who_begin_it_at_once_the_second_is_shown_both(client, alice):
 
 def test_what_was_deleted_meanwhile_can_be_written_again(client, alice):
     documents.create(user=alice, day=None, content="- No nuts", now=NOW)
-    state = state_on(page_of(client, MEMORY))
+    state = state_on(page_of(client, EDIT_MEMORY))
     documents.delete(user=alice, day=None, expected=None)
-    page = send(client, MEMORY, status=409, content="- Nuts", state=state)
+    page = send(client, EDIT_MEMORY, status=409, content="- Nuts", state=state)
     assert "It was deleted meanwhile" in page
-    send(client, MEMORY, content=text_on(page), state=state_on(page))
+    send(client, EDIT_MEMORY, content=text_on(page), state=state_on(page))
     assert content_of(alice) == "- Nuts"
 
 
 def test_who_wrote_the_same_words_is_told_of_no_conflict(client, alice):
-    state = state_on(page_of(client, MEMORY))
+    state = state_on(page_of(client, EDIT_MEMORY))
     documents.create(user=alice, day=None, content="The same", now=NOW)
-    assert send(client, MEMORY, content="The same", state=state) == MEMORY
+    assert send(client, EDIT_MEMORY, content="The same", state=state) == MEMORY
 
 
 @pytest.mark.parametrize(
@@ -87,7 +98,7 @@ def test_who_wrote_the_same_words_is_told_of_no_conflict(client, alice):
     ],
 )
 def test_what_cannot_be_kept_is_said_and_nothing_typed_is_lost(client, alice, content, sentence):
-    page = send(client, MEMORY, status=400, content=content, state="")
+    page = send(client, EDIT_MEMORY, status=400, content=content, state="")
     assert sentence in page
     assert text_on(page) == content
     with pytest.raises(NotFound):
@@ -96,13 +107,13 @@ def test_what_cannot_be_kept_is_said_and_nothing_typed_is_lost(client, alice, co
 
 def test_the_longest_document_fits_through_the_form_in_any_script(client, alice):
     content = "夢" * MAX_DOCUMENT_LENGTH
-    send(client, MEMORY, content=content, state="")
+    send(client, EDIT_MEMORY, content=content, state="")
     assert content_of(alice) == content
 
 
 def test_markup_in_a_document_stays_text(client, alice):
-    send(client, MEMORY, content=HOSTILE, state="")
-    page = page_of(client, MEMORY)
+    send(client, EDIT_MEMORY, content=HOSTILE, state="")
+    page = page_of(client, EDIT_MEMORY)
     assert text_on(page) == HOSTILE
     assert "<script>alert" not in page
     send(client, EDIT, content=HOSTILE, state="")

@@ -64,7 +64,7 @@ def test_notes_are_listed_in_stretches_the_latest_first(client, alice):
 
 
 def test_the_page_about_the_person_is_written_and_searched_like_memory(client):
-    assert client.post("/memory/about/", {"content": "Allergic to hazelnuts.", "state": ""}).status_code == 302
+    assert client.post("/memory/about/edit/", {"content": "Allergic to hazelnuts.", "state": ""}).status_code == 302
     page = client.get("/memory/about/").content.decode()
     assert "Allergic to hazelnuts." in page
     assert "About me" in page

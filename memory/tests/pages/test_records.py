@@ -15,6 +15,7 @@ from memory.tests.pages.pages import (
     RECORDS,
     page_of,
     send,
+    state_on,
     text_on,
 )
 
@@ -94,3 +95,21 @@ def test_a_record_has_a_page_and_is_deleted_after_it_was_asked(client, alice):
     assert records.list_records(user=alice).records == []
     page_of(client, path, status=404)
     send(client, delete, status=404)
+
+
+def test_a_record_is_edited_and_of_two_who_do_so_the_second_sees_what_the_first_wrote(client, alice):
+    noted = records.create(user=alice, content="We chose MySQL", tags=["db", "x"], now=NOW)
+    path = reverse("memory:edit_record", args=[noted.id])
+    page = page_of(client, path)
+    assert (text_on(page), 'value="db, x"' in page) == ("We chose MySQL", True)
+    state = state_on(page)
+    form = {"content": "We chose PostgreSQL", "type": "DECISION", "project_id": "", "tags": "db", "state": state}
+    assert send(client, path, **form) == reverse("memory:record", args=[noted.id])
+    now = records.read(user=alice, record_id=noted.id)
+    assert (now.content, now.type, now.tags, now.created_at) == ("We chose PostgreSQL", "DECISION", ("db",), NOW)
+    page = send(client, path, status=409, **{**form, "content": "We chose SQLite"})
+    assert "We chose PostgreSQL" in page
+    assert text_on(page) == "We chose SQLite"
+    send(client, path, **{**form, "content": "We chose SQLite", "state": state_on(page)})
+    assert records.read(user=alice, record_id=noted.id).content == "We chose SQLite"
+    assert "Write something." in send(client, path, status=400, **{**form, "content": ""})

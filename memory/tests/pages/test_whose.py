@@ -6,7 +6,19 @@ from django.urls import reverse
 
 from intake.tests.factories import NOW, a_person
 from memory import documents, records
-from memory.tests.pages.pages import DAY, DELETE, EDIT, LOG, LOGS, MEMORY, RECORDS, content_of, page_of, send
+from memory.tests.pages.pages import (
+    DAY,
+    DELETE,
+    EDIT,
+    EDIT_MEMORY,
+    LOG,
+    LOGS,
+    MEMORY,
+    RECORDS,
+    content_of,
+    page_of,
+    send,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +51,7 @@ def test_a_visitor_is_told_how_to_keep_notes(path):
     assert f"{reverse('intake:login')}?next={path.replace('/', '%2F')}" in page
 
 
-@pytest.mark.parametrize(("path", "name"), [(MEMORY, "content"), (LOG, "text"), (RECORDS, "content")])
+@pytest.mark.parametrize(("path", "name"), [(EDIT_MEMORY, "content"), (LOG, "text"), (RECORDS, "content")])
 def test_whose_session_ended_while_they_wrote_gets_their_words_back(path, name):
     page = send(Client(), path, status=401, **{name: "A long thought\n& more"})
     assert "You are logged out" in page
@@ -49,6 +61,6 @@ def test_whose_session_ended_while_they_wrote_gets_their_words_back(path, name):
 def test_no_form_is_taken_from_another_site(alice):
     client = Client(enforce_csrf_checks=True)
     client.force_login(alice)
-    for path in [MEMORY, LOG, EDIT, DELETE, RECORDS]:
+    for path in [EDIT_MEMORY, LOG, EDIT, DELETE, RECORDS]:
         send(client, path, status=403, content="x", text="x", state="")
     assert not documents.exists(user=alice, day=DAY)

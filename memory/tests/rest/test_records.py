@@ -140,7 +140,7 @@ def test_a_list_goes_on_from_any_moment(api, moment):
 
 def test_another_method_is_refused_as_a_problem(api):
     assert_problem(api.put(URL), 405, "validation_error")
-    assert_problem(api.patch(f"{URL}{uuid7()}/"), 405, "validation_error")
+    assert_problem(api.put(f"{URL}{uuid7()}/"), 405, "validation_error")
 
 
 def test_without_credentials_it_is_refused():
@@ -152,6 +152,22 @@ def test_without_credentials_it_is_refused():
 def test_the_openapi_document_has_every_path_with_its_problems(api):
     paths = api.get("/api/v1/schema/", headers={"accept": "application/vnd.oai.openapi+json"}).json()["paths"]
     assert paths[URL].keys() == {"get", "post"}
-    assert paths[URL + "{record_id}/"].keys() == {"get", "delete"}
+    assert paths[URL + "{record_id}/"].keys() == {"get", "patch", "delete"}
     assert {"201", "400", "401", "413", "415", "503"} <= paths[URL]["post"]["responses"].keys()
     assert "application/problem+json" in paths[URL + "{record_id}/"]["get"]["responses"]["404"]["content"]
+
+
+def test_a_record_is_changed_where_one_says_and_found_by_its_new_words(api, alice):
+    made = post(api, {"content": "We chose MySQL", "type": "DECISION", "tags": ["db"]}).json()
+    url = f"{URL}{made['id']}/"
+    tag = api.get(url).headers["ETag"]
+    changed = send(api.patch, url, {"content": "We chose PostgreSQL"}, if_match=tag)
+    assert changed.json() == {**made, "content": "We chose PostgreSQL"} == api.get(url).json()
+    assert_problem(send(api.patch, url, {"tags": []}, if_match=tag), 412, "conflict")
+    assert send(api.patch, url, {"tags": []}).json()["tags"] == []
+    assert_problem(send(api.patch, url, {"content": " "}), 400, "validation_error", "content")
+    found = [
+        send(api.post, "/api/v1/tools/search_history/", {"query": word}).json() for word in ("PostgreSQL", "MySQL")
+    ]
+    assert ["We chose PostgreSQL" in answer["text"] for answer in found] == [True, False]
+    assert_problem(send(api.patch, f"{URL}{uuid7()}/", {"content": "x"}), 404, "not_found")
