@@ -17,9 +17,9 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from agent_tools.models import AccessToken, secret_hash
-from agent_tools.scopes import ALL_SCOPES, TokenScope
+from agent_tools.scopes import TokenScope, effective
 from core.errors import AuthenticationRequired, InsufficientScope
-from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, take_for
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from intake.models import User
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ def secret_in(header: str | None) -> str | None:
     return secret
 
 
-def verify(secret: str | None, *, now: datetime) -> TokenCaller:
-    """The caller a secret stands for; raises `TokenRefused`."""
-    return holder_of(digest_of(secret), now=now)
+def verify(secret: str | None, *, now: datetime, address: str = "") -> TokenCaller:
+    """The caller a secret stands for; `address` is where it came from. Raises `TokenRefused`."""
+    return holder_of(digest_of(secret), now=now, address=address)
 
 
 def admit(secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT) -> TokenCaller:
     """The caller, counted under `limit`. Raises `TokenRefused` and `RateLimited`."""
-    caller = verify(secret, now=now)
+    caller = verify(secret, now=now, address=address)
     take_for(limit, user_id=caller.user.pk, address=address)
     return caller
 
@@ -95,8 +95,8 @@ def digest_of(secret: str | None) -> str:
     return secret_hash(secret.encode()).hexdigest()
 
 
-def holder_of(digest: str, *, now: datetime) -> TokenCaller:
-    """The caller of a token with this digest; raises `TokenRefused`."""
+def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
+    """The caller of a token with this digest; raises `TokenRefused`. Notes when and from where it was used."""
     token = AccessToken.objects.select_related("user").filter(digest=digest).first()
     if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
@@ -105,9 +105,8 @@ def holder_of(digest: str, *, now: datetime) -> TokenCaller:
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
     if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
-        AccessToken.objects.filter(digest=digest).update(last_used_at=now)
-    scopes = frozenset(scope for scope in ALL_SCOPES if scope in token.scopes)
-    return TokenCaller(user=token.user, scopes=scopes, digest=digest)
+        AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
+    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
 
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:
@@ -129,7 +128,7 @@ class AccessTokenAuthentication(BaseAuthentication):
         view = request.parser_context.get("view")
         if view is None:
             # The chat, which is no view of DRF's and counts its messages itself.
-            caller = verify(secret, now=timezone.now())
+            caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
             caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
@@ -156,14 +155,25 @@ class AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 
 
 class HasScope(BasePermission):
-    """Holds a token to its scopes at every endpoint: `search` to read and `write` to change, unless the view says.
+    """Holds a token to its scopes at every endpoint: `read`, `write` or `delete` by the method, unless the view says.
 
-    A view says so by `required_scope`; None asks for none in particular. A person in their session may do everything.
+    A view says so by `required_scope`; None asks for none in particular. `answers_with` names the methods that answer
+    with more than was sent, and so ask for `read` as well. A person in their session may do everything.
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
-        by_method = TokenScope.SEARCH if request.method in SAFE_METHODS else TokenScope.WRITE
-        scope = getattr(view, "required_scope", by_method)
-        if isinstance(request.auth, TokenCaller) and scope is not None and scope not in request.auth.scopes:
-            raise InsufficientScope(f"This token lacks the scope `{scope}`.")
+        if not isinstance(request.auth, TokenCaller):
+            return True
+        wanted = [getattr(view, "required_scope", _scope_for(request.method))]
+        if request.method in getattr(view, "answers_with", ()):
+            wanted.append(TokenScope.READ)
+        for scope in wanted:
+            if scope is not None and scope not in request.auth.scopes:
+                raise InsufficientScope(f"This token lacks the scope `{scope}`.")
         return True
+
+
+def _scope_for(method: str | None) -> TokenScope:
+    if method in SAFE_METHODS:
+        return TokenScope.READ
+    return TokenScope.DELETE if method == "DELETE" else TokenScope.WRITE

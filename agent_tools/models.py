@@ -49,6 +49,10 @@ class AccessToken(models.Model):
     expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it tells.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # A network, not an address: enough to see that it was somebody else.
+    last_used_from: "models.CharField[str, str]" = models.CharField(
+        max_length=64, blank=True, default="", editable=False
+    )
 
     objects = AccessTokenManager()
 

@@ -10,19 +10,27 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
+from agent_tools.scopes import DEFAULT_SCOPES, MEANINGS, TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
-from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
+from agent_tools.tokens import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    LONGEST_NAME,
+    NewToken,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
 from core.errors import InvalidInput, NotFound
 from intake.identity import person_of
 from intake.views.failures import not_found
 
-SCOPES = [
-    (TokenScope.SEARCH.value, "Search: read my memory"),
-    (TokenScope.WRITE.value, "Write: add to my memory"),
-    (TokenScope.IMPORT.value, "Import: bring my history along from other products"),
+SCOPES = [(scope.value, meaning) for scope, meaning in MEANINGS.items()]
+OFFERED = {7: "7 days", 30: "30 days", 90: "90 days", 365: "a year"}
+LIFETIMES = [
+    (days, OFFERED.get(days, f"{days} days"))
+    for days in sorted({DEFAULT_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
 ]
-LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]
 
 
 class TokenForm(forms.Form):

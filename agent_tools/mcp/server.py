@@ -20,6 +20,7 @@ from agent_tools.authentication import TokenCaller
 from agent_tools.mcp.results import described, failed, succeeded
 from agent_tools.registry import Registry, Tool
 from agent_tools.running import run_in_thread
+from agent_tools.scopes import TokenScope
 from core.errors import InsufficientScope
 
 Context = ServerRequestContext[Any, Any]
@@ -66,7 +67,7 @@ def _call(tool: Tool[Any, Any], arguments: dict[str, Any], who: Callable[[], Tok
         caller = who()
         if tool.scope not in caller.scopes:
             raise InsufficientScope(f"This token lacks the scope `{tool.scope}`.")
-        return succeeded(tool.call(arguments, user=caller.user))
+        return succeeded(tool.call(arguments, user=caller.user, may_read=TokenScope.READ in caller.scopes))
     except Exception as error:
         return failed(error)
 

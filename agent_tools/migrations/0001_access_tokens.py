@@ -31,6 +31,7 @@ class Migration(migrations.Migration):
                 ("created", models.DateTimeField(auto_now_add=True)),
                 ("expiry", models.DateTimeField(blank=True, null=True)),
                 ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("last_used_from", models.CharField(blank=True, default="", editable=False, max_length=64)),
                 (
                     "user",
                     models.ForeignKey(

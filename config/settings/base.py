@@ -191,7 +191,7 @@ SPECTACULAR_SETTINGS = {
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "write", "import"],
+        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -199,6 +199,11 @@ SPECTACULAR_SETTINGS = {
         "intake.schemas.add_confirmation",
     ],
 }
+
+# Tokens: for how many days one is good unless its owner says, and at most
+
+TOKEN_DAYS = env.int("TOKEN_DAYS", default=365)
+TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # Limits: how often a client may ask, and how much it may send
 
