@@ -17,6 +17,8 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from agent_tools.models import AccessToken, secret_hash
+from agent_tools.oauth import access, connections
+from agent_tools.oauth.secrets import ACCESS_PREFIX, checksum_of
 from agent_tools.scopes import TokenScope, effective
 from core.errors import AuthenticationRequired, InsufficientScope
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
 USE_NOTED_EVERY = timedelta(minutes=1)
+# Before the digest of a token that an agent was issued by OAuth.
+OAUTH = "oauth:"
 
 
 class Refusal(StrEnum):
@@ -39,6 +43,7 @@ class Refusal(StrEnum):
     UNKNOWN = "The token is not known. It may have been revoked."
     EXPIRED = "The token has expired. Make a new one."
     DEACTIVATED = "The account is deactivated."
+    ELSEWHERE = "This token was issued for another address. Tokens of connected agents are good for /mcp alone."
 
 
 class TokenRefused(AuthenticationRequired):
@@ -73,14 +78,22 @@ def secret_in(header: str | None) -> str | None:
     return secret
 
 
-def verify(secret: str | None, *, now: datetime, address: str = "") -> TokenCaller:
-    """The caller a secret stands for; `address` is where it came from. Raises `TokenRefused`."""
-    return holder_of(digest_of(secret), now=now, address=address)
+def verify(secret: str | None, *, now: datetime, address: str = "", resource: str | None = None) -> TokenCaller:
+    """The caller a secret stands for; `address` is where it came from, `resource` the MCP endpoint where it is that.
+
+    Raises `TokenRefused`.
+    """
+    digest = digest_of(secret)
+    if digest.startswith(OAUTH):
+        return _connected(digest, now=now, address=address, resource=resource)
+    return holder_of(digest, now=now, address=address)
 
 
-def admit(secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT) -> TokenCaller:
+def admit(
+    secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT, resource: str | None = None
+) -> TokenCaller:
     """The caller, counted under `limit`. Raises `TokenRefused` and `RateLimited`."""
-    caller = verify(secret, now=now, address=address)
+    caller = verify(secret, now=now, address=address, resource=resource)
     take_for(limit, user_id=caller.user.pk, address=address)
     return caller
 
@@ -91,6 +104,8 @@ def digest_of(secret: str | None) -> str:
         raise TokenRefused(Refusal.MISSING)
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
+    if secret.startswith(ACCESS_PREFIX):
+        return OAUTH + checksum_of(secret)
     # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
     return secret_hash(secret.encode()).hexdigest()
 
@@ -109,8 +124,25 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
     return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
 
 
+def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
+    """The person who let an agent in; the access token has to be for the endpoint that is asked."""
+    token = access.find(digest.removeprefix(OAUTH))
+    if token is None:
+        raise TokenRefused(Refusal.UNKNOWN)
+    if token.expires <= now:
+        raise TokenRefused(Refusal.EXPIRED)
+    if not token.user.is_active:
+        raise TokenRefused(Refusal.DEACTIVATED)
+    if resource is None or not access.is_for(token, resource):
+        raise TokenRefused(Refusal.ELSEWHERE)
+    connections.note_use(token, address=address, now=now)
+    return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest)
+
+
 def is_still_valid(digest: str, *, now: datetime) -> bool:
     """For what outlasts its first check: a stream, a session over pipes."""
+    if digest.startswith(OAUTH):
+        return access.is_good(digest.removeprefix(OAUTH), now=now)
     unexpired = Q(expiry=None) | Q(expiry__gt=now)
     is_good: bool = AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
     return is_good

@@ -7,9 +7,12 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from agent_tools.oauth.addresses import MCP_PATH
+from agent_tools.oauth.connections import end_connection, list_connections
 from agent_tools.scopes import DEFAULT_SCOPES, MEANINGS, TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import (
@@ -72,6 +75,17 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 
+@never_cache
+@require_POST
+def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
+    try:
+        end_connection(user=person_of(request), connection_id=connection_id)
+    except NotFound:
+        return not_found(request)
+    messages.success(request, "Ended. The agent is out within seconds.")
+    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+
+
 def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
     wanted = form.cleaned_data
     try:
@@ -92,6 +106,8 @@ def _page(request: HttpRequest, form: TokenForm, *, made: NewToken | None = None
         "form": form,
         "made": made,
         "tokens": list_tokens(user=person_of(request)),
+        "connections": list_connections(user=person_of(request), now=timezone.now()),
+        "mcp_address": f"{address}{MCP_PATH}",
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", context)

@@ -33,7 +33,7 @@ MEANINGS = {
 
 
 def effective(names: Iterable[str]) -> frozenset[TokenScope]:
-    """The scopes of these names, with what they include: `search` includes `read`, and with `write` it includes `chat`."""
+    """The scopes of these names with what they include: `search` includes `read`, and with `write` also `chat`."""
     given = {scope for scope in ALL_SCOPES if scope in set(names)}
     if TokenScope.SEARCH in given:
         given.add(TokenScope.READ)

@@ -33,6 +33,7 @@ from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
+from agent_tools.oauth.addresses import metadata_of, resource_of
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
@@ -165,7 +166,7 @@ def _admitted(request: ASGIRequest) -> TokenCaller:
     address = client_address(request)
     try:
         secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
-        return admit(secret, address=address, now=timezone.now())
+        return admit(secret, address=address, now=timezone.now(), resource=resource_of(request))
     except TokenRefused as refused:
         raise counted_refusal(refused, address=address) from None
 
@@ -252,7 +253,8 @@ async def _refuse(
     if isinstance(error, AuthenticationRequired):
         missing = isinstance(error, TokenRefused) and error.reason is Refusal.MISSING
         # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
-        extra["WWW-Authenticate"] = CHALLENGE + ("" if missing else ', error="invalid_token"')
+        where = f', resource_metadata="{metadata_of(ASGIRequest(dict(scope), BytesIO()))}"'
+        extra["WWW-Authenticate"] = CHALLENGE + where + ("" if missing else ', error="invalid_token"')
     if error.retryable:
         extra["Retry-After"] = retry_after(error)
     await JSONResponse(body, status_code=body["status"], headers=extra, media_type=CONTENT_TYPE)(scope, receive, send)
