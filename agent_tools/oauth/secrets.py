@@ -44,7 +44,7 @@ class RandomSecretHasher(BasePasswordHasher):
     def verify(self, password: str, encoded: str) -> bool:
         return constant_time_compare(encoded, self.encode(password, "none"))
 
-    def safe_summary(self, encoded: str) -> dict[str, Any]:
+    def safe_summary(self, encoded: str) -> Any:
         return {"algorithm": self.algorithm}
 
     def must_update(self, encoded: str) -> bool:

@@ -122,7 +122,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     }
     made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
-    client = let_in(user, f"Agent of {word}")
+    client = let_in(user, name)
     indexing.embed_pending()
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
@@ -169,9 +169,9 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
 
 
 def let_in(user: User, name: str) -> Application:
-    """An agent that they have connected, with all that it holds."""
+    """An agent that they have connected, with all that it holds. Its name belongs to nobody."""
     client = Application.objects.create(
-        name=name,
+        name="An agent",
         redirect_uris=CALLBACK,
         client_type=Application.CLIENT_PUBLIC,
         authorization_grant_type=Application.GRANT_AUTHORIZATION_CODE,

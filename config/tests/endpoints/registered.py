@@ -20,6 +20,7 @@ class Does(Enum):
     CHANGES = auto()  # what is in the database
     ANSWERS = auto()  # without being about anybody
     CLOSED = auto()  # to everybody, by a refusal
+    ASKS = auto()  # for a secret that was not sent, by the protocol's own error
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ def closed(**options: Any) -> Probe:
     return Probe(Does.CLOSED, **options)
 
 
+def asks(**options: Any) -> Probe:
+    return Probe(Does.ASKS, **options)
+
+
 def endpoint(route: str, at: str | None = None, **probes: Probe | Sequence[Probe]) -> Endpoint:
     listed = {method: [given] if isinstance(given, Probe) else list(given) for method, given in probes.items()}
     return Endpoint(route, route if at is None else at, listed)
@@ -80,7 +85,7 @@ ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
 ASKED = {
     "response_type": "code",
-    "client_id": "of-nobody-yet",
+    "client_id": "{client}",
     "redirect_uri": CALLBACK,
     "code_challenge": "c" * 43,
     "code_challenge_method": "S256",
@@ -169,14 +174,16 @@ PAGES = [
         "settings/connections/{connection}/end/",
         POST=changes(form={}),
     ),
-    # A client's name is no secret: whoever is sent there by it reads it. The code that comes of it is the person's own.
+    # A client's name belongs to nobody. The code that comes of it is the person's own.
     endpoint(
         "oauth/authorize/",
         GET=answers(query=ASKED),
         POST=changes(query=ASKED, form={"allow": "1", "scopes": ["search"]}),
     ),
-    endpoint("oauth/token/", POST=closed(form={"grant_type": "refresh_token", "refresh_token": "x"})),
-    endpoint("oauth/revoke/", POST=closed(form={"token": "x"})),
+    endpoint(
+        "oauth/token/", POST=asks(form={"grant_type": "refresh_token", "refresh_token": "x", "client_id": "{client}"})
+    ),
+    endpoint("oauth/revoke/", POST=answers(form={"token": "x", "client_id": "{client}"})),
     endpoint("oauth/register/", POST=answers(body={"redirect_uris": [CALLBACK]})),
     *(
         endpoint(f".well-known/{document}", GET=answers())
