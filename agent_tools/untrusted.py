@@ -23,7 +23,10 @@ def without_our_lines(text: str) -> str:
 
 def as_one_line(label: str, *, without: str = '"') -> str:
     """A title, a type or a tag within a header: one line, and an apostrophe for each mark that would end its part."""
-    return " ".join(label.split()).translate(str.maketrans(dict.fromkeys(without, "'")))
+    line = " ".join(label.split())
+    for mark in without:
+        line = line.replace(mark, "'")
+    return line
 
 
 def _is_like_ours(line: str) -> bool:

@@ -27,7 +27,7 @@ from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
-from agent_tools.tools import registry  # noqa: E402
+from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
@@ -55,7 +55,7 @@ THREADS = 64
 # The stubs of the two sides of it name the same types differently.
 synchronous: Any = WSGIMiddleware(get_wsgi_application(), workers=THREADS)  # type: ignore[arg-type]
 
-mcp = McpEndpoint(registry)
+mcp = McpEndpoint(mcp_registry)
 
 
 def _make_sure_of_the_database() -> None:

@@ -33,7 +33,7 @@ from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
-from agent_tools.oauth.addresses import metadata_of, resource_of
+from agent_tools.oauth.addresses import metadata_of, origin_of, resource_of
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
@@ -61,6 +61,7 @@ class Exchange:
 
     caller: TokenCaller
     session_id: str
+    origin: str
     new_session_id: str | None = None
     is_answered: bool = False
 
@@ -112,7 +113,9 @@ class McpEndpoint:
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
             return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
         body = await _read(receive, headers)
-        scope[EXCHANGE] = exchange = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
+        scope[EXCHANGE] = exchange = Exchange(
+            caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""), origin=origin_of(request)
+        )
         # The SDK, which keeps no session, would drop it. It also makes room for others.
         if (stopped := cancelled_id(body)) is not None:
             self._calls.stop((caller.digest, exchange.session_id, stopped))
@@ -153,6 +156,7 @@ class McpEndpoint:
             exchange.new_session_id = token_urlsafe(16)
         if ctx.method != "tools/call" or ctx.request_id is None:
             return await call_next(ctx)
+        site.origin.set(exchange.origin)
         result: HandlerResult = None
         with self._calls.stoppable((digest, session_id, ctx.request_id)) as scope:
             result = await call_next(ctx)

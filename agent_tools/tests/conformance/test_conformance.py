@@ -16,7 +16,7 @@ from agent_tools.tests.conformance.fixture_tools import application as fixture_a
 from agent_tools.tests.conformance.proxy import proxy_to
 from agent_tools.tests.test_mcp_stdio import COMMAND, environment
 from agent_tools.tokens import create_token
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from core.testing.serving import serving
 from intake.tests.factories import a_person
 
@@ -126,6 +126,6 @@ def over_stdio(server, secret):
 def test_the_inspector_lists_and_calls_the_tools(inspect, server, secret, way):
     there = way(server, secret)
     listed = inspect(*there, "--method", "tools/list", "--strict")
-    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in registry]
+    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in mcp_registry]
     call = ["--method", "tools/call", "--tool-name", "search_chat_history", "--tool-arg", "query=cat"]
     assert inspect(*there, *call)["structuredContent"]["note"] == "no chat history found"
