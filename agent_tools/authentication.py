@@ -4,6 +4,7 @@
 under its owner's limit, and is the way in for every request with a token, over REST as over MCP.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +20,7 @@ from rest_framework.request import Request
 from agent_tools.models import AccessToken, secret_hash
 from agent_tools.oauth import access, connections
 from agent_tools.oauth.secrets import ACCESS_PREFIX, checksum_of
-from agent_tools.scopes import TokenScope, effective
+from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import AuthenticationRequired, InsufficientScope
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from intake.models import User
@@ -62,6 +63,16 @@ class TokenCaller:
 
     def is_still_valid(self, *, now: datetime) -> bool:
         return is_still_valid(self.digest, now=now)
+
+
+def effective(names: Iterable[str]) -> frozenset[TokenScope]:
+    """The scopes of these names with what they include: `search` includes `read`, and with `write` also `chat`."""
+    given = {scope for scope in ALL_SCOPES if scope in set(names)}
+    if TokenScope.SEARCH in given:
+        given.add(TokenScope.READ)
+        if TokenScope.WRITE in given:
+            given.add(TokenScope.CHAT)
+    return frozenset(given)
 
 
 def secret_in(header: str | None) -> str | None:

@@ -1,6 +1,5 @@
-"""What a token may be allowed, and which scope includes another."""
+"""What a token may be allowed."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -30,13 +29,3 @@ MEANINGS = {
     TokenScope.CHAT: "Chat: talk with the assistant, which searches my memory and adds to it",
     TokenScope.IMPORT: "Import: bring my history along from other products",
 }
-
-
-def effective(names: Iterable[str]) -> frozenset[TokenScope]:
-    """The scopes of these names with what they include: `search` includes `read`, and with `write` also `chat`."""
-    given = {scope for scope in ALL_SCOPES if scope in set(names)}
-    if TokenScope.SEARCH in given:
-        given.add(TokenScope.READ)
-        if TokenScope.WRITE in given:
-            given.add(TokenScope.CHAT)
-    return frozenset(given)

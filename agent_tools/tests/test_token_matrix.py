@@ -9,9 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal
+from agent_tools.authentication import Refusal, effective
 from agent_tools.models import AccessToken
-from agent_tools.scopes import TokenScope, effective
+from agent_tools.scopes import TokenScope
 from agent_tools.tests import mcp_messages
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from agent_tools.tests.test_mcp_stdio import request, running, say
