@@ -83,11 +83,16 @@ class Migration(migrations.Migration):
             options={"db_table": "agent_connections"},
         ),
         isolate("agent_connections", worker=("SELECT", "DELETE")),
-        # The toolkit's: each is looked up by a checksum, a code or a client's name, before anybody is known.
-        *(
-            grant(f"oauth2_provider_{table}", web=EVERYTHING, worker=("SELECT", "UPDATE", "DELETE"))
-            for table in ("application", "grant", "accesstoken", "refreshtoken")
+        # The toolkit's: each is looked up by a checksum, a code or a client's name, before anybody is known. The worker
+        # removes what has expired; it can make no token, nor change whose one is.
+        grant("oauth2_provider_application", web=EVERYTHING, worker=("SELECT", "DELETE")),
+        grant("oauth2_provider_grant", web=EVERYTHING, worker=("SELECT", "DELETE")),
+        grant(
+            "oauth2_provider_accesstoken",
+            web=EVERYTHING,
+            worker=("SELECT", "UPDATE (source_refresh_token_id)", "DELETE"),
         ),
+        grant("oauth2_provider_refreshtoken", web=EVERYTHING, worker=("SELECT", "UPDATE (access_token_id)", "DELETE")),
         # The toolkit's for what is not offered here; a person's deletion looks into them.
         *(isolate(f"oauth2_provider_{table}", worker=("SELECT", "DELETE")) for table in ("idtoken", "devicegrant")),
     ]
