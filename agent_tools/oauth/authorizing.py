@@ -62,8 +62,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         context = {
             "name": client.name,
             "receiver": receiver_of(sent_to),
-            "is_local": sent_to.startswith("http:"),
-            "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes],
+            "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
         }
         page = render(self.request, "agent_tools/authorize.html", context)
         # A browser holds the whole way from the form to the policy, and the client may lead on from where it is sent.
@@ -71,7 +70,8 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         return csp_update({"form-action": schemes})(lambda _: page)(self.request)
 
     def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponse:
-        agreed = [scope for scope in scopes if scope in self.request.POST.getlist("scopes")]
+        chosen = self.request.POST.getlist("scopes")
+        agreed = [scope for scope in scopes if scope in chosen or _is_included(scope, chosen)]
         uri, *_ = self.create_authorization_response(
             request=self.request,
             scopes=" ".join(agreed),
@@ -80,6 +80,11 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         )
         answered: HttpResponse = self.redirect(uri, client)
         return answered
+
+
+def _is_included(scope: str, scopes: list[str]) -> bool:
+    """An agent that may search may read, so nobody is asked about that."""
+    return scope == TokenScope.READ and TokenScope.SEARCH in scopes
 
 
 def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:

@@ -322,8 +322,13 @@ def test_nobody_is_sent_where_no_client_was_registered(parameters, method):
 
 
 def test_a_person_may_agree_to_less_than_was_asked():
-    _, tokens = connected(a_person(), scopes=["search"])
-    assert tokens["scope"] == "search"
+    alice = a_person()
+    assert connected(alice, scopes=["search"])[1]["scope"] == "search"
+    # Whoever may search may read, and so is not asked about it.
+    everything = {"scope": "search read write offline_access"}
+    assert connected(alice, scopes=["search"], **everything)[1]["scope"] == "search read"
+    page = session_of(alice).get("/oauth/authorize/", asked(register().json()["client_id"], **everything))
+    assert page.content.count(b'name="scopes"') == 2
 
 
 @pytest.mark.parametrize(
