@@ -4,6 +4,7 @@
 under its owner's limit, and is the way in for every request with a token, over REST as over MCP.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -17,9 +18,11 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from agent_tools.models import AccessToken, secret_hash
+from agent_tools.oauth import access, connections
+from agent_tools.oauth.secrets import ACCESS_PREFIX, checksum_of
 from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import AuthenticationRequired, InsufficientScope
-from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, take_for
+from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from intake.models import User
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
 USE_NOTED_EVERY = timedelta(minutes=1)
+# Before the digest of a token that an agent was issued by OAuth.
+OAUTH = "oauth:"
 
 
 class Refusal(StrEnum):
@@ -39,6 +44,7 @@ class Refusal(StrEnum):
     UNKNOWN = "The token is not known. It may have been revoked."
     EXPIRED = "The token has expired. Make a new one."
     DEACTIVATED = "The account is deactivated."
+    ELSEWHERE = "This token was issued for another address. Tokens of connected agents are good for /mcp alone."
 
 
 class TokenRefused(AuthenticationRequired):
@@ -59,6 +65,16 @@ class TokenCaller:
         return is_still_valid(self.digest, now=now)
 
 
+def effective(names: Iterable[str]) -> frozenset[TokenScope]:
+    """The scopes of these names with what they include: `search` includes `read`, and with `write` also `chat`."""
+    given = {scope for scope in ALL_SCOPES if scope in set(names)}
+    if TokenScope.SEARCH in given:
+        given.add(TokenScope.READ)
+        if TokenScope.WRITE in given:
+            given.add(TokenScope.CHAT)
+    return frozenset(given)
+
+
 def secret_in(header: str | None) -> str | None:
     """The secret in an `Authorization` header; None when there is none, or another scheme's.
 
@@ -73,14 +89,22 @@ def secret_in(header: str | None) -> str | None:
     return secret
 
 
-def verify(secret: str | None, *, now: datetime) -> TokenCaller:
-    """The caller a secret stands for; raises `TokenRefused`."""
-    return holder_of(digest_of(secret), now=now)
+def verify(secret: str | None, *, now: datetime, address: str = "", resource: str | None = None) -> TokenCaller:
+    """The caller a secret stands for; `address` is where it came from, `resource` the MCP endpoint where it is that.
+
+    Raises `TokenRefused`.
+    """
+    digest = digest_of(secret)
+    if digest.startswith(OAUTH):
+        return _connected(digest, now=now, address=address, resource=resource)
+    return holder_of(digest, now=now, address=address)
 
 
-def admit(secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT) -> TokenCaller:
+def admit(
+    secret: str | None, *, address: str, now: datetime, limit: str = DEFAULT_LIMIT, resource: str | None = None
+) -> TokenCaller:
     """The caller, counted under `limit`. Raises `TokenRefused` and `RateLimited`."""
-    caller = verify(secret, now=now)
+    caller = verify(secret, now=now, address=address, resource=resource)
     take_for(limit, user_id=caller.user.pk, address=address)
     return caller
 
@@ -91,12 +115,14 @@ def digest_of(secret: str | None) -> str:
         raise TokenRefused(Refusal.MISSING)
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
+    if secret.startswith(ACCESS_PREFIX):
+        return OAUTH + checksum_of(secret)
     # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
     return secret_hash(secret.encode()).hexdigest()
 
 
-def holder_of(digest: str, *, now: datetime) -> TokenCaller:
-    """The caller of a token with this digest; raises `TokenRefused`."""
+def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
+    """The caller of a token with this digest; raises `TokenRefused`. Notes when and from where it was used."""
     token = AccessToken.objects.select_related("user").filter(digest=digest).first()
     if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
@@ -105,13 +131,29 @@ def holder_of(digest: str, *, now: datetime) -> TokenCaller:
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
     if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
-        AccessToken.objects.filter(digest=digest).update(last_used_at=now)
-    scopes = frozenset(scope for scope in ALL_SCOPES if scope in token.scopes)
-    return TokenCaller(user=token.user, scopes=scopes, digest=digest)
+        AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
+    return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
+
+
+def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
+    """The person who let an agent in; the access token has to be for the endpoint that is asked."""
+    token = access.find(digest.removeprefix(OAUTH))
+    if token is None:
+        raise TokenRefused(Refusal.UNKNOWN)
+    if token.expires <= now:
+        raise TokenRefused(Refusal.EXPIRED)
+    if not token.user.is_active:
+        raise TokenRefused(Refusal.DEACTIVATED)
+    if resource is None or not access.is_for(token, resource):
+        raise TokenRefused(Refusal.ELSEWHERE)
+    connections.note_use(token, address=address, now=now)
+    return TokenCaller(user=token.user, scopes=effective(token.scope.split()), digest=digest)
 
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:
     """For what outlasts its first check: a stream, a session over pipes."""
+    if digest.startswith(OAUTH):
+        return access.is_good(digest.removeprefix(OAUTH), now=now)
     unexpired = Q(expiry=None) | Q(expiry__gt=now)
     is_good: bool = AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
     return is_good
@@ -129,7 +171,7 @@ class AccessTokenAuthentication(BaseAuthentication):
         view = request.parser_context.get("view")
         if view is None:
             # The chat, which is no view of DRF's and counts its messages itself.
-            caller = verify(secret, now=timezone.now())
+            caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
             caller = admit(secret, address=client_address(request), now=timezone.now(), limit=limit)
@@ -156,14 +198,25 @@ class AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 
 
 class HasScope(BasePermission):
-    """Holds a token to its scopes at every endpoint: `search` to read and `write` to change, unless the view says.
+    """Holds a token to its scopes at every endpoint: `read`, `write` or `delete` by the method, unless the view says.
 
-    A view says so by `required_scope`; None asks for none in particular. A person in their session may do everything.
+    A view says so by `required_scope`; None asks for none in particular. `answers_with` names the methods that answer
+    with more than was sent, and so ask for `read` as well. A person in their session may do everything.
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
-        by_method = TokenScope.SEARCH if request.method in SAFE_METHODS else TokenScope.WRITE
-        scope = getattr(view, "required_scope", by_method)
-        if isinstance(request.auth, TokenCaller) and scope is not None and scope not in request.auth.scopes:
-            raise InsufficientScope(f"This token lacks the scope `{scope}`.")
+        if not isinstance(request.auth, TokenCaller):
+            return True
+        wanted = [getattr(view, "required_scope", _scope_for(request.method))]
+        if request.method in getattr(view, "answers_with", ()):
+            wanted.append(TokenScope.READ)
+        for scope in wanted:
+            if scope is not None and scope not in request.auth.scopes:
+                raise InsufficientScope(f"This token lacks the scope `{scope}`.")
         return True
+
+
+def _scope_for(method: str | None) -> TokenScope:
+    if method in SAFE_METHODS:
+        return TokenScope.READ
+    return TokenScope.DELETE if method == "DELETE" else TokenScope.WRITE

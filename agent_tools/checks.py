@@ -18,9 +18,10 @@ USABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def check_tools(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
     """Registered with Django: looks at the tools there really are."""
-    from agent_tools.tools import registry
+    from agent_tools.tools import mcp_registry
 
-    return list(problems_of(registry))
+    # All the others have, and two more.
+    return list(problems_of(mcp_registry))
 
 
 def problems_of(tools: Iterable[Tool[Any, Any]]) -> Iterator[Error]:

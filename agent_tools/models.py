@@ -49,6 +49,10 @@ class AccessToken(models.Model):
     expiry = models.DateTimeField(null=True, blank=True)
     # To the minute: a write for every call would cost more than it tells.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    # A network, not an address: enough to see that it was somebody else.
+    last_used_from: "models.CharField[str, str]" = models.CharField(
+        max_length=64, blank=True, default="", editable=False
+    )
 
     objects = AccessTokenManager()
 
@@ -57,3 +61,27 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return self.name or str(self.public_id)
+
+
+class AgentConnection(models.Model):
+    """An agent that a person has let in by OAuth; its tokens are in the toolkit's tables."""
+
+    pk = models.CompositePrimaryKey("user_id", "application_id")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="agent_connections", db_index=False
+    )
+    application = models.ForeignKey(
+        "oauth2_provider.Application", on_delete=models.CASCADE, related_name="agent_connections"
+    )
+    scopes: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=16))
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    last_used_from: "models.CharField[str, str]" = models.CharField(
+        max_length=64, blank=True, default="", editable=False
+    )
+
+    class Meta:
+        db_table = "agent_connections"
+
+    def __str__(self) -> str:
+        return f"{self.application_id} of {self.user_id}"

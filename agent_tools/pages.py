@@ -7,22 +7,33 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
+from agent_tools.oauth.addresses import MCP_PATH
+from agent_tools.oauth.connections import end_connection, list_connections
+from agent_tools.scopes import DEFAULT_SCOPES, MEANINGS, TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
-from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
+from agent_tools.tokens import (
+    DEFAULT_DAYS,
+    LONGEST_DAYS,
+    LONGEST_NAME,
+    NewToken,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
 from core.errors import InvalidInput, NotFound
 from intake.identity import person_of
 from intake.views.failures import not_found
 
-SCOPES = [
-    (TokenScope.SEARCH.value, "Search: read my memory"),
-    (TokenScope.WRITE.value, "Write: add to my memory"),
-    (TokenScope.IMPORT.value, "Import: bring my history along from other products"),
+SCOPES = [(scope.value, meaning) for scope, meaning in MEANINGS.items()]
+OFFERED = {7: "7 days", 30: "30 days", 90: "90 days", 365: "a year"}
+LIFETIMES = [
+    (days, OFFERED.get(days, f"{days} days"))
+    for days in sorted({DEFAULT_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
 ]
-LIFETIMES = [(7, "7 days"), (30, "30 days"), (DEFAULT_DAYS, "90 days"), (365, "a year")]
 
 
 class TokenForm(forms.Form):
@@ -64,6 +75,17 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 
+@never_cache
+@require_POST
+def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
+    try:
+        end_connection(user=person_of(request), connection_id=connection_id)
+    except NotFound:
+        return not_found(request)
+    messages.success(request, "Ended. The agent is out within seconds.")
+    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+
+
 def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
     wanted = form.cleaned_data
     try:
@@ -84,6 +106,8 @@ def _page(request: HttpRequest, form: TokenForm, *, made: NewToken | None = None
         "form": form,
         "made": made,
         "tokens": list_tokens(user=person_of(request)),
+        "connections": list_connections(user=person_of(request), now=timezone.now()),
+        "mcp_address": f"{address}{MCP_PATH}",
         "snippets": snippets(address=address, secret=made.secret if made else PLACEHOLDER),
     }
     return render(request, "agent_tools/tokens.html", context)

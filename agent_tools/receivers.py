@@ -1,11 +1,14 @@
-"""Where the tools listen: what a person deletes goes from the answers that are kept for a request sent again."""
+"""Where the tools listen: for what a person deletes, which goes from the answers that are kept, and for tokens."""
 
 from typing import Any
 
 from django.db.models import Model, QuerySet
 from django.db.models.signals import post_delete
 from django.dispatch import receiver
+from django.utils import timezone
+from oauth2_provider.signals import app_authorized
 
+from agent_tools.oauth.connections import note_tokens
 from intake import idempotency
 from intake.models import User
 from memory.models import MemoryRecord
@@ -17,3 +20,8 @@ def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwa
     kind = origin.model if isinstance(origin, QuerySet) else type(origin)
     if kind is not User:
         idempotency.withdraw(user_id=instance.user_id, about=str(instance.pk))
+
+
+@receiver(app_authorized, dispatch_uid="agent_tools.note_connection")
+def note_connection(token: Any, **kwargs: Any) -> None:
+    note_tokens(token, now=timezone.now())

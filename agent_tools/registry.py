@@ -59,19 +59,27 @@ class Tool(Generic[AnyInput, AnyOutput]):
     run: Callable[[AnyInput, User | None], AnyOutput]
     summarise: Callable[[AnyOutput, User | None], str]
     kept: Callable[[AnyInput, AnyOutput], StoredByCall] | None = None
+    # What is left of the output for a caller who may write and not read.
+    for_writers: Callable[[AnyInput, AnyOutput], AnyOutput] | None = None
+    # Where it is not `search` for a tool that reads and `write` for one that writes.
+    named_scope: TokenScope | None = None
     undo: Callable[[AnyInput, dict[str, Any], User, datetime], None] | None = None
 
-    def call(self, data: Any, *, user: User | None) -> AnyOutput:
-        """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath."""
+    def call(self, data: Any, *, user: User | None, may_read: bool = True) -> AnyOutput:
+        """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath.
+
+        Without `may_read` the output says nothing of what was stored before.
+        """
         wanted = validate(self.input_model, data)
         TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
         with acting_as(user or NOBODY):
-            return self.run(wanted, user)
+            output = self.run(wanted, user)
+        return output if may_read or self.for_writers is None else self.for_writers(wanted, output)
 
     @property
     def scope(self) -> TokenScope:
         """The scope that a token needs for a call."""
-        return TokenScope.SEARCH if self.is_read_only else TokenScope.WRITE
+        return self.named_scope or (TokenScope.SEARCH if self.is_read_only else TokenScope.WRITE)
 
     @property
     def input_schema(self) -> dict[str, Any]:

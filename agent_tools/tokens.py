@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from agent_tools.models import AccessToken
@@ -12,8 +13,8 @@ from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
 from intake.models import User
 
-DEFAULT_DAYS = 90
-LONGEST_DAYS = 3650
+LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
+DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
 LONGEST_NAME = 80
 MOST_TOKENS = 100
 
@@ -28,6 +29,7 @@ class TokenInfo:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    last_used_from: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +87,5 @@ def _info(token: AccessToken) -> TokenInfo:
         created_at=token.created,
         expires_at=token.expiry,
         last_used_at=token.last_used_at,
+        last_used_from=token.last_used_from,
     )

@@ -10,4 +10,5 @@ urlpatterns = [
     path("tokens/", pages.tokens, name="tokens"),
     # Any text, so that a malformed id gets the same answer as one that is not there.
     path("tokens/<str:token_id>/revoke/", pages.revoke, name="revoke_token"),
+    path("connections/<str:connection_id>/end/", pages.disconnect, name="end_connection"),
 ]

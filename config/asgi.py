@@ -27,7 +27,7 @@ from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
-from agent_tools.tools import registry  # noqa: E402
+from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
 from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
@@ -60,7 +60,7 @@ wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
-mcp = McpEndpoint(registry)
+mcp = McpEndpoint(mcp_registry)
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:

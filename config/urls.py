@@ -20,6 +20,7 @@ urlpatterns = [
     path("api/v1/", include("config.api")),
     path("api/docs/", read_api, name="read_api"),
     path("settings/", include("agent_tools.urls")),
+    path("", include("agent_tools.oauth.urls")),
     path("admin/", admin.site.urls),
     path("", include("memory.pages.urls")),
     path("", include("imports.pages.urls")),

@@ -194,6 +194,16 @@ def client_address(request: "AnyRequest") -> str:
     return _network(address) or _network(request.META.get("REMOTE_ADDR") or "") or "unknown"
 
 
+def network_of(address: str) -> str:
+    """The network of a client's address, as /24 or, of IPv6, /48; empty for what is no address."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    prefix = 24 if isinstance(parsed, ipaddress.IPv4Address) else 48
+    return str(ipaddress.ip_network((address, prefix), strict=False))
+
+
 class RequestThrottle(BaseThrottle):
     """Counts a request under its view's `throttle_scope`."""
 

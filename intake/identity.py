@@ -56,6 +56,12 @@ def person_of(request: "AnyRequest") -> User:
     return user
 
 
+def may_read(request: "Request") -> bool:
+    """Whether an answer may say what is stored: to everybody but a token that may write and not read."""
+    scopes = getattr(request.auth, "scopes", None)
+    return scopes is None or "read" in scopes
+
+
 def tell_what_came_along(request: HttpRequest, turns: int) -> None:
     """On the next page that a visitor sees as an account."""
     if turns:

@@ -33,6 +33,7 @@ from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
+from agent_tools.oauth.addresses import metadata_of, origin_of, resource_of
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
@@ -60,6 +61,7 @@ class Exchange:
 
     caller: TokenCaller
     session_id: str
+    origin: str
     new_session_id: str | None = None
     is_answered: bool = False
 
@@ -111,7 +113,9 @@ class McpEndpoint:
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
             return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
         body = await _read(receive, headers)
-        scope[EXCHANGE] = exchange = Exchange(caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""))
+        scope[EXCHANGE] = exchange = Exchange(
+            caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""), origin=origin_of(request)
+        )
         # The SDK, which keeps no session, would drop it. It also makes room for others.
         if (stopped := cancelled_id(body)) is not None:
             self._calls.stop((caller.digest, exchange.session_id, stopped))
@@ -152,6 +156,7 @@ class McpEndpoint:
             exchange.new_session_id = token_urlsafe(16)
         if ctx.method != "tools/call" or ctx.request_id is None:
             return await call_next(ctx)
+        site.origin.set(exchange.origin)
         result: HandlerResult = None
         with self._calls.stoppable((digest, session_id, ctx.request_id)) as scope:
             result = await call_next(ctx)
@@ -165,7 +170,7 @@ def _admitted(request: ASGIRequest) -> TokenCaller:
     address = client_address(request)
     try:
         secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
-        return admit(secret, address=address, now=timezone.now())
+        return admit(secret, address=address, now=timezone.now(), resource=resource_of(request))
     except TokenRefused as refused:
         raise counted_refusal(refused, address=address) from None
 
@@ -252,7 +257,8 @@ async def _refuse(
     if isinstance(error, AuthenticationRequired):
         missing = isinstance(error, TokenRefused) and error.reason is Refusal.MISSING
         # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
-        extra["WWW-Authenticate"] = CHALLENGE + ("" if missing else ', error="invalid_token"')
+        where = f', resource_metadata="{metadata_of(ASGIRequest(dict(scope), BytesIO()))}"'
+        extra["WWW-Authenticate"] = CHALLENGE + where + ("" if missing else ', error="invalid_token"')
     if error.retryable:
         extra["Retry-After"] = retry_after(error)
     await JSONResponse(body, status_code=body["status"], headers=extra, media_type=CONTENT_TYPE)(scope, receive, send)

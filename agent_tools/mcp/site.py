@@ -4,6 +4,7 @@ A page of another site can make a browser send requests here, and a name it cont
 bearer token already keeps both out; this keeps them from finding out even that somebody is at home.
 """
 
+from contextvars import ContextVar
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -11,6 +12,8 @@ from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 
 MISDIRECTED, FORBIDDEN = 421, 403
+# This server's own, as the present call named it, such as `https://recollect.example`; empty over stdio.
+origin: ContextVar[str] = ContextVar("origin", default="")
 
 
 def refusal(request: ASGIRequest) -> tuple[int, str] | None:

@@ -43,7 +43,8 @@ class TokenWanted(Input):
         Field(
             min_length=1,
             max_length=MOST_SCOPES,
-            description="What it may do: `search` reads memory, `write` adds to it, `import` imports.",
+            description="What it may do: `search` finds and reads, `read` reads only what is named, `write` adds and "
+            "changes, `delete` deletes, `chat` talks with the assistant, `import` imports.",
         ),
     ] = sorted(DEFAULT_SCOPES)
     expires_in_days: Annotated[int, Field(ge=1, le=LONGEST_DAYS, description="How long it is good for.")] = DEFAULT_DAYS
@@ -60,6 +61,7 @@ class TokenShown(BaseModel):
     created_at: datetime
     expires_at: datetime | None
     last_used_at: Annotated[datetime | None, Field(description="To the minute; null if never.")]
+    last_used_from: Annotated[str, Field(description="The network it was used from; empty if never.")]
 
 
 class TokenMade(TokenShown):
@@ -124,4 +126,5 @@ def _shown(info: TokenInfo) -> TokenShown:
         created_at=info.created_at,
         expires_at=info.expires_at,
         last_used_at=info.last_used_at,
+        last_used_from=info.last_used_from,
     )

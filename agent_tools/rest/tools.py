@@ -19,7 +19,7 @@ from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import idempotency
-from intake.identity import person_of
+from intake.identity import may_read, person_of
 from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)
@@ -49,7 +49,7 @@ class ToolDescription(BaseModel):
     name: str
     description: Annotated[str, Field(description="When to use it, and how to read what it gives.")]
     read_only: Annotated[bool, Field(description="Whether a call leaves everything as it was.")]
-    scope: Annotated[Literal["search", "write"], Field(description="What a token needs for a call.")]
+    scope: Annotated[Literal["search", "read", "write"], Field(description="What a token needs for a call.")]
     input_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the body.")]
     output_schema: Annotated[dict[str, Any], Field(description="JSON Schema of the answer.")]
 
@@ -121,7 +121,7 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
         key = request.META.get(_KEY)
         if tool.is_read_only or key is None:
             # Written by pydantic at once, rather than by DRF from what pydantic has made of it.
-            answer = as_json(tool.call(request.data, user=person_of(request)))
+            answer = as_json(tool.call(request.data, user=person_of(request), may_read=may_read(request)))
             return HttpResponse(answer, content_type="application/json")
         return _call_once(tool, request, idempotency.clean_key(key))
 
@@ -134,14 +134,15 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
 
 
 def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
-    user, data = person_of(request), request.data
+    user, data, reads = person_of(request), request.data, may_read(request)
     with acting_as(user):
         kept = idempotency.once(
             caller=Caller(user_id=user.pk),
             key=key,
-            operation=tool.name,
+            # A token that may not read gets no answer that was given to one that may.
+            operation=tool.name if reads else f"{tool.name} by a writer",
             data=data,
-            run=lambda: as_data(tool.call(data, user=user)),
+            run=lambda: as_data(tool.call(data, user=user, may_read=reads)),
             now=timezone.now(),
         )
     return Response(kept.answer, headers={idempotency.REPLAYED: "true"} if kept.is_replay else None)

@@ -18,7 +18,7 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, MODERN, call, headers, message, post
 from agent_tools.tokens import create_token
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from core.testing.examiner import as_the_application
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
@@ -63,8 +63,8 @@ def test_the_official_client_finds_the_registrys_tools(server, secret, mode):
     assert version == (LEGACY if mode == "legacy" else MODERN)
     # Who pins the revision asks nobody who is there.
     assert info is None if mode == MODERN else info.name == "recollect"
-    assert [tool.name for tool in listed.tools] == [tool.name for tool in registry]
-    for published, tool in zip(listed.tools, registry, strict=True):
+    assert [tool.name for tool in listed.tools] == [tool.name for tool in mcp_registry]
+    for published, tool in zip(listed.tools, mcp_registry, strict=True):
         assert published.description == tool.description
         assert published.input_schema == tool.input_schema
         assert published.output_schema == tool.output_schema

@@ -18,7 +18,7 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import TokenScope
 from agent_tools.tests.mcp_messages import LEGACY, META, MODERN
 from agent_tools.tokens import create_token
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from intake.tests.factories import a_person, a_turn
 from memory import indexing
 
@@ -83,7 +83,7 @@ def test_the_official_client_lists_and_calls_the_registrys_tools(mode):
 
     version, listed, found, refused = anyio.run(work)
     assert version == (LEGACY if mode == "legacy" else MODERN)
-    assert [tool.input_schema for tool in listed.tools] == [tool.input_schema for tool in registry]
+    assert [tool.input_schema for tool in listed.tools] == [tool.input_schema for tool in mcp_registry]
     assert found.structured_content["results"][0]["conversationId"] == str(turn.conversation_id)
     assert json.loads(refused.content[0].text)["code"] == "validation_error"
 

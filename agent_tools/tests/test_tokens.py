@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from agent_tools.authentication import Refusal, TokenRefused, is_still_valid, secret_in, verify
+from agent_tools.authentication import Refusal, TokenRefused, admit, is_still_valid, secret_in, verify
 from agent_tools.models import AccessToken
 from agent_tools.scopes import TokenScope
 from agent_tools.tests.callers import call, client_of
@@ -42,7 +42,7 @@ def refusal_of(secret, now=None):
 def test_a_good_token_stands_for_its_owner_with_its_scopes(alice):
     made = create_token(user=alice, scopes=[TokenScope.SEARCH])
     caller = verify(made.secret, now=timezone.now())
-    assert (caller.user, caller.scopes) == (alice, {TokenScope.SEARCH})
+    assert (caller.user, caller.scopes) == (alice, {TokenScope.SEARCH, TokenScope.READ})
     assert made.secret not in AccessToken.objects.values_list("digest", "name").get()
 
 
@@ -116,6 +116,14 @@ def test_its_last_use_is_noted_to_the_minute(alice):
 
 
 @pytest.mark.parametrize(
+    ("address", "network"), [("203.0.113.9", "203.0.113.0/24"), ("2001:db8:1:2::", "2001:db8:1::/48"), ("unknown", "")]
+)
+def test_the_network_it_was_used_from_is_noted(alice, address, network):
+    admit(create_token(user=alice).secret, address=address, now=NOW)
+    assert AccessToken.objects.get().last_used_from == network
+
+
+@pytest.mark.parametrize(
     ("header", "detail"),
     [
         (None, "Log in, or send a valid token."),
@@ -152,11 +160,46 @@ def test_a_token_needs_the_tools_scope(alice):
     )
 
 
-def test_a_chat_needs_a_token_that_may_search_and_write(alice):
-    for scope in TokenScope:
-        client = client_of(alice, scopes=[scope])
-        response = client.post("/api/v1/intake/chat", '{"message": "hello"}', content_type="application/json")
-        assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+@pytest.mark.parametrize("scope", set(TokenScope) - {TokenScope.CHAT})
+def test_a_chat_needs_a_token_that_may_chat_or_search_and_write(alice, scope):
+    client = client_of(alice, scopes=[scope])
+    response = client.post("/api/v1/intake/chat", '{"message": "hello"}', content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (403, "insufficient_scope")
+
+
+def test_a_token_that_may_only_write_gets_the_id_and_what_it_sent_back_and_cannot_delete(alice):
+    reader, writer = client_of(alice), client_of(alice, scopes=[TokenScope.WRITE])
+    documents = "/api/v1/memory/documents/"
+    for path in (f"{documents}memory/", f"{documents}daily-logs/2026-03-01/"):
+        kept = reader.put(path, {"content": "the secret plan\n"}, content_type="application/json")
+        assert kept.status_code == 201
+        added = writer.post(f"{path}append/", {"text": "one more"}, content_type="application/json")
+        assert (added.status_code, added.json().keys(), added.json()["text"]) == (200, {"id", "text"}, "one more")
+        assert "ETag" not in added.headers
+        assert reader.get(path).json()["content"] == "the secret plan\none more\n"
+        anything = {"content_type": "application/json", "headers": {"If-Match": "*"}}
+        for refused in (
+            writer.get(path),
+            writer.delete(path, **anything),
+            writer.put(path, {"content": ""}, **anything),
+            writer.post(f"{documents}daily-logs/2026-03-01/take-back/", {"text": "one more"}, **anything),
+        ):
+            assert (refused.status_code, refused.json()["code"]) == (403, "insufficient_scope")
+    log = {"text": "and another", "date": "2026-03-01"}
+    told = call(writer, "append_daily_log", log, **{"Idempotency-Key": "a"}).json()
+    assert (told.keys(), told["text"]) == ({"documentId", "text"}, "and another")
+    assert "length" in call(reader, "append_daily_log", log, **{"Idempotency-Key": "b"}).json()
+    assert call(writer, "append_daily_log", log, **{"Idempotency-Key": "b"}).json()["code"] == "idempotency_key_reused"
+    record = call(writer, "save_memory", {"content": "oaks"}).json()["record"]
+    assert writer.delete(f"/api/v1/memory/records/{record['id']}/").status_code == 403
+    assert client_of(alice, scopes=[TokenScope.DELETE]).delete(f"/api/v1/memory/records/{record['id']}/").content == b""
+
+
+def test_a_token_that_may_only_read_opens_what_is_named_and_searches_nothing(alice):
+    client = client_of(alice, scopes=[TokenScope.READ])
+    assert client.get("/api/v1/memory/records/").status_code == 200
+    assert call(client, "list_recent_conversations", {}).status_code == 200
+    assert call(client, "search_history", {"query": "cat"}).status_code == 403
 
 
 def test_imports_need_a_token_with_their_own_scope(alice):
@@ -177,7 +220,7 @@ def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
     client = Client(headers={"authorization": f"Bearer {secret}"})
     assert client.get("/api/v1/tools/").status_code == 200
     (listed,) = session.get(URL).json()["tokens"]
-    assert listed.keys() == {"id", "name", "scopes", "createdAt", "expiresAt", "lastUsedAt"}
+    assert listed.keys() == {"id", "name", "scopes", "createdAt", "expiresAt", "lastUsedAt", "lastUsedFrom"}
     assert listed["id"] == body["id"]
     assert secret not in session.get(URL).content.decode()
     assert session.delete(f"{URL}{body['id']}/").status_code == 204
@@ -185,10 +228,10 @@ def test_a_person_makes_sees_and_revokes_their_tokens(session, alice):
     assert session.get(URL).json() == {"tokens": []}
 
 
-def test_without_wishes_a_token_may_do_everything_for_ninety_days(session):
+def test_without_wishes_a_token_may_search_and_write_for_a_year(session):
     body = make(session).json()
     assert (body["name"], body["scopes"]) == ("", ["search", "write"])
-    assert body["expiresAt"][:10] == (timezone.now() + timedelta(days=90)).date().isoformat()
+    assert body["expiresAt"][:10] == (timezone.now() + timedelta(days=365)).date().isoformat()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +242,7 @@ def test_without_wishes_a_token_may_do_everything_for_ninety_days(session):
         ({"scopes": []}, "scopes"),
         ({"scopes": ["admin"]}, "scopes.0"),
         ({"expiresInDays": 0}, "expiresInDays"),
-        ({"expiresInDays": 3651}, "expiresInDays"),
+        ({"expiresInDays": 366}, "expiresInDays"),
         ({"expiresInDays": None}, "expiresInDays"),
         ({"user": 1}, "user"),
     ],

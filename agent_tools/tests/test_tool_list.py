@@ -19,7 +19,8 @@ def test_in_its_own_shape(api):
     assert [tool["name"] for tool in tools] == NAMES
     for tool in tools:
         assert tool.keys() == {"name", "description", "readOnly", "scope", "inputSchema", "outputSchema"}
-        assert tool["scope"] == ("search" if tool["readOnly"] else "write")
+        named = {"get_conversation": "read", "list_recent_conversations": "read"}
+        assert tool["scope"] == named.get(tool["name"], "search" if tool["readOnly"] else "write")
     assert api.get(URL, {"format": "own"}).json() == {"tools": tools}
 
 

@@ -2,6 +2,7 @@
 
 from agent_tools.registry import Registry
 from agent_tools.tools.chat_history import search_chat_history
+from agent_tools.tools.connectors import fetch, search
 from agent_tools.tools.conversations import get_conversation, list_recent_conversations
 from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import search_memory
@@ -15,3 +16,8 @@ registry.register(get_conversation)
 registry.register(list_recent_conversations)
 registry.register(save_memory)
 registry.register(append_daily_log)
+
+# Over MCP there are two more, under the names that ChatGPT's connectors look for.
+mcp_registry = Registry()
+for tool in (*registry, search, fetch):
+    mcp_registry.register(tool)

@@ -8,6 +8,7 @@ from django.db.models import Q
 from pydantic import Field
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.scopes import TokenScope
 from agent_tools.times import moment
 from agent_tools.tools.chat_history import LINKS, link_text
 from core.errors import AuthenticationRequired, InvalidInput
@@ -254,6 +255,7 @@ get_conversation = Tool(
     input_model=GetConversationInput,
     output_model=GetConversationOutput,
     is_read_only=True,
+    named_scope=TokenScope.READ,
     run=get,
     summarise=_say_turns,
 )
@@ -270,6 +272,7 @@ list_recent_conversations = Tool(
     input_model=ListRecentConversationsInput,
     output_model=ListRecentConversationsOutput,
     is_read_only=True,
+    named_scope=TokenScope.READ,
     run=recent,
     summarise=_say_list,
 )

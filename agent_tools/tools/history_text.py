@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from agent_tools.untrusted import as_one_line, without_our_lines
+
 NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
 
 
@@ -29,7 +31,8 @@ def history_text(query: str, scope: str, results: Sequence[Told], *, note: str |
 
 
 def _block(number: int, result: Told) -> str:
+    """A stored text writes neither of these lines: a header is one line, and an excerpt has none that is like ours."""
     # A session's title is in its excerpt.
-    session = f', session: "{result.session}"' if result.source == "message" else ""
+    session = f', session: "{as_one_line(result.session or "")}"' if result.source == "message" else ""
     about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{session}"
-    return f"--- Result {number} ({about}) ---\n{result.excerpt}"
+    return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"

@@ -9,6 +9,7 @@ from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.untrusted import as_one_line
 from core.errors import RecollectError, SearchFailed, Unavailable
 from core.validation import stated
 from intake.models import User
@@ -167,11 +168,15 @@ def _as_markdown(found: list[MemorySearchResult]) -> str:
 def _item(number: int, result: MemorySearchResult) -> str:
     record = result.record
     about = [f"similarity {result.similarity:.2f}", _day(record.created_at)]
-    about += [f"project {record.project_id}"] if record.project_id else []
-    about += [f"tags: {', '.join(record.tags)}"] if record.tags else []
+    about += [f"project {_label(record.project_id)}"] if record.project_id else []
+    about += [f"tags: {', '.join(map(_label, record.tags))}"] if record.tags else []
     content = " ".join(record.content.split())
     excerpt = content if len(content) <= EXCERPT_LENGTH else content[: EXCERPT_LENGTH - 1].rstrip() + "…"
-    return f"{number}. **{record.type}** ({'; '.join(about)}): {excerpt}"
+    return f"{number}. **{_label(record.type)}** ({'; '.join(about)}): {excerpt}"
+
+
+def _label(label: str) -> str:
+    return as_one_line(label, without="*();")
 
 
 def _day(moment: datetime) -> str:

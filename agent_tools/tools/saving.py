@@ -84,9 +84,12 @@ class AppendDailyLogInput(ToolInput):
 
 class AppendDailyLogOutput(ToolOutput):
     document_id: Annotated[UUID, Field(description="The log's id.")]
-    date: Annotated[dt.date, Field(description="The day whose log it is.")]
-    length: Annotated[int, Field(description="How many characters the log has now.")]
-    text: Annotated[str, Field(description="What was stored, and the log's id, in a sentence.")]
+    date: Annotated[dt.date | None, Field(description="The day whose log it is.")] = None
+    length: Annotated[int | None, Field(description="How many characters the log has now.")] = None
+    text: Annotated[
+        str,
+        Field(description="What was stored, and the log's id, in a sentence; to a token that may not read, the lines."),
+    ]
 
 
 def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
@@ -112,6 +115,10 @@ def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutp
     return AppendDailyLogOutput(document_id=document.id, date=day, length=len(document.content), text=text)
 
 
+def appended_only(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> AppendDailyLogOutput:
+    return AppendDailyLogOutput(document_id=output.document_id, text=wanted.text)
+
+
 def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCall:
     return StoredByCall(output.record.content, {"recordId": str(output.record.id)})
 
@@ -123,6 +130,7 @@ def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, no
 
 
 def kept_lines(wanted: AppendDailyLogInput, output: AppendDailyLogOutput) -> StoredByCall:
+    assert output.length is not None and output.date is not None, "the chat reads"  # noqa: S101 - tells the types
     at = output.length - len(documents.as_lines(wanted.text))
     return StoredByCall(wanted.text, {"date": output.date.isoformat(), "at": at})
 
@@ -189,5 +197,6 @@ append_daily_log = Tool(
     run=append,
     summarise=lambda output, user: f"Added to the log of {output.date}",
     kept=kept_lines,
+    for_writers=appended_only,
     undo=take_back_lines,
 )

@@ -42,6 +42,8 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "config",
     "evals",
+    # Before the app that takes its tables out of the admin.
+    "oauth2_provider",
     "agent_tools",
     "imports",
     "memory",
@@ -134,7 +136,12 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 # New hashes are the first's; one of another is made anew when its owner logs in.
-PASSWORD_HASHERS = ["intake.passwords.Argon2idHasher", "django.contrib.auth.hashers.PBKDF2PasswordHasher"]
+PASSWORD_HASHERS = [
+    "intake.passwords.Argon2idHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+    # For the secrets of OAuth clients alone (CLIENT_SECRET_HASHER).
+    "agent_tools.oauth.secrets.RandomSecretHasher",
+]
 # How many passwords a process hashes at once, and how many may wait for that; more are asked to come again (429). Fewer
 # in all than a web process has threads, so that a burst of log-ins leaves the others to everybody else.
 PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
@@ -192,7 +199,7 @@ SPECTACULAR_SETTINGS = {
     # Two things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
-        "TokenScopeEnum": ["search", "write", "import"],
+        "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
@@ -200,6 +207,63 @@ SPECTACULAR_SETTINGS = {
         "intake.schemas.add_confirmation",
     ],
 }
+
+# Tokens: for how many days one is good unless its owner says, and at most
+
+TOKEN_DAYS = env.int("TOKEN_DAYS", default=365)
+TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
+
+# OAuth: agents that connect by this server's address (docs/mcp.md)
+
+# Whether a client may register itself, or be known by the address of its metadata. Without it nobody new connects.
+OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
+# Apps on a person's machine that take the code under a scheme of their own, beside https and this machine's http.
+OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
+OAUTH2_PROVIDER = {
+    # What tools need; the other scopes open nothing at /mcp.
+    "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
+    "DEFAULT_SCOPES": ["search", "write"],
+    "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
+    "ACCESS_TOKEN_GENERATOR": "agent_tools.oauth.secrets.access_token",
+    "REFRESH_TOKEN_GENERATOR": "agent_tools.oauth.secrets.refresh_token",
+    "CLIENT_SECRET_HASHER": "sha256_random",
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
+    "ACCESS_TOKEN_EXPIRE_SECONDS": 3600,
+    # After the last use; each use gives a new one, and the use of an old one ends all of that client.
+    "REFRESH_TOKEN_EXPIRE_SECONDS": 60 * 86_400,
+    "ROTATE_REFRESH_TOKEN": True,
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+    "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", *OAUTH_APP_SCHEMES],
+    # Programs without a fixed port register this name too.
+    "ALLOW_LOCALHOST_LOOPBACK": True,
+    "PKCE_REQUIRED": True,
+    "DCR_ENABLED": OAUTH_REGISTRATION,
+    "CIMD_ENABLED": OAUTH_REGISTRATION,
+    "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
+    "CIMD_FETCH_TIMEOUT_SECONDS": 5,
+    "CIMD_MAX_DOCUMENT_SIZE": 16_384,
+    "CIMD_MAX_CONCURRENT_FETCHES": 2,
+    "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
+    "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
+    "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none", "client_secret_post", "client_secret_basic"],
+    "OAUTH2_PROTECTED_RESOURCE_NAME": "Recollect",
+    **{
+        f"COMPLIANT_BCP_RFC9700_{name}": True
+        for name in (
+            "IMPLICIT_GRANT",
+            "PASSWORD_GRANT",
+            "PKCE_METHOD",
+            "ACCESS_TOKEN_TRANSPORT",
+            "AUTHZ_RESPONSE_ISS",
+            "TOKEN_STORAGE",
+            "REFRESH_TOKEN",
+            "REDIRECT_URI_MATCHING",
+            "PKCE_REQUIRED",
+        )
+    },
+}
+# It warns of http in addresses to send a code to: here that is for programs on the person's own machine alone.
+SILENCED_SYSTEM_CHECKS = ["oauth2_provider.W008"]
 
 # Limits: how often a client may ask, and how much it may send
 
@@ -226,6 +290,9 @@ RATE_LIMITS = {
         "login": "10/minute",
         "login_address": "100/minute",
         "register_address": "60/hour",
+        # OAuth clients that register or whose metadata are fetched: of all addresses, and from one.
+        "client": "600/hour",
+        "client_address": "60/hour",
     }.items()
 }
 # How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
@@ -276,6 +343,10 @@ NOT_PERSONAL = {
     "admin.LogEntry": "staff actions, by id; shared among staff",
     "intake.Session": "looked up by its key before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
+    "oauth2_provider.Application": "clients belong to nobody; each is there before anybody lets it in",
+    "oauth2_provider.Grant": "looked up by its code before the user is known",
+    "oauth2_provider.AccessToken": "looked up by its checksum before the user is known",
+    "oauth2_provider.RefreshToken": "looked up by its checksum before the user is known",
     "imports.ImportJob": "ids alone, by which a worker finds out for whom it is to work",
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
@@ -437,6 +508,7 @@ CELERY_BEAT_SCHEDULE = {
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
+    "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.

@@ -5,7 +5,7 @@ import os
 from config.settings.base import *
 
 SECRET_KEY = "for tests only"
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
 METRICS_TOKEN = "for tests only"

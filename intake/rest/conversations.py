@@ -72,6 +72,8 @@ class ConversationListView(ActsAsCaller):
 
 
 class ConversationView(ActsAsCaller):
+    answers_with = ("PATCH",)
+
     @extend_schema(
         operation_id="read_conversation",
         parameters=[
@@ -178,6 +180,8 @@ class TurnView(ActsAsCaller):
 
 
 class ChooseVersionView(ActsAsCaller):
+    answers_with = ("POST",)
+
     @extend_schema(operation_id="choose_version", request=None, responses={200: ChosenOutput, **problems(*NOT_THERE)})
     def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Choose the path on which a turn lies, to the newest turn below it; the next message goes on from there."""
@@ -186,6 +190,8 @@ class ChooseVersionView(ActsAsCaller):
 
 
 class BranchView(ActsAsCaller):
+    answers_with = ("POST",)
+
     @extend_schema(
         operation_id="branch_conversation",
         request=None,
@@ -198,6 +204,8 @@ class BranchView(ActsAsCaller):
 
 
 class ToolCallUndoView(ActsAsCaller):
+    required_scope = "delete"
+
     @extend_schema(
         operation_id="undo_tool_call",
         request=None,

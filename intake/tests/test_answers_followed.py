@@ -218,7 +218,7 @@ def test_stopping_needs_the_csrf_token_and_both_need_their_scope(person, log_in,
     client = log_in(person)
     turn_id = begin(client)[0].data["turnId"]
     assert client.post(f"/api/v1/intake/turns/{turn_id}/stop").status_code == 401
-    for scope, statuses in {"search": (403, 200), "write": (200, 403)}.items():
+    for scope, statuses in {"search": (403, 200), "write": (200, 403), "chat": (200, 200)}.items():
         agent = new_client()
         issue = apps.get_model("agent_tools.AccessToken").objects.issue
         agent.headers["Authorization"] = f"Bearer {issue(user=person, scopes=[scope])[1]}"

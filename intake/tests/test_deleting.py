@@ -191,7 +191,9 @@ def test_a_title_that_is_none_is_refused_by_name(alice, title):
     assert (answer.status_code, list(answer.json()["errors"])) == (400, ["title"])
 
 
-@pytest.mark.parametrize(("scope", "reads", "changes"), [("search", 200, 403), ("write", 403, 204)])
+@pytest.mark.parametrize(
+    ("scope", "reads", "changes"), [("search", 200, 403), ("read", 200, 403), ("write", 403, 403), ("delete", 403, 204)]
+)
 def test_a_token_does_what_it_was_made_for(alice, scope, reads, changes):
     conversation = a_long_conversation(alice, 1)
     _, token = apps.get_model("agent_tools.AccessToken").objects.issue(user=alice, scopes=[scope])

@@ -63,7 +63,7 @@ class StreamingView(View):
 
 
 def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Admitted:
-    """Raises `AuthenticationRequired`, or `InsufficientScope` in the words of `lacking`."""
+    """A token needs one of the scopes. Raises `AuthenticationRequired`, or `InsufficientScope` with `lacking`."""
     if request.headers.get("Authorization"):
         return _admit_by_token(Request(request), scopes, lacking)
     if _protected(request).status_code != HTTPStatus.OK:
@@ -94,7 +94,7 @@ def _admit_by_token(request: Request, scopes: Collection[str], lacking: str) -> 
     if authenticated is None:
         raise AuthenticationRequired
     user, token = authenticated
-    if not set(scopes) <= set(token.scopes):
+    if not set(scopes) & set(token.scopes):
         raise InsufficientScope(lacking)
     return Admitted(Caller(user_id=user.pk), TokenCheck(token))
 

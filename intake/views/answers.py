@@ -27,7 +27,7 @@ class EventsView(StreamingView):
     async def get(self, request: HttpRequest, turn_id: str) -> HttpResponseBase:
         try:
             after = _last_event_id(request)
-            turn, admitted = await sync_to_async(_find)(request, turn_id, scope="search")
+            turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
         # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
@@ -96,14 +96,14 @@ def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admi
 
 
 def _answering(request: HttpRequest) -> list[dict[str, object]]:
-    caller = _admit(request, "search").caller
+    caller = _admit(request, "read").caller
     with acting_as(caller):
         found = open_answers(caller=caller)
     return [{"turnId": turn_id, "conversationId": str(conversation_id)} for turn_id, conversation_id in found]
 
 
 def _admit(request: HttpRequest, scope: str) -> Admitted:
-    admitted = admit(request, scopes={scope}, lacking=f"This token lacks the scope `{scope}`.")
+    admitted = admit(request, scopes={scope, "chat"}, lacking=f"This token lacks the scope `{scope}`.")
     caller = admitted.caller
     if caller.user_id is None:
         raise AuthenticationRequired

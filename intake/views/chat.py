@@ -129,8 +129,8 @@ async def _open(request: HttpRequest) -> tuple[Begun, Admitted]:
 
 def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     """Everything that may be refused, in one go: who, what, where; then the message is saved."""
-    lacking = "A chat recalls and records: its token needs the scopes `search` and `write`."
-    admitted = admit(request, scopes={"search", "write"}, lacking=lacking)
+    lacking = "A chat recalls and records: its token needs the scope `chat`, or `search` and `write`."
+    admitted = admit(request, scopes={"chat"}, lacking=lacking)
     # Visitors are counted by their address: one who forgets the cookies is somebody new.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))

@@ -18,7 +18,7 @@ from intake.views.admission import Admitted, StreamingView, admit, refusal
 
 # Between two signs of life, at each of which it is asked whether the caller may still be here.
 KEEP_ALIVE_SECONDS = 15.0
-SCOPES, LACKING = {"search"}, "Changes are told to a token with the scope `search`."
+SCOPES, LACKING = {"read", "chat"}, "Changes are told to a token with the scope `read`."
 
 
 class ChangesView(StreamingView):

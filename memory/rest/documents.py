@@ -3,17 +3,18 @@
 from datetime import date, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
+from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
 from core.validation import Input, text_limit, validate
-from intake.identity import person_of
+from intake.identity import may_read, person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from memory import documents
@@ -70,6 +71,17 @@ class DocumentOutput(BaseModel):
     updated_at: datetime
 
 
+class AppendedOutput(BaseModel):
+    """The answer to a token that may write and not read: nothing of what was there before."""
+
+    id: UUID
+    text: Annotated[str, Field(description="What was appended.")]
+
+
+class AppendAnswer(RootModel[DocumentOutput | AppendedOutput]):
+    """The document as it stands; for a token that may not read, what was appended."""
+
+
 class DailyLogOutput(BaseModel):
     """That there is a log for a day."""
 
@@ -110,6 +122,8 @@ EXAMPLE = OpenApiExample(
 class DocumentViewSet(ActsAsCaller, ViewSet):
     """The endpoints that all documents share; a log's `date` comes from the address."""
 
+    # A token that cannot have read a document must not replace it.
+    answers_with = ("PUT",)
     # Without a date.
     document: DocumentDay = None
 
@@ -217,7 +231,7 @@ class MemoryAppendViewSet(ActsAsCaller, ViewSet):
         description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes it if need be.",
         parameters=[ETAG],
         request=AppendBody,
-        responses={200: DocumentOutput, **problems(400, 401, 413, 415, 503)},
+        responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
     )
     def append(self, request: Request) -> Response:
         return _append(request, day=None)
@@ -283,7 +297,7 @@ class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
         description="Whole lines, in one step that loses nobody's: it needs no If-Match. Makes the log if need be.",
         parameters=[DATE, ETAG],
         request=AppendBody,
-        responses={200: DocumentOutput, **problems(400, 401, 413, 415, 503)},
+        responses={200: AppendAnswer, **problems(400, 401, 413, 415, 503)},
         examples=[EXAMPLE],
     )
     def append(self, request: Request, date: str) -> Response:
@@ -291,6 +305,9 @@ class DailyLogAppendViewSet(ActsAsCaller, ViewSet):
 
 
 class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
+    required_scope = "delete"
+    answers_with = ("POST",)
+
     @extend_schema(
         operation_id="take_back_from_daily_log",
         summary="Undo an append to a day's log",
@@ -310,7 +327,10 @@ class DailyLogTakeBackViewSet(ActsAsCaller, ViewSet):
 
 def _append(request: Request, *, day: date | None) -> Response:
     body = validate(AppendBody, request.data)
-    return _response(documents.append(user=person_of(request), day=day, text=body.text, now=timezone.now()))
+    document = documents.append(user=person_of(request), day=day, text=body.text, now=timezone.now())
+    if not may_read(request):
+        return Response(AppendedOutput(id=document.id, text=body.text).model_dump(mode="json"))
+    return _response(document)
 
 
 def _day(text: str | None, *, or_complain: bool = False) -> date | None:

@@ -24,7 +24,7 @@ class Command(BaseCommand):
             nargs="+",
             choices=[scope.value for scope in TokenScope],
             default=sorted(DEFAULT_SCOPES),
-            help="What it may do: search memory, write to it (default: both).",
+            help="What it may do: search, read, write, delete, chat, import (default: search and write).",
         )
 
     def handle(self, *args: Any, email: str, name: str, days: int, scopes: list[str], **options: Any) -> None:

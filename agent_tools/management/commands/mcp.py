@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agent_tools.authentication import TokenRefused, verify
 from agent_tools.mcp.stdio import serve
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 
 VARIABLE = "RECOLLECT_TOKEN"
 
@@ -27,4 +27,4 @@ class Command(BaseCommand):
             verify(secret, now=timezone.now())
         except TokenRefused as refused:
             raise CommandError(f"{VARIABLE}: {refused.detail}") from None
-        anyio.run(lambda: serve(registry, secret=secret))
+        anyio.run(lambda: serve(mcp_registry, secret=secret))

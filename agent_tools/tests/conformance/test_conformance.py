@@ -6,9 +6,11 @@ They need the packages that `make conformance` installs, Node 22 among them, so 
 import json
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
+import httpx2
 import pytest
 from django.conf import settings
 
@@ -16,7 +18,7 @@ from agent_tools.tests.conformance.fixture_tools import application as fixture_a
 from agent_tools.tests.conformance.proxy import proxy_to
 from agent_tools.tests.test_mcp_stdio import COMMAND, environment
 from agent_tools.tokens import create_token
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from core.testing.serving import serving
 from intake.tests.factories import a_person
 
@@ -97,6 +99,47 @@ def test_the_same_endpoint_with_fixture_tools_conforms(server, secret, revision,
         run_scenario(proxy, revision, scenario, tmp_path)
 
 
+AUTHORIZATION_CHECKS = {
+    "authorization-server-metadata",
+    "authorization-server-metadata-cimd",
+    "authorization-code-grant",
+}
+
+
+@pytest.mark.parametrize("revision", REAL)
+def test_the_authorization_server_conforms(server, person, log_in, revision, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    callback = {"redirect_uris": [f"http://127.0.0.1:{port}/callback"], "token_endpoint_auth_method": "none"}
+    client = httpx2.post(f"{server}/oauth/register/", json=callback).json()
+    named = {
+        "--url": server,
+        "--resource": f"{server}/mcp",
+        "--client-id": client["client_id"],
+        "--port": str(port),
+        "--spec-version": revision,
+    }
+    options = [part for name, value in named.items() for part in (name, value)]
+    command = [NODE, SUITE, "authorization", *options, "-o", tmp_path]
+    browser = log_in(person)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as suite:
+        said = []
+        for line in suite.stdout:
+            said.append(line)
+            if line.startswith(f"{server}/oauth/authorize/"):
+                agree = {"allow": "1", "scopes": ["search", "write"], "csrfmiddlewaretoken": csrf_token(browser)}
+                assert browser.post(line.strip(), data=agree).text == "OK. You can close this page."
+    checks = [check for file in tmp_path.rglob("checks.json") for check in json.loads(file.read_text())]
+    assert {check["id"]: check["status"] for check in checks}.items() >= dict.fromkeys(
+        AUTHORIZATION_CHECKS, "SUCCESS"
+    ).items(), "".join(said)
+
+
+def csrf_token(browser):
+    browser.get("/settings/tokens/")
+    return browser.cookies["csrftoken"]
+
+
 @pytest.fixture
 def inspect(tmp_path):
     """What the inspector prints when it is pointed at a server by these arguments."""
@@ -126,6 +169,6 @@ def over_stdio(server, secret):
 def test_the_inspector_lists_and_calls_the_tools(inspect, server, secret, way):
     there = way(server, secret)
     listed = inspect(*there, "--method", "tools/list", "--strict")
-    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in registry]
+    assert [tool["name"] for tool in listed["tools"]] == [tool.name for tool in mcp_registry]
     call = ["--method", "tools/call", "--tool-name", "search_chat_history", "--tool-arg", "query=cat"]
     assert inspect(*there, *call)["structuredContent"]["note"] == "no chat history found"

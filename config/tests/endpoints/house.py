@@ -1,12 +1,14 @@
 """Who lives here: each has one of everything, with words in it that nobody else has, so that a leak is seen anywhere."""
 
 from dataclasses import asdict, dataclass
-from datetime import date
+from datetime import date, timedelta
 
 from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
+from oauth2_provider.models import AccessToken as OAuthAccessToken
+from oauth2_provider.models import Application, Grant, RefreshToken
 
-from agent_tools.models import AccessToken
+from agent_tools.models import AccessToken, AgentConnection
 from agent_tools.scopes import ALL_SCOPES
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
@@ -27,6 +29,7 @@ SAVED = {"content": f"A {TOPIC} to remember"}
 A_LINE = "A line like any other"
 CALL_ID = "call-1"
 PASSWORD = "password"
+CALLBACK = "https://agent.example/callback"
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Things:
     import_: str = "0190c0de-0000-7000-8000-000000000003"
     upload: str = "0190c0de-0000-7000-8000-000000000004"
     imported: str = "0190c0de-0000-7000-8000-000000000005"
+    client: str = "nobody"
+    connection: str = "987654321"
     embedding: str = "987654321"
     person: str = "987654321"
     email: str = "nobody@example.com"
@@ -120,6 +125,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     }
     made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
+    client = let_in(user, name)
     indexing.embed_pending()
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
@@ -130,6 +136,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         record=str(record.id),
         record_state=record.state,
         token=str(made.info.id),
+        client=client.client_id,
+        connection=str(client.pk),
         import_=imports["ready"],
         upload=imports["uploading"],
         imported=imports["done"],
@@ -162,6 +170,26 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         ]
     )
     return Resident(words=(word,), email_word=email_word, things=things, user=user, secret=made.secret)
+
+
+def let_in(user: User, name: str) -> Application:
+    """An agent that they have connected, with all that it holds. Its name belongs to nobody."""
+    client = Application.objects.create(
+        name="An agent",
+        redirect_uris=CALLBACK,
+        client_type=Application.CLIENT_PUBLIC,
+        authorization_grant_type=Application.GRANT_AUTHORIZATION_CODE,
+        registration_source=Application.RegistrationSource.DCR,
+    )
+    theirs = {"user": user, "application": client}
+    expires = NOW + timedelta(days=1)
+    access = OAuthAccessToken.objects.create(
+        **theirs, token=f"access {name}", expires=expires, scope="search", resource=["http://testserver/mcp"]
+    )
+    RefreshToken.objects.create(**theirs, token=f"refresh {name}", access_token=access)
+    Grant.objects.create(**theirs, code=f"code {name}", expires=expires, redirect_uri=CALLBACK, scope="search")
+    AgentConnection.objects.create(**theirs, scopes=["search"], created_at=NOW)
+    return client
 
 
 def drop_in(word: str) -> Resident:

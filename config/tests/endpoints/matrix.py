@@ -15,6 +15,8 @@ from typing import Any
 from django.db import connection, transaction
 from django.test import Client
 from django.urls import resolve
+from oauth2_provider.models import AccessToken as OAuthAccessToken
+from oauth2_provider.models import Grant, RefreshToken
 
 from agent_tools.models import AccessToken
 from config.tests.endpoints.house import Resident, move_out
@@ -31,6 +33,8 @@ DIFFERENT_EVERY_TIME = [
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT", "a header's date"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "a moment"),
     (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "a new row's id"),
+    (r"(?<=code=)\w{30}|(?<=client_id\": \")\w{40}|(?<=client_secret\": \")\w{128}", "a new code or client"),
+    (r"(?<=issued_at\": )\d+", "a second"),
     (r"[0-9a-f]{64}|(?<=ETag: \"1-)[0-9a-f]{12}", "a new token or tag"),
 ]
 
@@ -254,6 +258,8 @@ def works(probe: Probe, answer: Answer, owner: Resident) -> bool:
             return answer.status == HTTPStatus.OK and owner.email_word in answer.body
         case Does.CHANGES | Does.ANSWERS:
             return answer.status < HTTPStatus.BAD_REQUEST
+        case Does.ASKS:
+            return answer.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED)
         case Does.CLOSED:
             return answer.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
@@ -291,7 +297,8 @@ def everything() -> str:
 
 def _tables() -> list[tuple[str, str]]:
     personal = [(model._meta.db_table, "user_id") for model in personal_models()]
-    return [*personal, (AccessToken._meta.db_table, "user_id"), (User._meta.db_table, "id")]
+    looked_up = [(model._meta.db_table, "user_id") for model in (AccessToken, Grant, OAuthAccessToken, RefreshToken)]
+    return [*personal, *looked_up, (User._meta.db_table, "id")]
 
 
 def _digest(rows: list[str]) -> str:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Any
 
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
-from config.tests.endpoints.house import A_LINE, CALL_ID, PASSWORD, SAVED, TOPIC
+from config.tests.endpoints.house import A_LINE, CALL_ID, CALLBACK, PASSWORD, SAVED, TOPIC
 
 
 class Does(Enum):
@@ -20,6 +20,7 @@ class Does(Enum):
     CHANGES = auto()  # what is in the database
     ANSWERS = auto()  # without being about anybody
     CLOSED = auto()  # to everybody, by a refusal
+    ASKS = auto()  # for a secret that was not sent, by the protocol's own error
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ def closed(**options: Any) -> Probe:
     return Probe(Does.CLOSED, **options)
 
 
+def asks(**options: Any) -> Probe:
+    return Probe(Does.ASKS, **options)
+
+
 def endpoint(route: str, at: str | None = None, **probes: Probe | Sequence[Probe]) -> Endpoint:
     listed = {method: [given] if isinstance(given, Probe) else list(given) for method, given in probes.items()}
     return Endpoint(route, route if at is None else at, listed)
@@ -78,6 +83,13 @@ def staffs(route: str, at: str | None = None, *, get: Probe, post: Probe | None 
 
 ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
+ASKED = {
+    "response_type": "code",
+    "client_id": "{client}",
+    "redirect_uri": CALLBACK,
+    "code_challenge": "c" * 43,
+    "code_challenge_method": "S256",
+}
 
 # What a tool is asked: the same over REST, over MCP and in the chat.
 TOOLS: dict[str, list[Probe]] = {
@@ -157,6 +169,30 @@ PAGES = [
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
+    endpoint(
+        "settings/connections/<str:connection_id>/end/",
+        "settings/connections/{connection}/end/",
+        POST=changes(form={}),
+    ),
+    # A client's name belongs to nobody. The code that comes of it is the person's own.
+    endpoint(
+        "oauth/authorize/",
+        GET=answers(query=ASKED),
+        POST=changes(query=ASKED, form={"allow": "1", "scopes": ["search"]}),
+    ),
+    endpoint(
+        "oauth/token/", POST=asks(form={"grant_type": "refresh_token", "refresh_token": "x", "client_id": "{client}"})
+    ),
+    endpoint("oauth/revoke/", POST=answers(form={"token": "x", "client_id": "{client}"})),
+    endpoint("oauth/register/", POST=answers(body={"redirect_uris": [CALLBACK]})),
+    *(
+        endpoint(f".well-known/{document}", GET=answers())
+        for document in (
+            "oauth-protected-resource/mcp",
+            "oauth-protected-resource",
+            "oauth-authorization-server",
+        )
+    ),
     # These look at what is asked for, and not at the method.
     endpoint("search/live/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
     endpoint("search/", GET=shows(query={"q": TOPIC}), POST=shows(query={"q": TOPIC}, form={})),
@@ -475,6 +511,7 @@ CALL = "tools/call"
 
 # A task takes nothing: whatever could put a message before a worker can name nobody.
 TASKS = {
+    "agent_tools.sweep_oauth",
     "imports.sweep",
     "imports.work",
     "memory.close_abandoned_turns",

@@ -1,0 +1,30 @@
+"""The person behind an access token of OAuth, found by its checksum before anybody is known."""
+
+from datetime import datetime
+from typing import Any
+
+from oauth2_provider.models import get_access_token_model
+
+from agent_tools.oauth.addresses import is_resource
+
+
+def find(checksum: str) -> Any:
+    """The toolkit's row with its user; None where there is none that stands for somebody."""
+    return (
+        get_access_token_model()
+        .objects.select_related("user")
+        .filter(token_checksum=checksum, user__isnull=False)
+        .first()
+    )
+
+
+def is_for(token: Any, resource: str) -> bool:
+    """Whether the token was issued for this endpoint (RFC 8707). One that names none is for none."""
+    return any(is_resource(named, resource) for named in token.resource)
+
+
+def is_good(checksum: str, *, now: datetime) -> bool:
+    found: bool = (
+        get_access_token_model().objects.filter(token_checksum=checksum, expires__gt=now, user__is_active=True).exists()
+    )
+    return found

@@ -1,0 +1,70 @@
+"""Addresses in OAuth: this server's own, and those to which a person may be sent back."""
+
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest
+
+MCP_PATH = "/mcp"
+METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+LONGEST = 500
+
+
+def resource_of(request: HttpRequest) -> str:
+    """The identifier of the MCP endpoint (RFC 8707), under the name by which it was asked for."""
+    return f"{origin_of(request)}{MCP_PATH}"
+
+
+def metadata_of(request: HttpRequest) -> str:
+    """Where the endpoint's metadata are (RFC 9728, section 3.1)."""
+    return f"{origin_of(request)}{METADATA_PATH}"
+
+
+def origin_of(request: HttpRequest) -> str:
+    return request.build_absolute_uri("/").rstrip("/")
+
+
+def is_resource(named: str, resource: str) -> bool:
+    """Whether a client means this endpoint: a slash at the end and the case of the host do not matter."""
+    try:
+        given, own = urlsplit(named), urlsplit(resource)
+        ports = given.port, own.port
+    except ValueError:
+        return False
+    defaults = {"https": 443, "http": 80}
+    same_port = (ports[0] or defaults.get(given.scheme)) == (ports[1] or defaults.get(own.scheme))
+    return (
+        (given.scheme, given.hostname, given.path.rstrip("/")) == (own.scheme, own.hostname, own.path)
+        and same_port
+        and not (given.query or given.fragment or given.username or given.password)
+    )
+
+
+def may_send_back_to(address: str) -> bool:
+    """Whether a code may be sent there: over HTTPS, to a program on the person's own machine, or to a known app."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return False
+    if len(address) > LONGEST or not address.isascii() or not address.isprintable() or "#" in address:
+        return False
+    if parts.username is not None or parts.password is not None or "*" in parts.netloc:
+        return False
+    match parts.scheme:
+        case "https":
+            return bool(parts.hostname)
+        case "http":
+            return parts.hostname in LOOPBACK
+    return parts.scheme in settings.OAUTH_APP_SCHEMES
+
+
+def receiver_of(address: str) -> str:
+    """Who gets the code, for the person to read."""
+    parts = urlsplit(address)
+    if parts.scheme == "http":
+        return "a program on this computer"
+    if parts.scheme != "https":
+        return f"the app {parts.scheme} on this computer"
+    return parts.netloc

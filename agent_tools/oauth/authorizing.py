@@ -1,0 +1,101 @@
+"""The page on which a person lets an agent in, or not."""
+
+from typing import Any
+
+from csp.decorators import csp_update
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from oauth2_provider.exceptions import FatalClientError, OAuthToolkitError
+from oauth2_provider.models import get_application_model
+from oauth2_provider.views.base import BaseAuthorizationView
+from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidRequestError
+
+from agent_tools.oauth.addresses import is_resource, receiver_of, resource_of
+from agent_tools.scopes import MEANINGS, TokenScope
+from intake.identity import is_registered
+
+LONGEST_VALUE = 2000
+MOST_RESOURCES = 5
+
+
+@method_decorator(never_cache, name="dispatch")
+class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
+    """Nothing about the request is kept in the form: both methods read it from the address, and check it."""
+
+    http_method_names = ["get", "post"]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        # Before anything is looked up: a visitor is somebody to Django, and may let nobody in.
+        if not is_registered(request):
+            return redirect_to_login(request.get_full_path())
+        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        return response
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        return self._answer(request, self._ask)
+
+    def post(self, request: HttpRequest) -> HttpResponseBase:
+        return self._answer(request, self._decide)
+
+    def render_to_response(self, context: dict[str, Any], status: int = 400, **kwargs: Any) -> HttpResponse:
+        """The toolkit's errors that cannot be sent back to the client."""
+        return render(self.request, "agent_tools/oauth_error.html", {"error": context["error"]}, status=status)
+
+    def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
+        try:
+            if any(len(value) > LONGEST_VALUE or "\0" in value for value in request.GET.values()):
+                raise FatalClientError(error=InvalidRequestError(description="A value of the address is too long."))
+            scopes, credentials = self.validate_authorization_request(request)
+            _check(request, credentials)
+            client = get_application_model().objects.get(client_id=credentials["client_id"])
+            response: HttpResponseBase = answer(client, scopes, credentials)
+        except OAuthToolkitError as error:
+            response = self.error_response(error, application=None)
+        return response
+
+    def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
+        sent_to = credentials["redirect_uri"]
+        context = {
+            "name": client.name,
+            "receiver": receiver_of(sent_to),
+            "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
+        }
+        page = render(self.request, "agent_tools/authorize.html", context)
+        # A browser holds the whole way from the form to the policy, and the client may lead on from where it is sent.
+        schemes = sorted({"https:", f"{sent_to.partition(':')[0]}:"})
+        return csp_update({"form-action": schemes})(lambda _: page)(self.request)
+
+    def _decide(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponse:
+        chosen = self.request.POST.getlist("scopes")
+        agreed = [scope for scope in scopes if scope in chosen or _is_included(scope, chosen)]
+        uri, *_ = self.create_authorization_response(
+            request=self.request,
+            scopes=" ".join(agreed),
+            credentials=credentials,
+            allow="allow" in self.request.POST and bool(agreed),
+        )
+        answered: HttpResponse = self.redirect(uri, client)
+        return answered
+
+
+def _is_included(scope: str, scopes: list[str]) -> bool:
+    """An agent that may search may read, so nobody is asked about that."""
+    return scope == TokenScope.READ and TokenScope.SEARCH in scopes
+
+
+def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
+    """PKCE by S256, and for this endpoint alone (RFC 8707). Puts the endpoint into the credentials."""
+    state, address = credentials.get("state"), credentials["redirect_uri"]
+    if credentials.get("code_challenge_method") != "S256":
+        wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)
+        raise OAuthToolkitError(error=wrong, redirect_uri=address)
+    named = request.GET.getlist("resource") or [resource_of(request)]
+    if len(named) > MOST_RESOURCES or not all(is_resource(each, resource_of(request)) for each in named):
+        sentence = f"Tokens are issued for {resource_of(request)} alone."
+        wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
+        raise OAuthToolkitError(error=wrong, redirect_uri=address)
+    credentials["resource"] = named

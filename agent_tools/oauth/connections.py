@@ -1,0 +1,100 @@
+"""The agents that a person has connected: noted, listed and ended."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, Value
+from django.db.models.functions import Greatest
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+)
+
+from agent_tools.models import AgentConnection
+from agent_tools.oauth.addresses import receiver_of
+from core.errors import NotFound
+from core.isolation.acting import acting_as
+from core.rate_limits import network_of
+from intake.models import User
+
+AN_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
+# A client that was let in has been changed at least so long after it came.
+MARK_OF_USE = timedelta(minutes=1)
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """`name`: as the agent calls itself. `sent_to`: who received the code when the person agreed."""
+
+    id: int
+    name: str
+    sent_to: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    last_used_from: str
+
+
+def note_tokens(token: Any, *, now: datetime) -> None:
+    """An agent has been given tokens, the first or the next ones."""
+    clients = get_application_model().objects.filter(pk=token.application_id)
+    # Marks it as one that was let in (`sweeping`).
+    clients.update(updated=Greatest(Value(now), F("created") + MARK_OF_USE))
+    with acting_as(token.user):
+        AgentConnection.objects.update_or_create(
+            user=token.user,
+            application=token.application,
+            defaults={"scopes": token.scope.split()},
+            create_defaults={"scopes": token.scope.split(), "created_at": now},
+        )
+
+
+def note_use(token: Any, *, address: str, now: datetime) -> None:
+    """To the minute: a write for every call would cost more than it tells."""
+    is_due = Q(last_used_at=None) | Q(last_used_at__lt=now - USE_NOTED_EVERY)
+    with acting_as(token.user):
+        AgentConnection.objects.filter(is_due, user=token.user, application=token.application_id).update(
+            last_used_at=now, last_used_from=network_of(address)
+        )
+
+
+def list_connections(*, user: User, now: datetime) -> list[ConnectionInfo]:
+    """Those that can still ask for something, the newest first."""
+    mine = {"user": OuterRef("user"), "application": OuterRef("application")}
+    can_refresh = Exists(get_refresh_token_model().objects.filter(**mine, revoked=None, access_token__isnull=False))
+    can_call = Exists(get_access_token_model().objects.filter(**mine, expires__gt=now))
+    with acting_as(user):
+        found = AgentConnection.objects.filter(can_refresh | can_call, user=user).select_related("application")
+        return [_info(each) for each in found.order_by("-created_at")]
+
+
+def end_connection(*, user: User, connection_id: str) -> None:
+    """Nothing that the agent was given works any more. Raises `NotFound` alike for malformed and for others' ids."""
+    if not AN_ID.fullmatch(connection_id):
+        raise NotFound
+    theirs = {"user": user, "application": int(connection_id)}
+    with acting_as(user), transaction.atomic():
+        if not AgentConnection.objects.filter(**theirs).exists():
+            raise NotFound
+        for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model(), AgentConnection):
+            model.objects.filter(**theirs).delete()
+
+
+def _info(connection: AgentConnection) -> ConnectionInfo:
+    application: Any = connection.application
+    receivers = dict.fromkeys(receiver_of(address) for address in application.redirect_uris.split())
+    return ConnectionInfo(
+        id=application.pk,
+        name=application.name,
+        sent_to=", ".join(receivers),
+        scopes=tuple(connection.scopes),
+        created_at=connection.created_at,
+        last_used_at=connection.last_used_at,
+        last_used_from=connection.last_used_from,
+    )

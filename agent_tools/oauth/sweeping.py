@@ -1,0 +1,32 @@
+"""Removes what OAuth leaves behind: tokens past their time, and clients of which nothing came."""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, F, OuterRef, Q
+from oauth2_provider.models import (
+    clear_expired,
+    get_access_token_model,
+    get_application_model,
+    get_refresh_token_model,
+)
+
+from agent_tools.models import AgentConnection
+from agent_tools.oauth.connections import MARK_OF_USE
+
+# A client that registered and was never let in; and one that was, and may come again.
+NEVER_USED_FOR = timedelta(days=1)
+UNUSED_FOR = timedelta(days=30)
+
+
+def sweep(*, now: datetime) -> None:
+    """As the worker role, which sees everybody's rows; twice leaves the same."""
+    clear_expired()
+    theirs = {"user": OuterRef("user"), "application": OuterRef("application")}
+    can_refresh = Exists(get_refresh_token_model().objects.filter(**theirs, revoked=None))
+    has_access = Exists(get_access_token_model().objects.filter(**theirs))
+    AgentConnection.objects.exclude(can_refresh | has_access).delete()
+    was_never_used = Q(created__lt=now - NEVER_USED_FOR, updated__lt=F("created") + MARK_OF_USE)
+    is_forgotten = was_never_used | Q(updated__lt=now - UNUSED_FOR)
+    get_application_model().objects.filter(
+        is_forgotten, grant=None, accesstoken=None, refreshtoken=None, agent_connections=None
+    ).exclude(registration_source="manual").delete()

@@ -1,0 +1,20 @@
+"""The addresses of OAuth, under the names by which the toolkit's metadata find them."""
+
+from django.urls import path
+
+from agent_tools.oauth.authorizing import AuthorizeView
+from agent_tools.oauth.exchange import ExchangeView, GiveBackView
+from agent_tools.oauth.metadata import ResourceMetadataView, ServerMetadataView
+from agent_tools.oauth.registration import RegisterClientView
+
+app_name = "oauth2_provider"
+
+urlpatterns = [
+    path(".well-known/oauth-protected-resource/mcp", ResourceMetadataView.as_view(), name="oauth-resource-metadata"),
+    path(".well-known/oauth-protected-resource", ResourceMetadataView.as_view()),
+    path(".well-known/oauth-authorization-server", ServerMetadataView.as_view(), name="oauth-server-metadata"),
+    path("oauth/authorize/", AuthorizeView.as_view(), name="authorize"),
+    path("oauth/token/", ExchangeView.as_view(), name="token"),
+    path("oauth/revoke/", GiveBackView.as_view(), name="revoke-token"),
+    path("oauth/register/", RegisterClientView.as_view(), name="dcr-register"),
+]

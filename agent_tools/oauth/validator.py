@@ -1,0 +1,45 @@
+"""What this server asks of OAuth requests beyond the toolkit's own checks."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from django.urls import reverse
+from oauth2_provider.oauth2_validators import OAuth2Validator
+from oauth2_provider.settings import oauth2_settings
+from oauthlib.common import Request
+
+from agent_tools.oauth.addresses import may_send_back_to
+from core.rate_limits import client_address, take_all
+
+
+class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no types
+    def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kw: Any) -> bool:
+        """Also for a client whose metadata come from elsewhere, which nobody here has looked at."""
+        return may_send_back_to(redirect_uri) and super().validate_redirect_uri(client_id, redirect_uri, request)
+
+    def validate_scopes(
+        self, client_id: str, scopes: list[str], client: Any, request: Request, *args: Any, **kw: Any
+    ) -> bool:
+        """A client may ask for more than there is (`offline_access`); it is told what it was given."""
+        known = [scope for scope in oauth2_settings.SCOPES if scope in scopes]
+        request.scopes = known
+        return bool(known)
+
+    def validate_code(self, client_id: str, code: str, client: Any, request: Request, *args: Any, **kw: Any) -> bool:
+        return bool(super().validate_code(client_id, code, client, request) and request.user.is_active)
+
+    def validate_refresh_token(self, refresh_token: str, client: Any, request: Request, *args: Any, **kw: Any) -> bool:
+        return bool(super().validate_refresh_token(refresh_token, client, request) and request.user.is_active)
+
+
+class MayBeFetched:
+    """Whether a client's metadata document is fetched: for a person who is asked to agree, and not too often."""
+
+    def has_permission(self, request: Request, client_id: str) -> bool:
+        """Raises `RateLimited`."""
+        if not str(request.uri).startswith(reverse("oauth2_provider:authorize")):
+            # A client that comes for tokens has been known since its person agreed.
+            return False
+        address = client_address(SimpleNamespace(META=request.headers))  # type: ignore[arg-type]
+        take_all(("client_address", address), ("client",))
+        return True

@@ -1,0 +1,11 @@
+"""The worker's task of this app."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from agent_tools.oauth.sweeping import sweep
+
+
+@shared_task(name="agent_tools.sweep_oauth")
+def sweep_oauth() -> None:
+    sweep(now=timezone.now())

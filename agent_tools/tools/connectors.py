@@ -1,0 +1,226 @@
+"""`search` and `fetch`: what ChatGPT's connectors ask of a server (a query, then one result whole), over MCP alone.
+
+The shape is OpenAI's: https://developers.openai.com/api/docs/mcp. The search is that of `search_history`.
+"""
+
+import re
+from typing import Annotated
+from uuid import UUID
+
+from django.utils import timezone
+from pydantic import Field, StringConstraints
+
+from agent_tools.mcp.site import origin
+from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.scopes import TokenScope
+from agent_tools.tools import conversations
+from agent_tools.tools.history_input import MAX_QUERY_LENGTH
+from core.errors import AuthenticationRequired, NotFound
+from core.validation import LONGEST_REFERENCE
+from intake.links import conversation_path
+from intake.models import User
+from memory import records
+from memory.models import MemoryDocument
+from memory.models.documents import ABOUT_ME
+from memory.pages.common import document_path, note_path, path_to, record_path
+from memory.search.history import HistoryRequest, search_history
+from memory.search.sources import HistoryScope, Reference
+
+RESULTS = 10
+# As much of a text as a model has room for.
+LONGEST_TEXT = 100_000
+TITLE_LENGTH = 80
+A_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+
+Id = Annotated[str, Field(description="Its id, for `fetch`.")]
+Title = Annotated[str, Field(description="What it is, and of which day.")]
+Url = Annotated[str, Field(description="Where the person reads it.")]
+
+
+class ConnectorQuery(ToolInput):
+    query: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUERY_LENGTH),
+        Field(description="What to look for, in natural language."),
+    ]
+
+
+class ConnectorResult(ToolOutput):
+    id: Id
+    title: Title
+    url: Url
+    excerpt: Annotated[str, Field(alias="text", description="At most 500 characters around the match.")]
+
+
+class ConnectorResults(ToolOutput):
+    results: Annotated[list[ConnectorResult], Field(description="Best first.")]
+
+
+class ConnectorReference(ToolInput):
+    id: Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE, description="The `id` of a result.")]
+
+
+class ConnectorDocument(ToolOutput):
+    id: Id
+    title: Title
+    # Not named `text` here: a model reads the whole of it as JSON.
+    content: Annotated[str, Field(alias="text", description="All of it, as far as it has 100,000 characters.")]
+    url: Url
+    metadata: Annotated[dict[str, str], Field(description="Its source and date, and whether it was cut.")]
+
+
+def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
+    if user is None:
+        return ConnectorResults(results=[])
+    request = HistoryRequest(query=wanted.query, scope=HistoryScope.ALL, max_results=RESULTS)
+    found = search_history(request, user=user, now=timezone.now()).results
+    return ConnectorResults(
+        results=[
+            ConnectorResult(
+                id=_id_of(each.reference),
+                title=_title_of(each.reference),
+                url=_url(path_to(each.reference)),
+                excerpt=each.excerpt.text,
+            )
+            for each in found
+        ]
+    )
+
+
+def fetch_one(wanted: ConnectorReference, user: User | None) -> ConnectorDocument:
+    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    if user is None:
+        raise AuthenticationRequired(conversations.NO_CALLER)
+    kind, _, key = wanted.id.partition(":")
+    match kind:
+        case "conversation":
+            return _conversation(wanted.id, key, user)
+        case "document":
+            return _document(wanted.id, _as_id(key), user)
+        case "record":
+            return _record(wanted.id, _as_id(key), user)
+    raise NotFound
+
+
+def _id_of(reference: Reference) -> str:
+    if reference.conversation_id is not None:
+        turn = "" if reference.turn_number is None else f":{reference.turn_number}"
+        return f"conversation:{reference.conversation_id}{turn}"
+    if reference.record_id is not None:
+        return f"record:{reference.record_id}"
+    return f"document:{reference.document_id}"
+
+
+def _title_of(reference: Reference) -> str:
+    name = reference.session or reference.document
+    return _titled(name or ("Saved memory" if reference.record_id else "Daily log"), reference.day.isoformat())
+
+
+def _titled(name: str, day: str) -> str:
+    return f"{' '.join(name.split())[:TITLE_LENGTH]} ({day})"
+
+
+def _conversation(name: str, key: str, user: User) -> ConnectorDocument:
+    """A turn, or as much as fits of the end of a conversation."""
+    conversation_id, _, number = key.partition(":")
+    around = _as_number(number) if number else None
+    window = conversations.MOST_AROUND if around is None else 0
+    asked = conversations.GetConversationInput.model_validate(
+        {"conversationId": conversation_id, "around": around, "window": window}
+    )
+    found = conversations.get(asked, user)
+    if not found.turns:
+        raise NotFound
+    day = found.last_active_at if around is None else found.turns[0].said_at
+    was_cut = any(turn.truncated for turn in found.turns) or (around is None and found.earlier is not None)
+    return ConnectorDocument(
+        id=name,
+        title=_titled(found.title, day.date().isoformat()),
+        content="\n\n".join(f"Person: {turn.person}\n\nAssistant: {turn.assistant}" for turn in found.turns),
+        url=_url(conversation_path(found.conversation_id, turn_number=around)),
+        metadata=_metadata("message" if around else "session", day.date().isoformat(), was_cut=was_cut),
+    )
+
+
+def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
+    row = MemoryDocument.objects.for_user(user).filter(pk=key).first()
+    if row is None:
+        raise NotFound
+    kinds = MemoryDocument.Kind
+    day = (row.date or row.updated_at.astimezone(user.zone).date()).isoformat()
+    match row.kind:
+        case kinds.NOTE:
+            title, path = row.title, note_path(row.pk)
+        case kinds.ABOUT:
+            title, path = kinds.ABOUT.label, document_path(ABOUT_ME)
+        case kinds.DAILY_LOG:
+            title, path = "Daily log", document_path(row.date)
+        case _:
+            title, path = "MEMORY.md", document_path(None)
+    return _whole(name, _titled(title, day), row.content, path, source=row.kind, day=day)
+
+
+def _record(name: str, key: UUID, user: User) -> ConnectorDocument:
+    record = records.read(user=user, record_id=key)
+    day = record.created_at.astimezone(user.zone).date().isoformat()
+    return _whole(name, _titled(record.type, day), record.content, record_path(record.id), source="memory", day=day)
+
+
+def _whole(name: str, title: str, text: str, path: str, *, source: str, day: str) -> ConnectorDocument:
+    return ConnectorDocument(
+        id=name,
+        title=title,
+        content=text[:LONGEST_TEXT],
+        url=_url(path),
+        metadata=_metadata(source, day, was_cut=len(text) > LONGEST_TEXT),
+    )
+
+
+def _metadata(source: str, day: str, *, was_cut: bool) -> dict[str, str]:
+    return {"source": source, "date": day, **({"truncated": "true"} if was_cut else {})}
+
+
+def _url(path: str) -> str:
+    return f"{origin.get()}{path}"
+
+
+def _as_number(text: str) -> int:
+    if not A_NUMBER.fullmatch(text):
+        raise NotFound
+    return int(text)
+
+
+def _as_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound from None
+
+
+search = Tool(
+    name="search",
+    description=(
+        "Search the person's memory: their conversations, notes, daily logs and saved memories, by words and meaning. "
+        "Returns the best results with an excerpt and an `id`; read one whole with `fetch`. For a period, a single "
+        "source or more results use `search_history`."
+    ),
+    input_model=ConnectorQuery,
+    output_model=ConnectorResults,
+    is_read_only=True,
+    run=find,
+    summarise=lambda output, user: f"Found {len(output.results)}",
+)
+
+fetch = Tool(
+    name="fetch",
+    description=(
+        "Read one result of `search` whole, by its `id`: a turn of a conversation with its answer, a note, a daily log "
+        "or a saved memory. `url` is where the person reads it, to be cited."
+    ),
+    input_model=ConnectorReference,
+    output_model=ConnectorDocument,
+    is_read_only=True,
+    named_scope=TokenScope.READ,
+    run=fetch_one,
+    summarise=lambda output, user: f"Read {output.title}",
+)

@@ -1,0 +1,37 @@
+"""Stored text within a tool's text: it can be read, and cannot pass for what the tool itself says.
+
+The chat's model gets results between marks that no text knows (`intake.agent.deps.Fence`), and structured results are
+JSON, where a text ends where its string ends. This is for the texts that REST and MCP give beside those.
+"""
+
+import re
+import unicodedata
+
+# The beginnings of a tool's own lines: a result's header, the list's, and a note.
+_OURS = re.compile(r"-{2,}|\[\s*search results|note\s*:|no matching|</?\s*data\b", re.IGNORECASE)
+_LINES_DRAWN = str.maketrans(dict.fromkeys("\u2500\u2501\u2550\u2212\u00af", "-"))
+_UNSEEN = ("Cf", "Cc", "Mn")
+
+
+def without_our_lines(text: str) -> str:
+    """The text, with a backslash before each of its lines that looks like one of a tool's own."""
+    lines = text.splitlines()
+    if not any(map(_is_like_ours, lines)):
+        return text
+    return "\n".join("\\" + line if _is_like_ours(line) else line for line in lines)
+
+
+def as_one_line(label: str, *, without: str = '"') -> str:
+    """A title, a type or a tag within a header: one line, and an apostrophe for each mark that would end its part."""
+    line = " ".join(label.split())
+    for mark in without:
+        line = line.replace(mark, "'")
+    return line
+
+
+def _is_like_ours(line: str) -> bool:
+    # As a reader sees it: full-width letters, dashes and lines of any kind, and nothing invisible.
+    plain = unicodedata.normalize("NFKC", line).translate(_LINES_DRAWN)
+    seen = (character for character in plain if unicodedata.category(character) not in _UNSEEN)
+    read = "".join("-" if unicodedata.category(character) == "Pd" else character for character in seen)
+    return _OURS.match(read.lstrip()) is not None
