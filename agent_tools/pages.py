@@ -14,6 +14,7 @@ from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from agent_tools.snippets import PLACEHOLDER, snippets
 from agent_tools.tokens import DEFAULT_DAYS, LONGEST_NAME, NewToken, create_token, list_tokens, revoke_token
 from core.errors import InvalidInput, NotFound
+from intake.accounts.proof import requires_recent_proof
 from intake.identity import person_of
 from intake.views.failures import not_found
 
@@ -44,6 +45,7 @@ class TokenForm(forms.Form):
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@requires_recent_proof(methods=("POST",))
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request, TokenForm())

@@ -24,6 +24,9 @@ class Migration(migrations.Migration):
         ("admin", "0003_logentry_add_action_flag_choices"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
+        ("account", "0009_emailaddress_unique_primary_email"),
+        ("mfa", "0003_authenticator_type_uniq"),
+        ("socialaccount", "0006_alter_socialaccount_extra_data"),
     ]
 
     operations = [
@@ -46,6 +49,14 @@ class Migration(migrations.Migration):
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),
+        # They say who somebody is, so they are read before it is known who asks. Neither a worker nor staff has a use for them.
+        grant("account_emailaddress", web=EVERYTHING),
+        grant("account_emailconfirmation", web=["SELECT", "DELETE"]),
+        grant("mfa_authenticator", web=EVERYTHING),
+        grant("socialaccount_socialaccount", web=EVERYTHING),
+        grant("socialaccount_socialapp", web=READ),
+        # Other services' tokens are not kept; a user that goes takes along those that there are.
+        grant("socialaccount_socialtoken", web=["SELECT", "DELETE"]),
         # Staff make invitations; the web role uses them up.
         grant("intake_invitations", web=["SELECT", "UPDATE (used)"], staff=EVERYTHING),
         # Rights, which staff hand out.
