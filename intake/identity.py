@@ -85,9 +85,9 @@ class RegisteredMiddleware(LoginRequiredMiddleware):
 
 
 def _note_use(request: HttpRequest) -> None:
-    key = request.session.session_key
-    if key is not None:
-        Session.objects.note_use(key, now=timezone.now())
+    session = getattr(request, "session", None)
+    if session is not None and session.session_key is not None:
+        Session.objects.note_use(session.session_key, now=timezone.now())
 
 
 class IsRegistered(BasePermission):

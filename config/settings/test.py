@@ -12,7 +12,7 @@ EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 OIDC_APP = {"provider_id": "oidc", "name": "Example ID", "client_id": "recollect", "secret": "for tests only"}
 SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
-    "APPS": [{**OIDC_APP, "settings": {"server_url": "https://id.example.com"}}],
+    "APPS": [{**OIDC_APP, "settings": {"server_url": "http://127.0.0.1:9"}}],
     "OAUTH_PKCE_ENABLED": True,
 }
 METRICS_TOKEN = "for tests only"

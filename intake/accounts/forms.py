@@ -71,6 +71,13 @@ class _Plain:
 class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # without types
     email = email_field()
 
+    def clean_email(self) -> str:
+        """Whether it is the address of another account is told to its owner alone, by an email."""
+        email: str = self.cleaned_data["email"].lower()
+        if email == self.user.email:
+            raise ValidationError("This is your address already.", code="same_email")
+        return email
+
     def save(self, request: HttpRequest) -> EmailAddress:
         """Beside the address that the account has, which stays until this one is confirmed. Raises `RateLimited`."""
         with transaction.atomic():
@@ -83,6 +90,12 @@ class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # w
 
 class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[misc]
     email = email_field()
+
+    def clean_email(self) -> str:
+        """For the account that logs in with this address, not one that waits for it or had it once."""
+        email: str = super().clean_email().lower()
+        self.users = [user for user in self.users if user.email == email]
+        return email
 
     def save(self, request: HttpRequest, **kwargs: Any) -> str:
         """Sends an email whether there is an account or not, so that neither the answer nor its time tells."""

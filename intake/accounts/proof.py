@@ -17,7 +17,7 @@ from django.http import HttpRequest
 
 from core.errors import AuthenticationRequired
 
-View = TypeVar("View", bound=Callable[..., Any])
+ProvingView = TypeVar("ProvingView", bound=Callable[..., Any])
 
 PROVED_AT = "recollect.proved_at"
 CONFIRM_FIRST = "Confirm that it is you at /settings/account/confirm/, then try again."
@@ -40,10 +40,12 @@ def require_recent_proof(request: HttpRequest) -> None:
         raise ReauthenticationRequired
 
 
-def requires_recent_proof(*, methods: tuple[str, ...] = ("GET", "HEAD", "POST")) -> Callable[[View], View]:
+def requires_recent_proof(
+    *, methods: tuple[str, ...] = ("GET", "HEAD", "POST")
+) -> Callable[[ProvingView], ProvingView]:
     """For a page: asks for a proof first, then goes on with the request as it was, its form included."""
 
-    def decorator(view: View) -> View:
+    def decorator(view: ProvingView) -> ProvingView:
         @wraps(view)
         def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if request.method in methods:

@@ -4,6 +4,7 @@ Its names stand outside of a namespace, since it looks for them there. Each page
 step of logging in; what changes how one gets in asks for a recent proof.
 """
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -15,18 +16,24 @@ from allauth.mfa.totp import views as totp
 from allauth.mfa.webauthn import views as passkeys
 from allauth.socialaccount import views as services
 from allauth.urls import build_provider_urlpatterns
+from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
-from django.urls import URLPattern, URLResolver, include, path, re_path
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.urls import URLPattern, URLResolver, include, path, re_path, reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
+from requests import RequestException
 
 from intake.accounts.proof import requires_recent_proof
 from intake.identity import VISITOR, visitor_of
 
-View = Callable[..., Any]
+logger = logging.getLogger(__name__)
+
+AccountPage = Callable[..., Any]
+
+AWAY = "The other service does not answer. Try again shortly, or log in another way."
 
 
 class EmailView(account.EmailView):  # type: ignore[misc]  # without types
@@ -39,7 +46,7 @@ class EmailView(account.EmailView):  # type: ignore[misc]  # without types
         return response
 
 
-def for_everybody(view: View) -> View:
+def for_everybody(view: AccountPage) -> AccountPage:
     """A visitor is nobody to these pages; what they said comes along when they have logged in."""
 
     @wraps(view)
@@ -53,18 +60,31 @@ def for_everybody(view: View) -> View:
     return login_not_required(for_people(wrapper))
 
 
-def for_people(view: View) -> View:
+def for_people(view: AccountPage) -> AccountPage:
     return never_cache(sensitive_post_parameters()(require_http_methods(["GET", "HEAD", "POST"])(view)))
 
 
-def sensitive(view: View) -> View:
+def sensitive(view: AccountPage) -> AccountPage:
     return for_people(requires_recent_proof()(view))
+
+
+def _told_when_it_is_away(view: AccountPage) -> AccountPage:
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return view(request, *args, **kwargs)
+        except RequestException as error:
+            logger.warning("A service to log in by does not answer (%s)", type(error).__name__)
+            messages.error(request, AWAY)
+            return HttpResponseRedirect(reverse("intake:login"))
+
+    return wrapper
 
 
 def _open(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
     """The same route, opened to somebody who is logging in by another service."""
     if isinstance(pattern, URLPattern):
-        pattern.callback = for_everybody(pattern.callback)
+        pattern.callback = for_everybody(_told_when_it_is_away(pattern.callback))
     else:
         for each in pattern.url_patterns:
             _open(each)

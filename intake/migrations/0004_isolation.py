@@ -49,9 +49,10 @@ class Migration(migrations.Migration):
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),
-        # They say who somebody is, so they are read before it is known who asks. Neither a worker nor staff has a use for them.
-        grant("account_emailaddress", web=EVERYTHING),
-        grant("account_emailconfirmation", web=["SELECT", "DELETE"]),
+        # They say who somebody is, so they are read before it is known who asks. A worker has no use for them. Staff
+        # who give an account another address withdraw those that were confirmed.
+        grant("account_emailaddress", web=EVERYTHING, staff=["SELECT", "DELETE"]),
+        grant("account_emailconfirmation", web=["SELECT", "DELETE"], staff=["SELECT", "DELETE"]),
         grant("mfa_authenticator", web=EVERYTHING),
         grant("socialaccount_socialaccount", web=EVERYTHING),
         grant("socialaccount_socialapp", web=READ),
