@@ -30,6 +30,12 @@ from intake.models import User
 logger = logging.getLogger(__name__)
 
 NOT_SENT = "The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect."
+# What django-allauth calls a proof, and how it is called here.
+PROOFS = {
+    "reauthenticate": "Use your password",
+    "mfa_reauthenticate": "Use a code",
+    "mfa_reauthenticate:webauthn": "Use a passkey",
+}
 # Under this name a session keeps the invitation with which somebody began to register by another service.
 INVITATION = "recollect.invitation"
 
@@ -60,7 +66,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         """An account that has nothing else confirms by logging in by the other service again."""
         methods: list[dict[str, str]] = super().get_reauthentication_methods(user)
         if methods or not user.is_authenticated:
-            return methods
+            return [{**method, "description": PROOFS.get(method["id"], method["description"])} for method in methods]
         connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
         return [
             {"id": "other_service", "description": f"Use {service.name}", "url": service.login_url}
@@ -104,6 +110,12 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without types
+    error_messages = {
+        **DefaultMFAAdapter.error_messages,
+        "unverified_email": "Confirm your email address first. Your account page sends you the email again.",
+        "incorrect_code": "This is not the right code, or the passkey is not known here.",
+    }
+
     def encrypt(self, text: str) -> str:
         return _cipher().encrypt(text.encode()).decode()
 

@@ -41,22 +41,19 @@ def open_at_localhost(open_page: Callable[..., Page], server: str) -> Callable[.
     return open_at_localhost
 
 
-def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that_is_logged_out(
-    open_at_localhost, settings
-):
-    settings.REGISTRATION = "invite"
-    _, secret = Invitation.objects.issue(note="For Alice")
-    page = open_at_localhost(f"/register/?invitation={secret}")
-    with_authenticator(page)
+def register(page: Page, invitation: str) -> User:
+    page.goto(f"/register/?invitation={invitation}")
     page.get_by_label("Email").fill(EMAIL)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Register", exact=True).click()
     expect(page.get_by_label("Message", exact=True)).to_be_visible()
-    user = User.objects.get(email=EMAIL)
+    return User.objects.get(email=EMAIL)
 
-    # No passkey before the address is confirmed.
+
+def add_a_passkey(page: Page) -> None:
+    """Which is refused before the address is confirmed."""
     page.goto("/settings/account/factors/passkeys/add/")
-    expect(page.get_by_text("until you have verified your email")).to_be_visible()
+    expect(page.get_by_text("Confirm your email address first")).to_be_visible()
     page.goto(newest_link("/email/"))
     page.get_by_role("button", name="Yes, confirm it").click()
     page.goto("/settings/account/factors/")
@@ -67,23 +64,50 @@ def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that
     page.goto("/settings/account/factors/")
     expect(page.get_by_text("My laptop")).to_be_visible()
 
-    # The passkey alone lets its owner in.
+
+def log_in_by_passkey(page: Page, *, then: str) -> None:
     page.goto("/")
     page.get_by_role("button", name="Log out").click()
-    page.goto("/login/?next=/settings/account/sessions/")
+    page.goto(f"/login/?next={then}")
     page.get_by_role("button", name="Use a passkey").click()
-    expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+    page.wait_for_url(f"**{then}")
 
-    # A password alone does not.
-    elsewhere = open_at_localhost("/login/?next=/settings/account/")
-    elsewhere.get_by_label("Email").fill(EMAIL)
-    elsewhere.get_by_label("Password").fill(PASSWORD)
-    elsewhere.get_by_role("button", name="Log in", exact=True).click()
-    expect(elsewhere.get_by_role("heading", name="Second factor")).to_be_visible()
+
+def log_in_by_password(page: Page, *, code: str, then: str) -> None:
+    """Which asks for a second factor."""
+    page.goto(f"/login/?next={then}")
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in", exact=True).click()
+    expect(page.get_by_role("heading", name="Second factor")).to_be_visible()
+    page.get_by_label("Code").fill(code)
+    page.get_by_role("button", name="Log in", exact=True).click()
+    page.wait_for_url(f"**{then}")
+
+
+def choose_a_new_password(page: Page) -> None:
+    page.get_by_role("link", name="Forgotten your password?").click()
+    page.get_by_label("Email").fill(EMAIL)
+    page.get_by_role("button", name="Send the email").click()
+    expect(page.get_by_role("heading", name="Look into your email")).to_be_visible()
+    page.goto(newest_link("/login/password/"))
+    page.get_by_label("New password").fill(NEW)
+    page.get_by_role("button", name="Save the password").click()
+    expect(page.get_by_role("heading", name="Your password is changed")).to_be_visible()
+
+
+def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that_is_logged_out(
+    open_at_localhost, settings
+):
+    settings.REGISTRATION = "invite"
+    page, elsewhere = open_at_localhost("/login/"), open_at_localhost("/login/")
+    with_authenticator(page)
+    user = register(page, Invitation.objects.issue(note="For Alice")[1])
+    add_a_passkey(page)
     page.goto("/settings/account/factors/codes/")
-    elsewhere.get_by_label("Code").fill(page.locator(".codes code").first.inner_text())
-    elsewhere.get_by_role("button", name="Log in", exact=True).click()
-    expect(elsewhere.get_by_role("heading", name="Account", exact=True)).to_be_visible()
+    code = page.locator(".codes code").first.inner_text()
+    log_in_by_passkey(page, then="/settings/account/sessions/")
+    log_in_by_password(elsewhere, code=code, then="/settings/account/")
 
     # The other browser is in the list, and is logged out from here.
     page.goto("/settings/account/sessions/")
@@ -93,15 +117,8 @@ def test_from_an_invitation_to_a_passkey_a_new_password_and_another_browser_that
     elsewhere.reload()
     expect(elsewhere.get_by_role("heading", name="Log in")).to_be_visible()
 
-    # A forgotten password is chosen anew, which ends this session too.
-    elsewhere.get_by_role("link", name="Forgotten your password?").click()
-    elsewhere.get_by_label("Email").fill(EMAIL)
-    elsewhere.get_by_role("button", name="Send the email").click()
-    expect(elsewhere.get_by_role("heading", name="Look into your email")).to_be_visible()
-    elsewhere.goto(newest_link("/login/password/"))
-    elsewhere.get_by_label("New password").fill(NEW)
-    elsewhere.get_by_role("button", name="Save the password").click()
-    expect(elsewhere.get_by_role("heading", name="Your password is changed")).to_be_visible()
+    # A new password ends every session, this one too.
+    choose_a_new_password(elsewhere)
     assert not Session.objects.filter(user=user).exists()
     user.refresh_from_db()
     assert user.check_password(NEW)

@@ -185,7 +185,7 @@ def test_after_a_password_a_code_is_asked_for_and_is_good_once(alice):
     for each in (client, thief):
         assert each.post(LOGIN, {**WORKER, "next": "/memory/"})["Location"] == CODE
         assert not is_in(each)
-    assert "Incorrect code" in client.post(CODE, {"code": "000000"}).text
+    assert "not the right code" in client.post(CODE, {"code": "000000"}).text
     code = code_of(secret)
     assert client.post(CODE, {"code": code})["Location"] == "/memory/"
     assert is_in(client)
@@ -239,7 +239,7 @@ def test_no_second_factor_before_the_address_is_confirmed(client):
     """Somebody could otherwise register with another's address and keep them out for good."""
     client.post(REGISTER, GOOD)
     for name in ("mfa_activate_totp", "mfa_add_webauthn"):
-        assert "verified your email" in client.get(reverse(name), follow=True).text
+        assert "Confirm your email address first" in client.get(reverse(name), follow=True).text
 
 
 # Proofs
