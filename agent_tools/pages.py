@@ -25,6 +25,7 @@ from agent_tools.tokens import (
     revoke_token,
 )
 from core.errors import InvalidInput, NotFound
+from intake.accounts.proof import requires_recent_proof
 from intake.identity import person_of
 from intake.views.failures import not_found
 
@@ -55,6 +56,7 @@ class TokenForm(forms.Form):
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
+@requires_recent_proof(methods=("POST",))
 def tokens(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request, TokenForm())

@@ -1,4 +1,6 @@
-"""Where the tools listen: for what a person deletes, which goes from the answers that are kept, and for tokens."""
+"""Where the tools listen: what a person deletes goes from the answers that are kept for a request sent again, and what
+acts for them ends when they want all access ended.
+"""
 
 from typing import Any
 
@@ -8,8 +10,10 @@ from django.dispatch import receiver
 from django.utils import timezone
 from oauth2_provider.signals import app_authorized
 
-from agent_tools.oauth.connections import note_tokens
+from agent_tools.models import AccessToken
+from agent_tools.oauth.connections import end_all_connections, note_tokens
 from intake import idempotency
+from intake.accounts.sessions import access_ended
 from intake.models import User
 from memory.models import MemoryRecord
 
@@ -25,3 +29,9 @@ def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwa
 @receiver(app_authorized, dispatch_uid="agent_tools.note_connection")
 def note_connection(token: Any, **kwargs: Any) -> None:
     note_tokens(token, now=timezone.now())
+
+
+@receiver(access_ended, dispatch_uid="agent_tools.end_access")
+def end_access(user: User, **kwargs: Any) -> None:
+    AccessToken.objects.filter(user=user).delete()
+    end_all_connections(user=user)

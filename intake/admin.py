@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -52,6 +53,12 @@ class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
         ("Times", {"fields": ("joined_at", "last_login")}),
     )
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """What the person confirmed before says nothing about an address that staff set."""
+        if change and "email" in form.changed_data:
+            EmailAddress.objects.filter(user=obj).delete()
+        super().save_model(request, obj, form, change)
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return False

@@ -4,6 +4,7 @@ import zoneinfo
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.forms import AuthenticationForm, UsernameField
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -60,6 +61,9 @@ class RegisterForm(forms.Form):
     )
     # The browser knows it; days are counted in it when history is searched by date.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
+    # Told by an email alone, where every registration waits for one.
+    is_taken = False
+
     # The secret of the link that led here, if one did.
     invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
@@ -68,7 +72,8 @@ class RegisterForm(forms.Form):
 
     def clean_email(self) -> str:
         email = UserManager.normalize_email(self.cleaned_data["email"])
-        if User.objects.filter(email=email).exists():
+        self.is_taken = User.objects.filter(email=email).exists()
+        if self.is_taken and settings.EMAIL_VERIFICATION != "mandatory":
             raise ValidationError(EMAIL_TAKEN, code="email_taken")
         return email
 
@@ -140,6 +145,9 @@ class DeleteAccountForm(forms.Form):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
         self.user = user
+        if not user.has_usable_password():
+            # The page asks for another proof.
+            del self.fields["password"]
 
     def clean_password(self) -> str:
         password: str = self.cleaned_data["password"]

@@ -2,7 +2,7 @@
 
 Every page and endpoint is for registered users, unless its view is marked `login_not_required` (or, in DRF, has
 permission classes of its own). `SessionStore` makes this the session engine (`SESSION_ENGINE`): Django's database
-sessions, each stored with the user it belongs to.
+sessions, each stored with the user it belongs to, by the digest of its key.
 """
 
 import re
@@ -16,6 +16,7 @@ from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import ngettext
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.permissions import BasePermission
@@ -79,11 +80,20 @@ class RegisteredMiddleware(LoginRequiredMiddleware):
     def process_view(
         self, request: HttpRequest, view_func: Any, view_args: tuple[Any, ...], view_kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        if not getattr(view_func, "login_required", True) or is_registered(request):
+        if not getattr(view_func, "login_required", True):
+            return None
+        if is_registered(request):
+            _note_use(request)
             return None
         if request.resolver_match is not None and "admin" in request.resolver_match.namespaces:
             return redirect_to_login(request.get_full_path(), reverse("admin:login"))
         return self.handle_no_permission(request, view_func)
+
+
+def _note_use(request: HttpRequest) -> None:
+    session = getattr(request, "session", None)
+    if session is not None and session.session_key is not None:
+        Session.objects.note_use(session.session_key, now=timezone.now())
 
 
 class IsRegistered(BasePermission):

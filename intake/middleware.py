@@ -34,7 +34,6 @@ PERMISSIONS_POLICY = ", ".join(
         "midi",
         "payment",
         "picture-in-picture",
-        "publickey-credentials-get",
         "screen-wake-lock",
         "usb",
         "xr-spatial-tracking",

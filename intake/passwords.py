@@ -13,7 +13,12 @@ from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from django.conf import settings
-from django.contrib.auth.hashers import Argon2PasswordHasher, check_password, make_password
+from django.contrib.auth.hashers import (
+    UNUSABLE_PASSWORD_PREFIX,
+    Argon2PasswordHasher,
+    check_password,
+    make_password,
+)
 from django.core.exceptions import ValidationError
 from django.db import connections
 
@@ -29,7 +34,7 @@ RETRY_AFTER_SECONDS = 2
 NICENESS = 5
 
 
-def _give_connections_back() -> None:
+def give_connections_back() -> None:
     """Return this thread's connections to their pool; the next query takes one again. A transaction keeps its own."""
     for connection in connections.all(initialized_only=True):
         if "pool" in connection.settings_dict["OPTIONS"] and not connection.in_atomic_block:
@@ -81,11 +86,14 @@ class HashingPool:
         if not self._places.acquire(blocking=False):
             raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
         try:
-            _give_connections_back()
+            give_connections_back()
             return self._executor.submit(function, *args, **kwargs).result()
         finally:
             self._places.release()
 
+
+# In the place of a hash: no password belongs to it.
+NONE = UNUSABLE_PASSWORD_PREFIX
 
 pool = HashingPool(threads=settings.PASSWORD_THREADS, queue=settings.PASSWORD_QUEUE)
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.views import accounts, changing, installed, keeping, outline, pages, settings
+from intake.views import accounts, changing, installed, keeping, outline, pages, security, settings
 
 app_name = "intake"
 
@@ -21,6 +21,11 @@ urlpatterns = [
     path("settings/account/", settings.account, name="account"),
     path("settings/account/titles/", settings.titles, name="titles"),
     path("settings/account/delete/", settings.delete_account, name="delete_account"),
+    path("settings/account/export/", security.export, name="export_account"),
+    path("settings/account/password/", security.password, name="password"),
+    path("settings/account/sessions/", security.list_sessions, name="sessions"),
+    path("settings/account/sessions/end-others/", security.end_other_sessions, name="end_other_sessions"),
+    path("settings/account/sessions/<str:name>/end/", security.end_session, name="end_session"),
     path("worker.js", installed.worker, name="worker"),
     path("offline/", installed.offline, name="offline"),
     path("favicon.ico", installed.favicon, name="favicon"),

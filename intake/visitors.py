@@ -28,14 +28,16 @@ DELETE FROM users WHERE id IN (
 
 
 def register(
-    *, visitor: User | None, email: str, password: str, time_zone: str, invitation: str = ""
+    *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = ""
 ) -> tuple[User, int]:
     """The account, and how many turns of the visitor's it begins with.
+
+    Without a password, another service lets them in.
 
     Raises `IntegrityError` for a taken email, `InvalidInput` for somebody who may not register.
     """
     # Before the transaction, which keeps a connection.
-    encoded = passwords.encode(password)
+    encoded = passwords.NONE if password is None else passwords.encode(password)
     with transaction.atomic():
         registration.admit(invitation)
         visitors = User.objects.select_for_update().filter(is_visitor=True)

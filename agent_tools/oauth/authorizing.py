@@ -16,6 +16,7 @@ from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidRequestErro
 
 from agent_tools.oauth.addresses import is_resource, receiver_of, resource_of
 from agent_tools.scopes import MEANINGS, TokenScope
+from intake.accounts.proof import require_recent_proof
 from intake.identity import is_registered
 
 LONGEST_VALUE = 2000
@@ -32,6 +33,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         # Before anything is looked up: a visitor is somebody to Django, and may let nobody in.
         if not is_registered(request):
             return redirect_to_login(request.get_full_path())
+        require_recent_proof(request)
         response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
         return response
 

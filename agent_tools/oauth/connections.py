@@ -82,8 +82,17 @@ def end_connection(*, user: User, connection_id: str) -> None:
     with acting_as(user), transaction.atomic():
         if not AgentConnection.objects.filter(**theirs).exists():
             raise NotFound
-        for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model(), AgentConnection):
-            model.objects.filter(**theirs).delete()
+        _delete(theirs)
+
+
+def end_all_connections(*, user: User) -> None:
+    with acting_as(user), transaction.atomic():
+        _delete({"user": user})
+
+
+def _delete(theirs: dict[str, Any]) -> None:
+    for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model(), AgentConnection):
+        model.objects.filter(**theirs).delete()
 
 
 def _info(connection: AgentConnection) -> ConnectionInfo:

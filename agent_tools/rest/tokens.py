@@ -25,6 +25,7 @@ from agent_tools.tokens import (
 )
 from core.errors import InsufficientScope
 from core.validation import Input, validate
+from intake.accounts.proof import refuse_without_recent_proof
 from intake.identity import person_of
 from intake.schemas import problems
 
@@ -98,6 +99,7 @@ class TokenListViewSet(_OwnersOnly):
         responses={201: TokenMade, **problems(400, 401, 403, 413, 415, 429, 503)},
     )
     def create(self, request: Request) -> Response:
+        refuse_without_recent_proof(request)
         wanted = validate(TokenWanted, request.data)
         made = create_token(
             user=person_of(request), name=wanted.name, scopes=wanted.scopes, days=wanted.expires_in_days

@@ -4,6 +4,7 @@ import importlib.util
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 from psycopg_pool import ConnectionPool
@@ -28,6 +29,8 @@ if READS_ENV_FILES:
 
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")
+# Keys of before, with which what they signed or encrypted is read still.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
@@ -51,6 +54,11 @@ INSTALLED_APPS = [
     "core",
     # After ours, so that a template of ours in its place is taken.
     "config.staff.StaffConfig",
+    # After intake, whose templates stand in for theirs.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
 ]
 
 MIDDLEWARE = [
@@ -62,6 +70,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     # Pages are for registered users, unless a view says otherwise.
     "intake.identity.RegisteredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -125,7 +134,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 
-# Accounts: login, and the parts of an export
+# Accounts: login, and the parts of an export (docs/security.md, decision 36)
 
 AUTH_USER_MODEL = "intake.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -157,6 +166,100 @@ VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
+
+# Whether a new account is asked to confirm its email address: not at all ("none"), by an email while it is used already
+# ("optional"), or before it can log in ("mandatory").
+EMAIL_VERIFICATION = env.str("EMAIL_VERIFICATION", default="optional")
+# What changes an account for good asks for a proof of the person that is not older than this.
+PROOF_SECONDS = env.int("PROOF_SECONDS", default=15 * 60)
+
+ACCOUNT_ADAPTER = "intake.accounts.adapters.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = EMAIL_VERIFICATION
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "Recollect: "
+ACCOUNT_REAUTHENTICATION_TIMEOUT = PROOF_SECONDS
+# core/rate_limits.py counts for all processes together.
+ACCOUNT_RATE_LIMITS = False
+ACCOUNT_FORMS = {
+    "add_email": "intake.accounts.forms.NewEmailForm",
+    "reset_password": "intake.accounts.forms.AskForResetForm",
+    "reset_password_from_key": "intake.accounts.forms.ResetForm",
+    "reauthenticate": "intake.accounts.forms.PasswordAgainForm",
+}
+MFA_ADAPTER = "intake.accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "Recollect"
+MFA_RATE_LIMITS = False
+MFA_FORMS = {
+    "authenticate": "intake.accounts.forms.CodeForm",
+    "reauthenticate": "intake.accounts.forms.CodeAgainForm",
+    "activate_totp": "intake.accounts.forms.FirstCodeForm",
+    "add_webauthn": "intake.accounts.forms.NewPasskeyForm",
+    "edit_webauthn": "intake.accounts.forms.PasskeyNameForm",
+    "authenticate_webauthn": "intake.accounts.forms.PasskeyForm",
+    "login_webauthn": "intake.accounts.forms.PasskeyLoginForm",
+    "reauthenticate_webauthn": "intake.accounts.forms.PasskeyAgainForm",
+}
+SOCIALACCOUNT_ADAPTER = "intake.accounts.adapters.OtherServiceAdapter"
+SOCIALACCOUNT_FORMS = {"signup": "intake.accounts.forms.OtherServiceEmailForm"}
+SOCIALACCOUNT_EMAIL_VERIFICATION = EMAIL_VERIFICATION
+SOCIALACCOUNT_QUERY_EMAIL = True
+
+# Other services to log in by. Each has a button where its client's id is set.
+SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
+# Where the forms of those buttons lead in the end.
+LOGIN_ORIGINS: list[str] = []
+if GOOGLE_CLIENT_ID := env.str("GOOGLE_CLIENT_ID", default=""):
+    INSTALLED_APPS.append("allauth.socialaccount.providers.google")
+    LOGIN_ORIGINS.append("https://accounts.google.com")
+    SOCIALACCOUNT_PROVIDERS["google"] = {
+        "APPS": [{"client_id": GOOGLE_CLIENT_ID, "secret": env.str("GOOGLE_CLIENT_SECRET", default="")}],
+        "OAUTH_PKCE_ENABLED": True,
+    }
+if GITHUB_CLIENT_ID := env.str("GITHUB_CLIENT_ID", default=""):
+    INSTALLED_APPS.append("allauth.socialaccount.providers.github")
+    LOGIN_ORIGINS.append("https://github.com")
+    SOCIALACCOUNT_PROVIDERS["github"] = {
+        "APPS": [{"client_id": GITHUB_CLIENT_ID, "secret": env.str("GITHUB_CLIENT_SECRET", default="")}],
+        "SCOPE": ["user:email"],
+        "OAUTH_PKCE_ENABLED": True,
+    }
+# Any server of OpenID Connect, by the address below which `/.well-known/openid-configuration` is.
+OIDC_SERVER_URL = env.str("OIDC_SERVER_URL", default="")
+if OIDC_CLIENT_ID := env.str("OIDC_CLIENT_ID", default=""):
+    INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
+    LOGIN_ORIGINS += env.list("OIDC_ORIGINS", default=["{0.scheme}://{0.netloc}".format(urlsplit(OIDC_SERVER_URL))])
+    SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
+        "APPS": [
+            {
+                "provider_id": "oidc",
+                "name": env.str("OIDC_NAME", default="OpenID Connect"),
+                "client_id": OIDC_CLIENT_ID,
+                "secret": env.str("OIDC_CLIENT_SECRET", default=""),
+                "settings": {"server_url": OIDC_SERVER_URL},
+            }
+        ],
+        "OAUTH_PKCE_ENABLED": True,
+    }
+CONTENT_SECURITY_POLICY["DIRECTIVES"]["form-action"] += LOGIN_ORIGINS
+
+# Email: to the console, unless a server is named.
+
+EMAIL_HOST = env.str("EMAIL_HOST", default="")
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+EMAIL_PORT = env.int("EMAIL_PORT", default=587)
+EMAIL_HOST_USER = env.str("EMAIL_HOST_USER", default="")
+EMAIL_HOST_PASSWORD = env.str("EMAIL_HOST_PASSWORD", default="")
+# Encrypted from the first byte, as on port 465, or after STARTTLS.
+EMAIL_USE_SSL = env.bool("EMAIL_USE_SSL", default=False)
+EMAIL_USE_TLS = env.bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default="Recollect <recollect@localhost>")
 
 # The parts of an account's export, by dotted path, so that intake imports no app above it. Each function takes the user
 # and yields JSON values, or iterators of them.
@@ -293,6 +396,11 @@ RATE_LIMITS = {
         # OAuth clients that register or whose metadata are fetched: of all addresses, and from one.
         "client": "600/hour",
         "client_address": "60/hour",
+        # Codes of a second factor, for one account from everywhere: whoever tries them has its password already.
+        "code": "10/5minute",
+        # Emails that a page sends to one address, and for whoever asks from one.
+        "mail": "6/hour",
+        "mail_address": "60/hour",
     }.items()
 }
 # How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
@@ -341,7 +449,10 @@ DATABASE_ROLES = Roles(env.str("DATABASE_ROLE_PREFIX", default=DEFAULT_PREFIX))
 # that a user wrote. Every other one must have it, or no process starts (core.E001).
 NOT_PERSONAL = {
     "admin.LogEntry": "staff actions, by id; shared among staff",
-    "intake.Session": "looked up by its key before the user is known",
+    "intake.Session": "looked up by the digest of its key before the user is known",
+    "account.EmailAddress": "looked up by a log-in and a password reset before the user is known",
+    "mfa.Authenticator": "proves who a user is before the user is known",
+    "socialaccount.SocialAccount": "looked up by the other service's id before the user is known",
     "agent_tools.AccessToken": "looked up by its digest before the user is known",
     "oauth2_provider.Application": "clients belong to nobody; each is there before anybody lets it in",
     "oauth2_provider.Grant": "looked up by its code before the user is known",
@@ -530,5 +641,5 @@ LOGGING = {
     "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
-    "loggers": {name: {"level": QUIET} for name in ("httpx2", "mcp", "psycopg")},
+    "loggers": {name: {"level": QUIET} for name in ("fido2", "httpx2", "mcp", "psycopg")},
 }

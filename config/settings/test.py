@@ -8,6 +8,13 @@ SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
+# A service of OpenID Connect to log in by; the tests that do so run one.
+INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
+OIDC_APP = {"provider_id": "oidc", "name": "Example ID", "client_id": "recollect", "secret": "for tests only"}
+SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
+    "APPS": [{**OIDC_APP, "settings": {"server_url": "http://127.0.0.1:9"}}],
+    "OAUTH_PKCE_ENABLED": True,
+}
 METRICS_TOKEN = "for tests only"
 SECURITY_CONTACT = ["mailto:security@example.com"]
 # Whether the second look is in time depends on the machine; its own tests have it.

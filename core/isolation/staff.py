@@ -4,15 +4,19 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from allauth.mfa.utils import is_mfa_enabled
 from django import forms
 from django.contrib.admin import AdminSite
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import UsernameField
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 
 from core.isolation.acting import acting_as_staff
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
+
+SECOND_FACTOR = "You have a second factor. Log in at /login/ first, then come back to this page."
 
 
 class StaffLoginForm(AdminAuthenticationForm):
@@ -22,6 +26,12 @@ class StaffLoginForm(AdminAuthenticationForm):
         max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
+
+    def confirm_login_allowed(self, user: Any) -> None:
+        """This page asks for a password alone, so it lets in nobody who has a second factor."""
+        super().confirm_login_allowed(user)
+        if is_mfa_enabled(user):
+            raise ValidationError(SECOND_FACTOR, code="second_factor")
 
 
 class StaffSite(AdminSite):

@@ -44,7 +44,9 @@ class Trespasses:
         page.on("console", self._on_console)
 
     def _on_request(self, request: "Request") -> None:
-        if not request.url.startswith((self.home, "data:", "blob:")):
+        # The same place by the name that passkeys need.
+        by_name = self.home.replace("127.0.0.1", "localhost")
+        if not request.url.startswith((self.home, by_name, "data:", "blob:")):
             self.seen.append(f"request to {request.url}")
 
     def _on_dialog(self, dialog: "Dialog") -> None:
@@ -84,7 +86,7 @@ def open_page(browser: "Browser", server: str) -> Iterator[Callable[..., "Page"]
     trespasses = Trespasses(home=server)
 
     def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
-        context = browser.new_context(base_url=server, **options)
+        context = browser.new_context(**{"base_url": server, **options})
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         if user is not None:

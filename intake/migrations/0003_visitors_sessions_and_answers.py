@@ -4,6 +4,8 @@ import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+import intake.models.sessions
+
 # Keys and foreign keys begin with the user. A conversation or a turn may be from before there were owners, so its `id`
 # stays the primary key, and the others refer to the unique pair. Deleting a user deletes
 # their rows in the database: a worker, which removes visitors, has no right to those.
@@ -100,10 +102,13 @@ class Migration(migrations.Migration):
             fields=[
                 (
                     "session_key",
-                    models.CharField(max_length=40, primary_key=True, serialize=False, verbose_name="session key"),
+                    intake.models.sessions.SessionKeyField(
+                        max_length=64, primary_key=True, serialize=False, verbose_name="session key"
+                    ),
                 ),
                 ("session_data", models.TextField(verbose_name="session data")),
                 ("expire_date", models.DateTimeField(db_index=True, verbose_name="expire date")),
+                ("last_used_at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
                 (
                     "user",
                     models.ForeignKey(

@@ -24,6 +24,9 @@ class Migration(migrations.Migration):
         ("admin", "0003_logentry_add_action_flag_choices"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
+        ("account", "0009_emailaddress_unique_primary_email"),
+        ("mfa", "0003_authenticator_type_uniq"),
+        ("socialaccount", "0006_alter_socialaccount_extra_data"),
     ]
 
     operations = [
@@ -46,6 +49,15 @@ class Migration(migrations.Migration):
         grant("users_groups", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("users_user_permissions", web=["SELECT", "DELETE"], staff=EVERYTHING),
         grant("intake_sessions", web=EVERYTHING, staff=EVERYTHING),
+        # They say who somebody is, so they are read before it is known who asks. A worker has no use for them. Staff
+        # who give an account another address withdraw those that were confirmed.
+        grant("account_emailaddress", web=EVERYTHING, staff=["SELECT", "DELETE"]),
+        grant("account_emailconfirmation", web=["SELECT", "DELETE"], staff=["SELECT", "DELETE"]),
+        grant("mfa_authenticator", web=EVERYTHING),
+        grant("socialaccount_socialaccount", web=EVERYTHING),
+        grant("socialaccount_socialapp", web=READ),
+        # Other services' tokens are not kept; a user that goes takes along those that there are.
+        grant("socialaccount_socialtoken", web=["SELECT", "DELETE"]),
         # Staff make invitations; the web role uses them up.
         grant("intake_invitations", web=["SELECT", "UPDATE (used)"], staff=EVERYTHING),
         # Rights, which staff hand out.

@@ -1,16 +1,68 @@
-"""A browser's session, which knows whose it is: an account that goes takes its sessions along."""
+"""A browser's session, which knows whose it is: an account that goes takes its sessions along.
 
-from django.contrib.sessions.base_session import AbstractBaseSession
+The key is in the browser's cookie alone. The database has its digest, so that nobody can log in with what a copy of the
+table holds.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from django.contrib.sessions.base_session import AbstractBaseSession, BaseSessionManager
 from django.db import models
+from django.utils import timezone
 
 from intake.models.users import User
+
+# What the session's data says of its log-in.
+DEVICE = "recollect.device"
+LOGGED_IN_AT = "recollect.logged_in_at"
+
+USE_NOTED_EVERY = timedelta(minutes=5)
+
+
+class SessionDigest(str):
+    """What the database has in the place of a session's key."""
+
+    @classmethod
+    def of(cls, key: str) -> "SessionDigest":
+        """A key is random and long, so its digest needs no salt and no slow hash."""
+        return cls(hashlib.sha256(key.encode()).hexdigest())
+
+
+class SessionKeyField(models.CharField):  # type: ignore[type-arg]
+    """Takes a key or a digest, stores and looks up the digest, and reads the digest."""
+
+    def from_db_value(self, value: str | None, expression: object, connection: object) -> SessionDigest | None:
+        return None if value is None else SessionDigest(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        key = super().get_prep_value(value)
+        return key if key is None or isinstance(key, SessionDigest) else SessionDigest.of(key)
+
+
+@lru_cache(maxsize=4096)
+def _note_use(key: str, at: datetime) -> None:
+    Session.objects.filter(session_key=key, last_used_at__lt=at).update(last_used_at=at)
+
+
+class SessionManager(BaseSessionManager["Session"]):
+    def note_use(self, key: str, *, now: datetime) -> None:
+        """To about five minutes: a write for every page would cost more than it tells."""
+        seconds = int(now.timestamp())
+        _note_use(key, now - timedelta(seconds=seconds % int(USE_NOTED_EVERY.total_seconds())))
 
 
 class Session(AbstractBaseSession):
     """Django's own, whose data names the person only in encoded form, with the person in a column beside it."""
 
+    session_key = SessionKeyField("session key", max_length=64, primary_key=True)
     # Without a constraint: a log-in that crosses a deletion must fail on its next request, not while it is stored.
     user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, db_constraint=False)
+    last_used_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects: ClassVar[SessionManager] = SessionManager()
 
     class Meta(AbstractBaseSession.Meta):
         db_table = "intake_sessions"

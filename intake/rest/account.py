@@ -14,6 +14,7 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.validation import validate
 from intake import deleting, export_files, exporting
+from intake.accounts.proof import refuse_without_recent_proof
 from intake.identity import person_of
 from intake.rest.downloads import choice, download
 from intake.schemas import PasswordConfirmation, problems
@@ -44,6 +45,7 @@ class AccountExportView(APIView):
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         """Everything of the person, sent while it is read. Any of the files can be imported again."""
+        refuse_without_recent_proof(request)
         now = timezone.now()
         user = person_of(request)
         pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]

@@ -34,6 +34,6 @@ urlpatterns = [
         ToolCallUndoView.as_view(),
         name="undo_tool_call",
     ),
-    path("account/export/", AccountExportView.as_view()),
+    path("account/export/", AccountExportView.as_view(), name="download_account"),
     path("account/", AccountView.as_view()),
 ]

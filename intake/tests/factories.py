@@ -2,6 +2,20 @@
 
 from datetime import UTC, datetime
 
+from allauth.mfa.models import Authenticator
+from cryptography.hazmat.primitives.asymmetric import ec
+from fido2.cose import ES256
+from fido2.utils import sha256
+from fido2.webauthn import (
+    Aaguid,
+    AttestationObject,
+    AttestedCredentialData,
+    AuthenticatorAttestationResponse,
+    AuthenticatorData,
+    CollectedClientData,
+    RegistrationResponse,
+)
+
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import services
@@ -66,3 +80,21 @@ def a_long_conversation(user: User, turns: int) -> Conversation:
         for number, text in zip(numbers, texts, strict=True)
     )
     return conversation
+
+
+def a_passkey(user: User, *, name: str = "A key") -> Authenticator:
+    """One as a browser registers it, whose private key nobody has."""
+    secret = ec.generate_private_key(ec.SECP256R1())
+    credential = AttestedCredentialData.create(
+        Aaguid.NONE, b"credential of %d" % user.pk, ES256.from_cryptography_key(secret.public_key())
+    )
+    flags = AuthenticatorData.FLAG.UP | AuthenticatorData.FLAG.UV | AuthenticatorData.FLAG.AT
+    data = AuthenticatorData.create(sha256(b"localhost"), flags, 0, credential)
+    said = CollectedClientData.create(CollectedClientData.TYPE.CREATE, b"challenge", "http://localhost")
+    response = RegistrationResponse(
+        raw_id=credential.credential_id,
+        response=AuthenticatorAttestationResponse(
+            client_data=said, attestation_object=AttestationObject.create("none", data, {})
+        ),
+    )
+    return Authenticator.objects.create(user=user, type="webauthn", data={"name": name, "credential": dict(response)})

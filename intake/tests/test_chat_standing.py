@@ -7,6 +7,7 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import OperationalError
+from django.test import Client
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
@@ -14,7 +15,7 @@ from core.isolation.caller import Caller
 from core.testing.model_server import Say
 from intake import chat, services, standing
 from intake.deleting import delete_account
-from intake.models import Session, Turn
+from intake.models import Turn
 from intake.standing import session_is_good
 from intake.tests.test_chat_stream import the_turn, wait_until
 
@@ -157,9 +158,10 @@ async def test_a_reader_who_stopped_reading_is_thrown_out_too_and_gets_nothing_m
     assert [event.partition(b"\n")[0] async for event in stream] == [b"event: error"]
 
 
-def test_a_session_is_good_for_its_own_person_alone(person, stranger, log_in):
-    log_in(person)
-    key = Session.objects.get().session_key
+def test_a_session_is_good_for_its_own_person_alone(person, stranger):
+    client = Client()
+    client.force_login(person)
+    key = client.session.session_key
     assert session_is_good(key, user_id=person.pk)
     assert not session_is_good(key, user_id=stranger.pk)
     for other in (None, "", "x" * 32, "no key"):

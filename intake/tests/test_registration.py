@@ -42,6 +42,7 @@ def test_an_invitation_lets_one_person_in_once(client, by_invitation):
     page = client.get(REGISTER, {"invitation": secret})
     assert secret in page.content.decode()
     assert client.post(REGISTER, {**GOOD, "invitation": secret})["Location"] == HOME
+    assert client.get(reverse("intake:account")).status_code == 200
     assert Client().get(REGISTER, {"invitation": secret}).status_code == 403
     again = Client().post(REGISTER, {**GOOD, "email": "bob@example.com", "invitation": secret})
     assert "used up" in again.content.decode()

@@ -1,9 +1,14 @@
-"""Registering, logging in and out. What a visitor said becomes the account's: see `intake.visitors`."""
+"""Registering, logging in and out. What a visitor said becomes the account's: see `intake.visitors`.
+
+django-allauth decides what a log-in has to pass once the password is right: an email address that must be confirmed, a
+second factor.
+"""
 
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib.auth import login
+from allauth.account.utils import perform_login, setup_user_email
+from django.contrib.auth import logout
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
@@ -18,6 +23,7 @@ from django.views.generic import FormView
 from core import rate_limits
 from core.problems import retry_after
 from intake import passwords, registration
+from intake.accounts.adapters import INVITATION, other_services
 from intake.forms import LoginForm, RegisterForm
 from intake.identity import is_registered, tell_what_came_along, visitor_of
 
@@ -35,6 +41,13 @@ class LoginView(auth_views.LoginView):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         passwords.pool.refuse_when_full()
         return super().post(request, *args, **kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response: HttpResponse = perform_login(self.request, form.get_user(), redirect_url=self.get_success_url())
+        return response
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(services=other_services(self.request), **kwargs)
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)
@@ -63,6 +76,9 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
             context = {"refusal": refusal, "next": self.get_redirect_url()}
             return render(request, "intake/no_registration.html", context, status=HTTPStatus.FORBIDDEN)
         self.initial = {"invitation": invitation}
+        if invitation:
+            # For somebody who registers by another service.
+            request.session[INVITATION] = invitation
         return super().dispatch(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -70,13 +86,26 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
         return super().post(request, *args, **kwargs)
 
     def form_valid(self, form: RegisterForm) -> HttpResponse:
+        if form.is_taken:
+            return self._as_if_registered(form)
         registered = form.save(visitor=visitor_of(self.request))
         if registered is None:
             return self.form_invalid(form)
         user, turns = registered
-        login(self.request, user)
+        # The visitor's session ends with the visitor.
+        logout(self.request)
+        setup_user_email(self.request, user, [])
+        response: HttpResponse = perform_login(self.request, user, redirect_url=self.get_success_url(), signup=True)
         tell_what_came_along(self.request, turns)
-        return super().form_valid(form)
+        return response
+
+    def _as_if_registered(self, form: RegisterForm) -> HttpResponse:
+        """The page and the work of a registration that waits for its email; the email says that there is an account."""
+        passwords.encode(form.cleaned_data["password"])
+        logout(self.request)
+        response: HttpResponse = perform_login(self.request, None, email=form.cleaned_data["email"], signup=True)
+        return response
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(next=self.get_redirect_url(), **kwargs)
+        services = other_services(self.request)
+        return super().get_context_data(next=self.get_redirect_url(), services=services, **kwargs)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.conf import settings as django_settings
 from django.contrib import messages
 from django.contrib.auth import logout
@@ -14,6 +15,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from core import rate_limits
 from intake import deleting
+from intake.accounts import factors
+from intake.accounts.adapters import other_services
+from intake.accounts.proof import require_recent_proof
 from intake.forms import DeleteAccountForm, TimeZoneForm, TitlesForm
 from intake.identity import person_of
 
@@ -48,6 +52,8 @@ def titles(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delete_account(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
+    if not user.has_usable_password():
+        require_recent_proof(request)
     rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
     form = DeleteAccountForm(request.POST, user=user)
     if not form.is_valid():
@@ -64,6 +70,9 @@ def delete_account(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     user = person_of(request)
     context: dict[str, Any] = {
+        "services": other_services(request),
+        "factors_in_words": factors.in_words(user),
+        "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),
         "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),
         "delete_form": DeleteAccountForm(user=user),
         **forms,

@@ -3,8 +3,12 @@
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.utils import encrypt
 from django.contrib.auth.models import Group
 from django.contrib.contenttypes.models import ContentType
+from django.test import Client
 from oauth2_provider.models import AccessToken as OAuthAccessToken
 from oauth2_provider.models import Application, Grant, RefreshToken
 
@@ -15,10 +19,12 @@ from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from imports.tests.factories import an_import
 from intake import services
+from intake.accounts.sessions import NAME_LENGTH
 from intake.deleting import delete_account
 from intake.idempotency import once
 from intake.models import Invitation, Turn, User
-from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
+from intake.models.sessions import SessionDigest
+from intake.tests.factories import NOW, a_passkey, a_person, a_turn, a_visitor, caller_for
 from memory import documents, indexing, notes, records
 from memory.models import Embedding
 from memory.models.documents import ABOUT_ME
@@ -51,6 +57,8 @@ class Things:
     note: str = "0190c0de-0000-7000-8000-000000000006"
     log_state: str = "1-nobody"
     key: str = "of-nobody"
+    passkey: str = "987654321"
+    session: str = "0123456789abcdef"
     # Ready to be started; being uploaded; and over.
     import_: str = "0190c0de-0000-7000-8000-000000000003"
     upload: str = "0190c0de-0000-7000-8000-000000000004"
@@ -126,6 +134,12 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     client = let_in(user, name)
+    EmailAddress.objects.create(user=user, email=user.email, verified=True, primary=True)
+    passkey = a_passkey(user, name=f"Key of {word}")
+    Authenticator.objects.create(user=user, type="totp", data={"secret": encrypt("JBSWY3DPEHPK3PXP")})
+    Authenticator.objects.create(user=user, type="recovery_codes", data={"seed": encrypt("00" * 20), "used_mask": 0})
+    browser = Client()
+    browser.force_login(user)
     indexing.embed_pending()
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
@@ -147,6 +161,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         note=str(note.pk),
         log_state=log.state,
         key=name,
+        passkey=str(passkey.pk),
+        session=SessionDigest.of(browser.session.session_key)[:NAME_LENGTH],
         embedding=str(embedding.pk),
         person=str(user.pk),
         email=user.email,

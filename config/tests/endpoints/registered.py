@@ -3,7 +3,7 @@
 `at` and what goes in name somebody's things in braces (`Things`). An endpoint that is found and is not here fails the suite.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -81,6 +81,21 @@ def staffs(route: str, at: str | None = None, *, get: Probe, post: Probe | None 
     return endpoint(f"admin/{route}", f"admin/{route if at is None else at}", **probes)
 
 
+def both(
+    route: str,
+    at: str | None = None,
+    *,
+    form: dict[str, Any] | None = None,
+    does: Callable[..., Probe] = answers,
+    changes_it: bool = False,
+) -> list[Endpoint]:
+    """A page with a form. `at`: its address, or what stands in the place of the one thing that it is about."""
+    post = changes if changes_it else answers
+    address = route.replace("<int:pk>", at) if at and "<int:pk>" in route else at
+    return [endpoint(route, address, GET=does(), POST=post(form=form or {}))]
+
+
+PASSKEY = "settings/account/factors/passkeys/<int:pk>"
 ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
 ASKED = {
@@ -167,6 +182,36 @@ PAGES = [
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
     endpoint("settings/account/titles/", POST=changes(form={})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
+    endpoint("settings/account/export/", GET=answers(query={"as": "markdown"})),
+    endpoint(
+        "settings/account/password/",
+        GET=answers(),
+        POST=[
+            answers(form={"old_password": "wrong", "new_password": "correct horse battery"}),
+            changes(form={"old_password": PASSWORD, "new_password": "correct horse battery"}),
+        ],
+    ),
+    endpoint("settings/account/sessions/", GET=answers()),
+    endpoint("settings/account/sessions/end-others/", POST=answers(form={})),
+    endpoint(
+        "settings/account/sessions/<str:name>/end/",
+        "settings/account/sessions/{session}/end/",
+        POST=answers(form={}),
+    ),
+    *both("settings/account/email/", form={"email": "new@example.com", "action_add": ""}, changes_it=True),
+    *both("settings/account/confirm/", form={"password": "wrong"}),
+    *both("settings/account/confirm/code/", form={"code": "000000"}),
+    *both("settings/account/confirm/passkey/", form={"credential": "{{}}"}),
+    endpoint("settings/account/factors/", GET=shows()),
+    *both("settings/account/factors/app/", form={"code": "000000"}),
+    *both("settings/account/factors/app/off/", changes_it=True),
+    *both("settings/account/factors/passkeys/add/", form={"credential": "{{}}"}),
+    *both(f"{PASSKEY}/", "{passkey}", form={"name": "Renamed"}, does=shows, changes_it=True),
+    *both(f"{PASSKEY}/remove/", "{passkey}", does=shows, changes_it=True),
+    endpoint("settings/account/factors/codes/", GET=answers()),
+    *both("settings/account/factors/codes/new/", changes_it=True),
+    endpoint("settings/account/factors/codes/file/", GET=answers()),
+    *both("settings/account/services/"),
     endpoint("settings/tokens/", GET=shows(), POST=changes(form={"name": "New", "scopes": ["search"], "days": "7"})),
     endpoint("settings/tokens/<str:token_id>/revoke/", "settings/tokens/{token}/revoke/", POST=changes(form={})),
     endpoint(
@@ -256,6 +301,30 @@ PAGES = [
         }.items()
     ),
     endpoint("logout/", POST=answers(form={})),
+    # Steps of logging in, for everybody.
+    endpoint("login/inactive/", GET=answers()),
+    *both("login/code/", form={"code": "000000"}),
+    *both("login/passkey/", form={"credential": "{{}}"}),
+    *both("login/password/", form={"email": "{email}"}),
+    endpoint("login/password/sent/", GET=answers()),
+    endpoint("login/password/changed/", GET=answers()),
+    *both(
+        "login/password/(?P<uidb36>[0-9A-Za-z]{1,20})-(?P<key>[-0-9A-Za-z]{1,100})/$",
+        "login/password/1-set-password/",
+        form={"password1": "correct horse battery"},
+    ),
+    endpoint("login/by/cancelled/", GET=answers()),
+    endpoint("login/by/error/", GET=closed()),
+    *both("login/by/oidc/(?P<provider_id>[^/]+)/login/", "login/by/oidc/oidc/login/"),
+    endpoint(
+        "login/by/oidc/(?P<provider_id>[^/]+)/login/callback/",
+        "login/by/oidc/oidc/login/callback/",
+        GET=closed(query={"code": "wrong", "state": "wrong"}),
+        POST=closed(form={}),
+    ),
+    *both("register/by/", form={"email": "{email}"}),
+    endpoint("email/sent/", GET=answers()),
+    endpoint(r"email/(?P<key>[-:\w]{1,200})/$", "email/none/", GET=answers(), POST=closed(form={})),
     endpoint("healthz", GET=answers()),
     endpoint("worker.js", GET=answers()),
     endpoint("offline/", GET=answers()),

@@ -1,0 +1,1 @@
+"""Getting into an account and keeping it: proofs, sessions, second factors. django-allauth has the mechanisms."""

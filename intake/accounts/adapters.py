@@ -1,0 +1,188 @@
+"""What django-allauth leaves to the project: limits, proofs, mail, and how a visitor becomes an account."""
+
+import base64
+import logging
+from dataclasses import dataclass
+from smtplib import SMTPException
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.models import EmailAddress
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.models import SocialAccount
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from core import rate_limits
+from core.errors import Unavailable
+from intake import passwords, registration, visitors
+from intake.accounts import devices, proof
+from intake.identity import VISITOR, tell_what_came_along, visitor_of
+from intake.models import User
+
+logger = logging.getLogger(__name__)
+
+NOT_SENT = "The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect."
+# What django-allauth calls a proof, and how it is called here.
+PROOFS = {
+    "reauthenticate": "Use your password",
+    "mfa_reauthenticate": "Use a code",
+    "mfa_reauthenticate:webauthn": "Use a passkey",
+}
+# Under this name a session keeps the invitation with which somebody began to register by another service.
+INVITATION = "recollect.invitation"
+
+
+def count_mail(request: HttpRequest, email: str) -> None:
+    """Count an email that a page is asked to send. Raises `RateLimited`."""
+    rate_limits.take_all(("mail", email.lower()), ("mail_address", rate_limits.client_address(request)))
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without types
+    def login(self, request: HttpRequest, user: User) -> None:
+        """The last step of every log-in; what a visitor said in this browser comes along."""
+        request.META.setdefault(VISITOR, visitor_of(request))
+        super().login(request, user)
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return registration.why_not(request.session.get(INVITATION, "")) is None
+
+    def is_reauthentication_required(self, *, app: str, **kwargs: Any) -> bool:
+        return not proof.is_recent(self.request)
+
+    def reauthenticate(self, user: User, password: str) -> bool:
+        """Raises `RateLimited`."""
+        rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(self.request))
+        return user.check_password(password)
+
+    def get_reauthentication_methods(self, user: User) -> list[dict[str, str]]:
+        """An account that has nothing else confirms by logging in by the other service again."""
+        methods: list[dict[str, str]] = super().get_reauthentication_methods(user)
+        if methods or not user.is_authenticated:
+            return [{**method, "description": PROOFS.get(method["id"], method["description"])} for method in methods]
+        connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
+        return [
+            {"id": "other_service", "description": f"Use {service.name}", "url": service.login_url}
+            for service in other_services(self.request)
+            if service.provider in connected
+        ]
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return rate_limits.client_address(request)
+
+    def is_safe_url(self, url: str | None) -> bool:
+        """A page of this very site."""
+        here = {self.request.get_host()}
+        return url_has_allowed_host_and_scheme(url, allowed_hosts=here, require_https=self.request.is_secure())
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("intake:account")
+
+    def can_delete_email(self, email_address: EmailAddress) -> bool:
+        """The account keeps the address that it logs in with until another is confirmed."""
+        return bool(email_address.email != email_address.user.email and super().can_delete_email(email_address))
+
+    def send_confirmation_mail(self, request: HttpRequest, emailconfirmation: Any, signup: bool) -> None:
+        """To the owner of an address that has an account already: that it has one. Raises `RateLimited`."""
+        address = emailconfirmation.email_address
+        if not signup:
+            count_mail(request, address.email)
+        if User.objects.filter(email=address.email).exclude(pk=address.user_id).exists():
+            self.send_account_already_exists_mail(address.email)
+        else:
+            super().send_confirmation_mail(request, emailconfirmation, signup)
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Without a database connection meanwhile. What cannot be sent is said on the next page, and undoes nothing."""
+        passwords.give_connections_back()
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (SMTPException, OSError) as error:
+            logger.warning("An email could not be sent (%s)", type(error).__name__)
+            self.add_message(self.request, messages.ERROR, message=NOT_SENT)
+
+
+class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without types
+    error_messages = {
+        **DefaultMFAAdapter.error_messages,
+        "unverified_email": "Confirm your email address first. Your account page sends you the email again.",
+        "incorrect_code": "This is not the right code, or the passkey is not known here.",
+    }
+
+    def encrypt(self, text: str) -> str:
+        return _cipher().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """Raises `Unavailable` where the secret it was encrypted with is neither SECRET_KEY nor a fallback."""
+        try:
+            return _cipher().decrypt(encrypted_text.encode()).decode()
+        except InvalidToken:
+            raise Unavailable("The second factor cannot be read: SECRET_KEY has changed.") from None
+
+    def generate_authenticator_name(self, user: User, type: Any) -> str:
+        return devices.in_words(self.request.headers.get("User-Agent", ""))
+
+
+class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # without types
+    """Logging in by another service: the first time it makes an account, where one may register."""
+
+    def get_requests_session(self) -> Any:
+        """For what is asked of the other service: it may be slow, and no database connection waits for it."""
+        passwords.give_connections_back()
+        return super().get_requests_session()
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        return registration.why_not(request.session.get(INVITATION, "")) is None
+
+    def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
+        """Make the account, of the visitor's own row if there is one.
+
+        Raises `InvalidInput` for an invitation that has been used up.
+        """
+        email = form.cleaned_data["email"] if form else sociallogin.user.email
+        user, turns = visitors.register(
+            visitor=request.META.pop(VISITOR, None),
+            email=User.objects.normalize_email(email),
+            password=None,
+            time_zone="UTC",
+            invitation=request.session.pop(INVITATION, ""),
+        )
+        sociallogin.user = user
+        sociallogin.save(request)
+        tell_what_came_along(request, turns)
+        return user
+
+
+@dataclass(frozen=True, slots=True)
+class OtherService:
+    """One that lets people in, for a button. `provider`: as the accounts that are connected name it."""
+
+    provider: str
+    name: str
+    login_url: str
+
+
+def other_services(request: HttpRequest) -> list[OtherService]:
+    """Those that are configured."""
+    if not settings.SOCIALACCOUNT_PROVIDERS:
+        return []
+    return [
+        OtherService(provider=each.sub_id, name=each.name, login_url=each.get_login_url(request))
+        for each in OtherServiceAdapter().list_providers(request)
+    ]
+
+
+def _cipher() -> MultiFernet:
+    return MultiFernet([Fernet(_key(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
+
+
+def _key(secret: str) -> bytes:
+    derived = HKDF(SHA256(), length=32, salt=None, info=b"recollect: second factors").derive(secret.encode())
+    return base64.urlsafe_b64encode(derived)

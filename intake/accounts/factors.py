@@ -1,0 +1,17 @@
+"""What an account has besides its password, in words."""
+
+from allauth.mfa.models import Authenticator
+from django.utils.translation import ngettext
+
+from intake.models import User
+
+
+def in_words(user: User) -> str:
+    types = list(Authenticator.objects.filter(user=user).values_list("type", flat=True))
+    passkeys = types.count(Authenticator.Type.WEBAUTHN)
+    words = []
+    if passkeys:
+        words.append(ngettext("%d passkey", "%d passkeys", passkeys) % passkeys)
+    if Authenticator.Type.TOTP in types:
+        words.append("codes of an app")
+    return " and ".join(words) if words else "None yet"

@@ -1,0 +1,256 @@
+"""What people fill in about their account: django-allauth's forms with this product's words, limits and counts."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from allauth.account import forms as of_accounts
+from allauth.account.models import EmailAddress
+from allauth.core import context
+from allauth.mfa import app_settings as second_factor_settings
+from allauth.mfa.base import forms as of_codes
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.forms import ActivateTOTPForm
+from allauth.mfa.webauthn import forms as of_passkeys
+from allauth.socialaccount.forms import SignupForm
+from django import forms
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils import timezone
+
+from core import rate_limits
+from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
+from intake.accounts import sessions
+from intake.accounts.adapters import count_mail
+from intake.models import User
+
+LONGEST_CODE = 32
+LONGEST_PASSKEY_NAME = 80
+LONGEST_CREDENTIAL = 20_000
+
+PASSWORD_HELP = "At least 8 characters; not a common password, not only digits."  # noqa: S105
+
+
+def email_field() -> forms.EmailField:
+    return forms.EmailField(
+        max_length=LONGEST_EMAIL, label="Email", widget=forms.EmailInput(attrs={"autocomplete": "email"})
+    )
+
+
+def code_field() -> forms.CharField:
+    attributes = {"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
+    return forms.CharField(max_length=LONGEST_CODE, label="Code", widget=forms.TextInput(attrs=attributes))
+
+
+def password_field(*, label: str = "Password", is_new: bool = False, help_text: str = "") -> forms.CharField:
+    attributes = {"autocomplete": "new-password" if is_new else "current-password"}
+    widget = forms.PasswordInput(attrs=attributes)
+    return forms.CharField(max_length=LONGEST_PASSWORD, strip=False, label=label, help_text=help_text, widget=widget)
+
+
+def end_access_field() -> forms.BooleanField:
+    return forms.BooleanField(
+        required=False,
+        label="End my tokens and connected apps too",
+        help_text="Choose this if somebody else may have known the password. Agents then need new tokens.",
+    )
+
+
+class _Plain:
+    """Labels without a colon, as on every page here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+
+
+# Email and password
+
+
+class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # without types
+    email = email_field()
+
+    def clean_email(self) -> str:
+        """Whether it is the address of another account is told to its owner alone, by an email."""
+        email: str = self.cleaned_data["email"].lower()
+        if email == self.user.email:
+            raise ValidationError("This is your address already.", code="same_email")
+        return email
+
+    def save(self, request: HttpRequest) -> EmailAddress:
+        """Beside the address that the account has, which stays until this one is confirmed. Raises `RateLimited`."""
+        with transaction.atomic():
+            waiting = EmailAddress.objects.filter(user=self.user, verified=False)
+            waiting.exclude(email=self.user.email).delete()
+            address = EmailAddress.objects.create(user=self.user, email=self.cleaned_data["email"])
+        address.send_confirmation(request)
+        return address
+
+
+class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[misc]
+    email = email_field()
+
+    def clean_email(self) -> str:
+        """For the account that logs in with this address, not one that waits for it or had it once."""
+        email: str = super().clean_email().lower()
+        self.users = [user for user in self.users if user.email == email]
+        return email
+
+    def save(self, request: HttpRequest, **kwargs: Any) -> str:
+        """Sends an email whether there is an account or not, so that neither the answer nor its time tells."""
+        email: str = self.cleaned_data["email"].lower()
+        count_mail(request, email)
+        return str(super().save(request, **kwargs))
+
+
+class ResetForm(_Plain, of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
+    password1 = password_field(label="New password", is_new=True, help_text=PASSWORD_HELP)
+    # One field is enough, since it can be shown.
+    password2 = None
+    end_access = end_access_field()
+
+    def clean_password1(self) -> str:
+        password: str = self.cleaned_data["password1"]
+        validate_password(password, self.user)
+        return password
+
+    def save(self) -> None:
+        """Every session ends with the old password."""
+        super().save()
+        sessions.end_other_sessions(user=self.user, current=None)
+        if self.cleaned_data["end_access"]:
+            sessions.end_access(user=self.user)
+
+
+class PasswordAgainForm(_Plain, of_accounts.ReauthenticateForm):  # type: ignore[misc]
+    password = password_field()
+
+
+class ChangePasswordForm(_Plain, forms.Form):
+    """With the old one, if there is one: an account that another service lets in may have none."""
+
+    old_password = password_field(label="Your password now")
+    new_password = password_field(label="New password", is_new=True, help_text=PASSWORD_HELP)
+    end_access = end_access_field()
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+        if not user.has_usable_password():
+            del self.fields["old_password"]
+
+    def clean_old_password(self) -> str:
+        password: str = self.cleaned_data["old_password"]
+        rate_limits.take_for_password(self.user.get_username(), address=rate_limits.client_address(context.request))
+        if not self.user.check_password(password):
+            raise ValidationError("This is not your password.", code="wrong_password")
+        return password
+
+    def clean_new_password(self) -> str:
+        password: str = self.cleaned_data["new_password"]
+        validate_password(password, self.user)
+        return password
+
+
+class OtherServiceEmailForm(_Plain, SignupForm):  # type: ignore[misc]
+    """Asked where the other service told no email address, or one that has an account already."""
+
+    email = email_field()
+
+
+# Codes
+
+
+class _CountedCode:
+    """Tries are counted for the account, from everywhere; a code of an app is good once."""
+
+    user: User
+    cleaned_data: dict[str, Any]
+    authenticator: Authenticator
+
+    def clean_code(self) -> str:
+        """Raises `RateLimited`."""
+        address = rate_limits.client_address(context.request)
+        rate_limits.take_all(("code", self.user.pk), ("login_address", address))
+        code: str = super().clean_code()  # type: ignore[misc]
+        if not self._is_first_use():
+            raise ValidationError("This code has been used. Wait for the next one.", code="used_code")
+        return code
+
+    def _is_first_use(self) -> bool:
+        """One statement, so that of two requests with the same code one is refused, whatever process has it."""
+        if self.authenticator.type != Authenticator.Type.TOTP:
+            return True
+        period = second_factor_settings.TOTP_PERIOD
+        began = datetime.fromtimestamp(time.time() // period * period, tz=UTC)
+        unused = Authenticator.objects.filter(pk=self.authenticator.pk).exclude(last_used_at__gte=began)
+        return bool(unused.update(last_used_at=timezone.now()))
+
+
+class CodeForm(_Plain, _CountedCode, of_codes.AuthenticateForm):  # type: ignore[misc]
+    code = code_field()
+
+
+class CodeAgainForm(_Plain, _CountedCode, of_codes.ReauthenticateForm):  # type: ignore[misc]
+    code = code_field()
+
+
+class FirstCodeForm(_Plain, ActivateTOTPForm):  # type: ignore[misc]
+    code = code_field()
+
+    def clean_code(self) -> str:
+        rate_limits.take_all(("code", self.user.pk))
+        code: str = super().clean_code()
+        return code
+
+
+# Passkeys
+
+
+class CredentialField(forms.JSONField):
+    """What the browser's authenticator answered, as WebAuthn's JSON."""
+
+    widget = forms.HiddenInput
+
+    def __init__(self) -> None:
+        super().__init__(max_length=LONGEST_CREDENTIAL)
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and len(value) > LONGEST_CREDENTIAL:
+            raise ValidationError("The passkey's answer is too long.", code="max_length")
+        read = super().to_python(value)
+        if not isinstance(read, dict):
+            raise ValidationError("The passkey gave no answer. Try again.", code="invalid")
+        return read
+
+
+def passkey_name_field(**options: Any) -> forms.CharField:
+    return forms.CharField(max_length=LONGEST_PASSKEY_NAME, label="Name", **options)
+
+
+class NewPasskeyForm(_Plain, of_passkeys.AddWebAuthnForm):  # type: ignore[misc]
+    name = passkey_name_field(required=False, help_text="So that you know it again.")
+    credential = CredentialField()
+    # Every one of them can be used instead of a password.
+    passwordless = forms.BooleanField(initial=True, widget=forms.HiddenInput)
+
+
+class PasskeyNameForm(_Plain, of_passkeys.EditWebAuthnForm):  # type: ignore[misc]
+    name = passkey_name_field()
+
+
+class PasskeyForm(_Plain, of_passkeys.AuthenticateWebAuthnForm):  # type: ignore[misc]
+    credential = CredentialField()
+
+
+class PasskeyAgainForm(_Plain, of_passkeys.ReauthenticateWebAuthnForm):  # type: ignore[misc]
+    credential = CredentialField()
+
+
+class PasskeyLoginForm(_Plain, of_passkeys.LoginWebAuthnForm):  # type: ignore[misc]
+    credential = CredentialField()
+
+    def clean_credential(self) -> Authenticator:
+        rate_limits.take_all(("login_address", rate_limits.client_address(context.request)))
+        return super().clean_credential()

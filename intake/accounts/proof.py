@@ -1,0 +1,63 @@
+"""When a person last proved who they are in this session, and what asks for a proof that is recent.
+
+A log-in is a proof, whatever it was made by, and so is confirming with a password, a code or a passkey. What changes an
+account for good, or gives access to it, asks again when the last proof is older than `settings.PROOF_SECONDS`.
+"""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from allauth.account.adapter import get_adapter
+from allauth.core.exceptions import ReauthenticationRequired
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+
+from core.errors import AuthenticationRequired
+
+ProvingView = TypeVar("ProvingView", bound=Callable[..., Any])
+
+PROVED_AT = "recollect.proved_at"
+CONFIRM_FIRST = "Confirm that it is you at /settings/account/confirm/, then try again."
+
+
+def note(request: HttpRequest) -> None:
+    request.session[PROVED_AT] = int(time.time())
+
+
+def is_recent(request: HttpRequest) -> bool:
+    proved_at = request.session.get(PROVED_AT, 0)
+    return bool(time.time() - proved_at < settings.PROOF_SECONDS)
+
+
+def require_recent_proof(request: HttpRequest) -> None:
+    """Raises what django-allauth answers with the page that asks for a proof; it keeps the form that was sent."""
+    if not is_recent(request):
+        if not get_adapter().get_reauthentication_methods(request.user):
+            raise PermissionDenied
+        raise ReauthenticationRequired
+
+
+def requires_recent_proof(
+    *, methods: tuple[str, ...] = ("GET", "HEAD", "POST")
+) -> Callable[[ProvingView], ProvingView]:
+    """For a page: asks for a proof first, then goes on with the request as it was, its form included."""
+
+    def decorator(view: ProvingView) -> ProvingView:
+        @wraps(view)
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if request.method in methods:
+                require_recent_proof(request)
+            return view(request, *args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorator
+
+
+def refuse_without_recent_proof(request: Any) -> None:
+    """For the API, where a session asks; a token is no session. Raises `AuthenticationRequired`."""
+    if request.auth is None and not is_recent(request):
+        raise AuthenticationRequired(CONFIRM_FIRST)

@@ -1,0 +1,156 @@
+"""django-allauth's pages at this product's addresses: those that are used, and no others.
+
+Its names stand outside of a namespace, since it looks for them there. Each page is for registered users, unless it is a
+step of logging in; what changes how one gets in asks for a recent proof.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from allauth.account import views as account
+from allauth.mfa.base import views as factors
+from allauth.mfa.recovery_codes import views as codes
+from allauth.mfa.totp import views as totp
+from allauth.mfa.webauthn import views as passkeys
+from allauth.socialaccount import views as services
+from allauth.urls import build_provider_urlpatterns
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.urls import URLPattern, URLResolver, include, path, re_path, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+from requests import RequestException
+
+from intake.accounts.proof import requires_recent_proof
+from intake.identity import VISITOR, visitor_of
+
+logger = logging.getLogger(__name__)
+
+AccountPage = Callable[..., Any]
+
+AWAY = "The other service does not answer. Try again shortly, or log in another way."
+
+
+class EmailView(account.EmailView):  # type: ignore[misc]  # without types
+    """An account logs in with one address: another takes its place by being confirmed, and in no other way."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if "action_primary" in request.POST:
+            return HttpResponseBadRequest()
+        response: HttpResponse = super().post(request, *args, **kwargs)
+        return response
+
+
+def for_everybody(view: AccountPage) -> AccountPage:
+    """A visitor is nobody to these pages; what they said comes along when they have logged in."""
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        visitor = visitor_of(request)
+        if visitor is not None:
+            request.META[VISITOR] = visitor
+            request.user = AnonymousUser()
+        return view(request, *args, **kwargs)
+
+    return login_not_required(for_people(wrapper))
+
+
+def for_people(view: AccountPage) -> AccountPage:
+    return never_cache(sensitive_post_parameters()(require_http_methods(["GET", "HEAD", "POST"])(view)))
+
+
+def sensitive(view: AccountPage) -> AccountPage:
+    return for_people(requires_recent_proof()(view))
+
+
+def _told_when_it_is_away(view: AccountPage) -> AccountPage:
+    @wraps(view)
+    def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return view(request, *args, **kwargs)
+        except RequestException as error:
+            logger.warning("A service to log in by does not answer (%s)", type(error).__name__)
+            messages.error(request, AWAY)
+            return HttpResponseRedirect(reverse("intake:login"))
+
+    return wrapper
+
+
+def _open(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
+    """The same route, opened to somebody who is logging in by another service."""
+    if isinstance(pattern, URLPattern):
+        pattern.callback = for_everybody(_told_when_it_is_away(pattern.callback))
+    else:
+        for each in pattern.url_patterns:
+            _open(each)
+    return pattern
+
+
+urlpatterns = [
+    # Logging in
+    path("login/inactive/", for_everybody(account.account_inactive), name="account_inactive"),
+    path("login/code/", for_everybody(factors.authenticate), name="mfa_authenticate"),
+    path("login/passkey/", for_everybody(passkeys.login_webauthn), name="mfa_login_webauthn"),
+    path("login/password/", for_everybody(account.password_reset), name="account_reset_password"),
+    path("login/password/sent/", for_everybody(account.password_reset_done), name="account_reset_password_done"),
+    path(
+        "login/password/changed/",
+        for_everybody(account.password_reset_from_key_done),
+        name="account_reset_password_from_key_done",
+    ),
+    re_path(
+        r"^login/password/(?P<uidb36>[0-9A-Za-z]{1,20})-(?P<key>[-0-9A-Za-z]{1,100})/$",
+        for_everybody(account.password_reset_from_key),
+        name="account_reset_password_from_key",
+    ),
+    path("login/by/cancelled/", for_everybody(services.login_cancelled), name="socialaccount_login_cancelled"),
+    path("login/by/error/", for_everybody(services.login_error), name="socialaccount_login_error"),
+    path("login/by/", include([_open(pattern) for pattern in build_provider_urlpatterns()])),
+    path("register/by/", for_everybody(services.signup), name="socialaccount_signup"),
+    # The email address
+    path(
+        "email/sent/",
+        for_everybody(account.email_verification_sent),
+        name="account_email_verification_sent",
+    ),
+    re_path(r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(account.confirm_email), name="account_confirm_email"),
+    path("settings/account/email/", sensitive(EmailView.as_view()), name="account_email"),
+    # Proofs
+    path("settings/account/confirm/", for_people(account.reauthenticate), name="account_reauthenticate"),
+    path("settings/account/confirm/code/", for_people(factors.reauthenticate), name="mfa_reauthenticate"),
+    path(
+        "settings/account/confirm/passkey/",
+        for_people(passkeys.reauthenticate_webauthn),
+        name="mfa_reauthenticate_webauthn",
+    ),
+    # Second factors and passkeys
+    path("settings/account/factors/", for_people(factors.index), name="mfa_index"),
+    path("settings/account/factors/", for_people(factors.index), name="mfa_list_webauthn"),
+    path("settings/account/factors/app/", sensitive(totp.activate_totp), name="mfa_activate_totp"),
+    path("settings/account/factors/app/off/", sensitive(totp.deactivate_totp), name="mfa_deactivate_totp"),
+    path("settings/account/factors/passkeys/add/", sensitive(passkeys.add_webauthn), name="mfa_add_webauthn"),
+    path("settings/account/factors/passkeys/<int:pk>/", sensitive(passkeys.edit_webauthn), name="mfa_edit_webauthn"),
+    path(
+        "settings/account/factors/passkeys/<int:pk>/remove/",
+        sensitive(passkeys.remove_webauthn),
+        name="mfa_remove_webauthn",
+    ),
+    path("settings/account/factors/codes/", sensitive(codes.view_recovery_codes), name="mfa_view_recovery_codes"),
+    path(
+        "settings/account/factors/codes/new/",
+        sensitive(codes.generate_recovery_codes),
+        name="mfa_generate_recovery_codes",
+    ),
+    path(
+        "settings/account/factors/codes/file/",
+        sensitive(codes.download_recovery_codes),
+        name="mfa_download_recovery_codes",
+    ),
+    # Other services
+    path("settings/account/services/", sensitive(services.connections), name="socialaccount_connections"),
+]

@@ -1,0 +1,87 @@
+"""Below `/settings/account/`: the password, the sessions in which one is logged in, and the export behind a proof."""
+
+from urllib.parse import urlencode
+
+from allauth.account.adapter import get_adapter
+from allauth.account.signals import password_changed
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from core.errors import NotFound
+from intake.accounts import sessions
+from intake.accounts.forms import ChangePasswordForm
+from intake.accounts.proof import is_recent, requires_recent_proof
+from intake.identity import person_of
+from intake.models import User
+from intake.views.failures import not_found
+
+
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def password(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    if not user.has_usable_password() and not is_recent(request):
+        # Without the form that was sent, which has the new password in it.
+        query = urlencode({"next": request.path})
+        return HttpResponseRedirect(f"{reverse('account_reauthenticate')}?{query}")
+    form = ChangePasswordForm(request.POST or None, user=user)
+    if request.method != "POST" or not form.is_valid():
+        return render(request, "intake/account/password.html", {"form": form})
+    _change_password(request, user, form.cleaned_data["new_password"])
+    if form.cleaned_data["end_access"]:
+        sessions.end_access(user=user)
+    return HttpResponseRedirect(reverse("intake:account"))
+
+
+def _change_password(request: HttpRequest, user: User, new: str) -> None:
+    """Ends every other session, and the key of this one."""
+    user.set_password(new)
+    user.save(update_fields=["password"])
+    update_session_auth_hash(request, user)
+    sessions.end_other_sessions(user=user, current=request.session.session_key)
+    password_changed.send(User, request=request, user=user)
+    messages.success(request, "Your password is changed, and your other sessions are ended.")
+    get_adapter().send_notification_mail("account/email/password_changed", user)
+
+
+@never_cache
+@require_safe
+def list_sessions(request: HttpRequest) -> HttpResponse:
+    shown = sessions.list_sessions(user=person_of(request), current=request.session.session_key)
+    return render(request, "intake/account/sessions.html", {"sessions": shown})
+
+
+@never_cache
+@require_POST
+def end_session(request: HttpRequest, name: str) -> HttpResponse:
+    try:
+        sessions.end_session(user=person_of(request), name=name)
+    except NotFound:
+        return not_found(request)
+    messages.success(request, "Ended. That browser is logged out within seconds.")
+    return HttpResponseRedirect(reverse("intake:sessions"))
+
+
+@never_cache
+@require_POST
+def end_other_sessions(request: HttpRequest) -> HttpResponse:
+    ended = sessions.end_other_sessions(user=person_of(request), current=request.session.session_key)
+    words = "One other session is ended." if ended == 1 else f"{ended} other sessions are ended."
+    messages.success(request, words)
+    return HttpResponseRedirect(reverse("intake:sessions"))
+
+
+@never_cache
+@require_safe
+@requires_recent_proof()
+def export(request: HttpRequest) -> HttpResponse:
+    """On to the API, which refuses a session without a recent proof."""
+    query = urlencode({"as": request.GET.get("as", "json")})
+    return HttpResponseRedirect(f"{reverse('download_account')}?{query}")
