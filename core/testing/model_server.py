@@ -99,7 +99,7 @@ class ScriptedModel:
     async def _message(self, request: Request) -> Response:
         """Anthropic's protocol, for steps that say something."""
         self.requests.append(await request.json())
-        self.keys.append(request.headers.get("x-api-key"))
+        self.keys.append(request.headers.get("authorization"))
         step = self.script.pop(0)
         assert isinstance(step, Say)
         return StreamingResponse(_message_events(step), media_type="text/event-stream")

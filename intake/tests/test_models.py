@@ -5,11 +5,15 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client as DjangoClient
+from pydantic_ai.profiles.anthropic import anthropic_model_profile
+from pydantic_ai.profiles.openai import openai_model_profile
 
 from core.isolation.acting import acting_as
 from core.testing.examiner import as_a_worker
 from core.testing.model_server import CallTool, Say, ScriptedModel
 from core.testing.serving import serving
+from intake.checks import check_language_models
+from intake.language_models import LanguageModel
 from intake.models import ChatPreferences, Conversation, Turn
 from intake.tests.factories import NOW, a_turn
 from memory import documents, indexing, tasks
@@ -58,7 +62,10 @@ def test_each_model_is_asked_at_its_own_server_with_its_own_key_in_its_own_proto
     assert [turn.assistant_message for turn in turns] == ["Fast.", "Thought through.", "At home."]
     assert models["fast"].requests[0]["model"] == "gpt-fast"
     assert models["fast"].keys[0] == "Bearer key-of-fast"
-    assert (models["claude"].requests[0]["model"], models["claude"].keys) == ("claude-sonnet-5-5", ["key-of-claude"])
+    assert (models["claude"].requests[0]["model"], models["claude"].keys) == (
+        "claude-sonnet-5-5",
+        ["Bearer key-of-claude"],
+    )
     assert models["claude"].requests[0]["thinking"]["type"] == "adaptive"
     assert models["house"].requests[0]["model"] == "qwen"
     assert [event.data["text"] for event in second if event.name == "reasoning"] == ["Let me ", "see."]
@@ -137,6 +144,33 @@ def test_a_chat_without_memory_has_no_tools_and_no_notes(person, log_in, languag
     client.events("And now?", conversation_id=first[0].data["conversationId"], memory=True)
     assert "Tea, not coffee" in system_of(model.requests[-1])
     assert model.requests[-1]["tools"]
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *(
+            f"openai:{name}"
+            for name in ("gpt-4o", "gpt-4.1-mini", "o3", "o4-mini", "gpt-5-mini", "gpt-5.6-sol", "gpt-6-luna")
+        ),
+        *(f"anthropic:claude-{name}" for name in ("opus-4-5", "opus-4-6", "opus-4-8", "opus-5-5", "sonnet-4-6")),
+        *(f"anthropic:claude-{name}" for name in ("sonnet-5-5", "haiku-4-5", "haiku-5-5", "fable-5-2")),
+    ],
+)
+def test_which_models_take_a_temperature_is_known_as_pydantic_ai_knows_it(id_):
+    model = LanguageModel("any", id_)
+    if id_.startswith("openai:"):
+        takes_it = not openai_model_profile(model.own_name).get("openai_supports_reasoning")
+    else:
+        takes_it = not anthropic_model_profile(model.own_name).get("anthropic_disallows_sampling_settings")
+    assert model.takes_temperature == takes_it
+
+
+def test_a_model_that_is_half_configured_is_named_by_the_check(settings):
+    settings.LLM_MODELS = {"fast": entry(), "a b": entry("ftp://x", model="m", thinking="hard")}
+    found = [problem.msg for problem in check_language_models(None)]
+    assert len(found) == 4 and all(problem.startswith("LLM_MODELS: ") for problem in found)
+    assert "“fast” has neither a model nor the address of a server" in found[0]
 
 
 def test_recall_mode_with_the_memory_off_says_why_it_finds_nothing(person, log_in):
