@@ -50,9 +50,20 @@ becomes possible once they register or log in; what they say here becomes theirs
 NOBODY = "nobody is logged in, so there is nobody to remember for. It works once they register or log in."
 
 
-def toolset(caller: Caller) -> FunctionToolset[ChatDeps]:
-    """`settings.CHAT_TOOLSET`."""
-    tools = [_for_model(tool, caller) for tool in registry]
+FOR_A_CHAT_WITHOUT_MEMORY = """\
+The person has turned their memory off for this chat: you cannot look into what they said or kept elsewhere, and can
+save nothing. Say so if they ask for it."""
+
+NOTHING_IS_KEPT = "\n\nThis chat is temporary: you can look things up, and save nothing."
+
+
+def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) -> FunctionToolset[ChatDeps]:
+    """`settings.CHAT_TOOLSET`: no tools without the memory, and none that stores something where none may."""
+    if not uses_memory:
+        return FunctionToolset(instructions=FOR_A_CHAT_WITHOUT_MEMORY)
+    tools = [_for_model(tool, caller) for tool in registry if may_save or tool.is_read_only]
+    if caller.is_registered and not may_save:
+        return FunctionToolset(tools, instructions=FOR_A_PERSON + NOTHING_IS_KEPT)
     return FunctionToolset(tools, instructions=FOR_A_PERSON if caller.is_registered else FOR_A_VISITOR)
 
 

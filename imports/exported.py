@@ -25,10 +25,13 @@ from imports.items import (
     SkippedMessage,
 )
 from imports.values import list_of, object_of, objects_of, text_of
+from intake.choices import HOTTEST, MAX_INSTRUCTIONS
+from intake.models.conversations import MODEL_NAME_LENGTH
 
 PRODUCT = "recollect"
 # What the database takes: longer texts are refused here, by their place.
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100}
+LONGEST |= {"model": MODEL_NAME_LENGTH, "instructions": MAX_INSTRUCTIONS}
 LONGEST_RECORD = 32_000
 LONGEST_DOCUMENT = 500_000
 LONGEST_TITLE_OF_A_NOTE = 300
@@ -61,6 +64,10 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
             current_number=_number_among(turns, fields.get("current_number")),
             turns=turns,
             **_branch(fields),
+            model=_short(fields, "model"),
+            instructions=_short(fields, "instructions"),
+            temperature=_temperature(fields.get("temperature")),
+            uses_memory=fields.get("uses_memory") is not False,
             others=_others(fields, _CONVERSATION),
         )
     except _Unusable as error:
@@ -158,6 +165,7 @@ def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
         tool_calls=tuple(list_of(plain(fields.get("tool_calls")))),
         error=object_of(plain(fields.get("error"))) or None,
         usage=object_of(plain(fields.get("usage"))) or None,
+        reasoning=_text(fields, "reasoning"),
         others=_others(fields, _TURN),
     )
 
@@ -173,6 +181,11 @@ def _parent(fields: dict[str, Any], number: int) -> int | None:
 
 def _number_among(turns: Iterable[ExportedTurn], number: Any) -> int | None:
     return number if isinstance(number, int) and any(turn.turn_number == number for turn in turns) else None
+
+
+def _temperature(value: object) -> float | None:
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= HOTTEST
+    return float(value) if is_one and isinstance(value, int | float) else None
 
 
 def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:

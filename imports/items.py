@@ -61,6 +61,7 @@ class ExportedTurn:
     tool_calls: tuple[Any, ...] = ()
     error: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
+    reasoning: str = ""
     # Every other field of the turn, by its name, with the types of JSON.
     others: dict[str, Any] = field(default_factory=dict)
 
@@ -86,6 +87,11 @@ class ExportedConversation:
     # For a branch: the conversation and the turn that it goes on from.
     branched_from: UUID | None = None
     branched_after: int | None = None
+    # How it is answered.
+    model: str = ""
+    instructions: str = ""
+    temperature: float | None = None
+    uses_memory: bool = True
     # In the order of their numbers, which may have gaps.
     turns: tuple[ExportedTurn, ...]
     # Every other field of the conversation, by its name, with the types of JSON.

@@ -250,7 +250,7 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
     if planned.exported is not None:
         exported = planned.exported
         fields |= {"status": exported.status, "is_recall": exported.is_recall}
-        fields |= {"error": exported.error, "usage": exported.usage}
+        fields |= {"error": exported.error, "usage": exported.usage, "reasoning": exported.reasoning}
     return fields
 
 
@@ -275,6 +275,10 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         archived_at=exported.archived_at,
         branched_from=exported.branched_from,
         branched_after=exported.branched_after,
+        model=exported.model,
+        instructions=exported.instructions,
+        temperature=exported.temperature,
+        uses_memory=exported.uses_memory,
         started_at=exported.started_at,
         last_active_at=exported.last_active_at,
     )

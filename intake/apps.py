@@ -7,4 +7,4 @@ class IntakeConfig(AppConfig):
     name = "intake"
 
     def ready(self) -> None:
-        from intake import receivers, registration  # noqa: F401
+        from intake import checks, receivers, registration  # noqa: F401

@@ -46,7 +46,7 @@ def _files(user: User, now: datetime) -> Iterator[ArchiveFile]:
 
 def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
     """`settings.ACCOUNT_EXPORT_FILES`."""
-    for conversation in exporting.in_pages(Conversation.objects.for_user(user)):
+    for conversation in exporting.in_pages(Conversation.objects.for_user(user).kept()):
         yield ArchiveFile(
             name=f"conversations/{file_name(conversation)}.md",
             at=conversation.last_active_at,

@@ -78,7 +78,7 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
 
 def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
     """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
-    rows = Conversation.objects.for_user(user)
+    rows = Conversation.objects.for_user(user).kept()
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
 
@@ -98,6 +98,10 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "current_number": conversation.current_number,
         "branched_from": conversation.branched_from,
         "branched_after": conversation.branched_after,
+        "model": conversation.model,
+        "instructions": conversation.instructions,
+        "temperature": conversation.temperature,
+        "uses_memory": conversation.uses_memory,
         "turns": _turns(conversation, user),
     }
 
@@ -123,6 +127,7 @@ def _turns(conversation: Conversation, user: User) -> Iterator[dict[str, Any]]:
             "said_at": turn.said_at,
             "user_message": turn.user_message,
             "assistant_message": turn.assistant_message,
+            "reasoning": turn.reasoning,
             "tool_calls": turn.tool_calls,
             "status": turn.status,
             "is_recall": turn.is_recall,

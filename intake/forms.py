@@ -11,11 +11,15 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError
 
 from core.errors import InvalidInput, RateLimited
+from core.isolation.caller import Caller
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
 from intake import visitors
+from intake.choices import MAX_INSTRUCTIONS
+from intake.language_models import offered
 from intake.models import User
 from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager
+from intake.services import without_nul
 
 EMAIL_TAKEN = "There is an account with this email already. Log in instead, or use another email."
 
@@ -132,6 +136,32 @@ class TitlesForm(forms.Form):
     titles_by_model = forms.BooleanField(
         required=False, label="The language model makes a title after the first answer"
     )
+
+
+class AnswersForm(forms.Form):
+    model = forms.ChoiceField(
+        required=False,
+        label="Model of new chats",
+        error_messages={"invalid_choice": "There is no such model: choose one of these."},
+    )
+    how_to_answer = forms.CharField(
+        required=False,
+        max_length=MAX_INSTRUCTIONS,
+        label="How to answer",
+        widget=forms.Textarea(attrs={"rows": 5}),
+        help_text="Every chat's model is told this: how long, in what tone, in which language.",
+    )
+
+    def __init__(self, *args: Any, caller: Caller, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        names = [model.name for model in offered(caller)]
+        first = f"The first one ({names[0]})" if names else "The first one"
+        field = self.fields["model"]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = [("", first), *((name, name) for name in names)]
+
+    def clean_how_to_answer(self) -> str:
+        return without_nul(self.cleaned_data["how_to_answer"]).strip()
 
 
 class DeleteAccountForm(forms.Form):

@@ -38,7 +38,7 @@ def list_conversations(
     *, caller: Caller, after: Position | None = None, is_archived: bool = False, words: str = ""
 ) -> ConversationList:
     """Those that are archived, or those that are not; with `words`, those whose title contains each of them."""
-    found = Conversation.objects.for_caller(caller).filter(archived_at__isnull=not is_archived)
+    found = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=not is_archived)
     for word in storable_text(words).split()[:WORDS_OF_A_TITLE]:
         found = found.filter(title__icontains=word)
     return _page(found, after, size=CONVERSATIONS_PER_PAGE)
@@ -46,7 +46,7 @@ def list_conversations(
 
 def list_in_order(*, caller: Caller, after: Position | None = None) -> ConversationList:
     """The chats that are not archived, with the pinned ones above the first page and in no other."""
-    chats = Conversation.objects.for_caller(caller).filter(archived_at__isnull=True)
+    chats = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=True)
     others = chats.filter(pinned_at__isnull=True)
     if after is not None:
         return _page(others, after, size=CONVERSATIONS_PER_SCROLL)
@@ -56,7 +56,7 @@ def list_in_order(*, caller: Caller, after: Position | None = None) -> Conversat
 
 def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
     """A list of this conversation, or an empty one: for a page that keeps its own up to date."""
-    return ConversationList(list(Conversation.objects.for_caller(caller).filter(pk=conversation_id)), more=None)
+    return ConversationList(list(Conversation.objects.for_caller(caller).kept().filter(pk=conversation_id)), more=None)
 
 
 def _page(

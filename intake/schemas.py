@@ -40,8 +40,9 @@ A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"
 CHAT_PATH = "/api/v1/intake/chat"
 # It searches nothing itself, and overwrites nothing.
 NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
-CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `tool_call`,
-`tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is a line of JSON.
+CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `reasoning` (of a
+thinking model), `tool_call`, `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is
+a line of JSON.
 A reader who leaves ends nothing: the answer is followed by the `turnId` of the first event, and stopped by it."""
 TURN_PATH = "/api/v1/intake/turns/{turn_id}"
 FOLLOW_DESCRIPTION = """The events of a turn's answer to its end, from the start or behind the event that
@@ -91,7 +92,7 @@ EVENT = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
-        "event": {"enum": ["turn", "tool_call", "tool_result", "delta", "done", "error"]},
+        "event": {"enum": ["turn", "reasoning", "tool_call", "tool_result", "delta", "done", "error"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
     "required": ["event", "data"],

@@ -1,7 +1,7 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,8 @@ from intake.usage import together
 MAX_MESSAGE_LENGTH = 32_000
 # As the number of a parent: there is none, and the turn is a first one.
 NO_PARENT = 0
+# How long a temporary chat stays, at most, after something was said in it.
+TEMPORARY_FOR = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +28,55 @@ class Answer:
     text: str
     status: Turn.Status
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    reasoning: str = ""
     is_recall: bool = False
     error: dict[str, Any] | None = None
     # As `intake.usage` says it.
     usage: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatChoices:
+    """How a chat is to be answered from now on; what is None stays as it is, in a new chat as by default.
+
+    `model`: a name that has been checked, or empty for the person's default. `keeps_default_temperature` takes a
+    temperature back. `is_temporary`: of a new chat alone.
+    """
+
+    model: str | None = None
+    instructions: str | None = None
+    temperature: float | None = None
+    keeps_default_temperature: bool = False
+    uses_memory: bool | None = None
+    is_temporary: bool | None = None
+
+    def applied_to(self, conversation: Conversation) -> list[str]:
+        """Set them on a conversation whose row the caller has locked (or just made); returns what was set."""
+        wanted: dict[str, Any] = {
+            "model": self.model,
+            "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
+            "temperature": self.temperature,
+            "uses_memory": self.uses_memory,
+        }
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        if self.keeps_default_temperature:
+            wanted["temperature"] = None
+        for name, value in wanted.items():
+            setattr(conversation, name, value)
+        return list(wanted)
+
+
+NO_CHOICES = ChatChoices()
+
+
 def begin_turn(
-    *, caller: Caller, message: str, conversation_id: UUID | None, now: datetime, parent: int | None = None
+    *,
+    caller: Caller,
+    message: str,
+    conversation_id: UUID | None,
+    now: datetime,
+    parent: int | None = None,
+    choices: ChatChoices = NO_CHOICES,
 ) -> Turn:
     """Save what somebody said, before any model is asked.
 
@@ -45,7 +88,7 @@ def begin_turn(
     message = clean_message(message)
     try:
         with transaction.atomic(savepoint=False):
-            conversation = _open_conversation(caller, conversation_id, message, now)
+            conversation = _open_conversation(caller, conversation_id, message, now, choices)
             return begin_in(conversation, message=message, parent=parent, now=now)
     except IntegrityError:
         # The account was deleted after the caller had been let in.
@@ -79,14 +122,15 @@ def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> T
 
 
 def save_progress(
-    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1
+    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1, reasoning: str = ""
 ) -> bool:
     """Keep what has been written and done so far, so that a killed server loses a moment and no more.
 
     Returns whether the turn is still open for this attempt at an answer.
     """
     streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
-    return bool(streaming.update(assistant_message=without_nul(text), tool_calls=tool_calls, updated_at=now))
+    written = {"assistant_message": without_nul(text), "reasoning": without_nul(reasoning)}
+    return bool(streaming.update(**written, tool_calls=tool_calls, updated_at=now))
 
 
 def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
@@ -97,12 +141,22 @@ def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | Non
         if turn is None:
             return None
         turn.assistant_message = without_nul(answer.text)
+        turn.reasoning = without_nul(answer.reasoning)
         turn.status = answer.status
         turn.tool_calls = answer.tool_calls
         turn.is_recall = answer.is_recall
         turn.error = answer.error
         turn.usage = answer.usage if turn.usage is None else together(turn.usage, answer.usage)
-        changed = ("assistant_message", "status", "tool_calls", "is_recall", "error", "usage", "updated_at")
+        changed = (
+            "assistant_message",
+            "reasoning",
+            "status",
+            "tool_calls",
+            "is_recall",
+            "error",
+            "usage",
+            "updated_at",
+        )
         turn.save(update_fields=changed)
         return turn
 
@@ -181,23 +235,35 @@ def title_from(message: str) -> str:
     return line[: TITLE_LENGTH - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
 
 
-def _open_conversation(caller: Caller, conversation_id: UUID | None, message: str, now: datetime) -> Conversation:
-    if conversation_id is None:
-        return Conversation.objects.create(
-            user_id=caller.user_id,
-            title=title_from(message),
-            started_at=now,
-            last_active_at=now,
-        )
-    return lock_conversation(caller, conversation_id)
+def _open_conversation(
+    caller: Caller, conversation_id: UUID | None, message: str, now: datetime, choices: ChatChoices
+) -> Conversation:
+    if conversation_id is not None:
+        return lock_conversation(caller, conversation_id, choices=choices)
+    conversation = Conversation(
+        user_id=caller.user_id,
+        title=title_from(message),
+        started_at=now,
+        last_active_at=now,
+        expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
+    )
+    choices.applied_to(conversation)
+    conversation.save(force_insert=True)
+    return conversation
 
 
-def lock_conversation(caller: Caller, conversation_id: UUID) -> Conversation:
-    """Raises `NotFound` for what is not the caller's."""
+def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatChoices = NO_CHOICES) -> Conversation:
+    """The caller's conversation with its row locked, answered as they choose from now on.
+
+    Raises `NotFound` for what is not the caller's.
+    """
     try:
-        return Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
+        conversation = Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
     except Conversation.DoesNotExist:
         raise NotFound from None
+    if changed := choices.applied_to(conversation):
+        conversation.save(update_fields=changed)
+    return conversation
 
 
 def _failed_turn(conversation: Conversation, message: str, number: int | None) -> Turn | None:
@@ -220,7 +286,7 @@ def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
     turn.status, turn.error = Turn.Status.STREAMING, None
     turn.attempt += 1
     if not keeps_text:
-        turn.assistant_message, turn.usage = "", None
+        turn.assistant_message, turn.reasoning, turn.usage = "", "", None
         # What the earlier try has stored stays stored, and so can still be taken back.
         turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
@@ -244,12 +310,17 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
     conversation.last_active_at = max(conversation.last_active_at, said_at)
     conversation.archived_at = None
     changed = ["turn_count", "current_number", "has_versions", "last_active_at", "archived_at"]
+    is_temporary = conversation.expires_at is not None
+    if is_temporary:
+        conversation.expires_at = said_at + TEMPORARY_FOR
+        changed.append("expires_at")
     conversation.save(update_fields=changed)
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,
         turn_number=conversation.turn_count,
         parent_number=follows or None,
+        is_temporary=is_temporary,
         said_at=said_at,
         **fields,
     )

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from intake.views import accounts, changing, installed, keeping, outline, pages, security, settings
+from intake.views import accounts, changing, installed, keeping, outline, pages, security, settings, temporary
 
 app_name = "intake"
 
@@ -16,10 +16,13 @@ urlpatterns = [
     path("c/<str:conversation_id>/outline/", outline.conversation_outline, name="conversation_outline"),
     path("c/<str:conversation_id>/pin/", keeping.pin_conversation, name="pin_conversation"),
     path("c/<str:conversation_id>/archive/", keeping.archive_conversation, name="archive_conversation"),
+    path("c/<str:conversation_id>/keep/", temporary.keep_conversation, name="keep_conversation"),
+    path("c/<str:conversation_id>/leave/", temporary.leave_conversation, name="leave_conversation"),
     path("conversations/", pages.conversations, name="conversations"),
     path("conversations/change/", keeping.change_conversations, name="change_conversations"),
     path("settings/account/", settings.account, name="account"),
     path("settings/account/titles/", settings.titles, name="titles"),
+    path("settings/account/answers/", settings.answers, name="answers"),
     path("settings/account/delete/", settings.delete_account, name="delete_account"),
     path("settings/account/export/", security.export, name="export_account"),
     path("settings/account/password/", security.password, name="password"),

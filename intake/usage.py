@@ -16,6 +16,8 @@ class Usage:
     output_tokens: int | None = None
     seconds: float | None = None
     finish_reason: str | None = None
+    # Of the seconds, those in which a thinking model showed what it thought.
+    thought_seconds: float | None = None
 
     @classmethod
     def of(cls, data: dict[str, Any] | None) -> Self:
@@ -31,6 +33,7 @@ class Usage:
             output_tokens=_sum(earlier.output_tokens, self.output_tokens),
             seconds=_sum(earlier.seconds, self.seconds),
             finish_reason=self.finish_reason,
+            thought_seconds=_sum(earlier.thought_seconds, self.thought_seconds),
         )
 
     def as_data(self) -> dict[str, Any]:

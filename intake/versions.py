@@ -3,7 +3,7 @@
 Everything happens under the lock of the conversation's row, as every other write to its turns.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from intake import services
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree, turns_of
+from intake.services import NO_CHOICES, ChatChoices
 
 STILL_WRITTEN = "This answer is still being written. Stop it first, or try again when it is done."
 IS_WHOLE = "There is no answer here that broke off or was cut."
@@ -28,7 +29,7 @@ class TurnRequest:
 
     `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
     `edit`: the turn that the message is another version of. `regenerate`: the turn whose message is answered once more.
-    `resume`: the turn whose answer is continued.
+    `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
     """
 
     message: str | None = None
@@ -37,16 +38,21 @@ class TurnRequest:
     edit: int | None = None
     regenerate: int | None = None
     resume: int | None = None
+    choices: ChatChoices = field(default_factory=ChatChoices)
 
     def as_data(self) -> dict[str, Any]:
+        """In JSON, by which a request that is sent again is known."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
+        given |= {name: value for name, value in given.pop("choices").items() if value is not None}
+        if not self.choices.keeps_default_temperature:
+            del given["keeps_default_temperature"]
         return given | ({"conversation_id": str(self.conversation_id)} if self.conversation_id else {})
 
 
 def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
     """The turn that is to be answered. Raises what the function for the request does."""
     if wanted.conversation_id is not None:
-        where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id}
+        where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id, "choices": wanted.choices}
         if wanted.resume is not None:
             return resume_answer(**where, turn_number=wanted.resume)
         if wanted.regenerate is not None:
@@ -58,27 +64,47 @@ def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
         message=wanted.message or "",
         conversation_id=wanted.conversation_id,
         parent=wanted.parent,
+        choices=wanted.choices,
         now=now,
     )
 
 
-def regenerate(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Turn:
+def regenerate(
+    *, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime, choices: ChatChoices = NO_CHOICES
+) -> Turn:
     """A version of a turn with the same message, to be answered once more; a failed turn is taken up instead.
 
     Raises `NotFound` for a turn that is not the caller's, `StillRunning` while it is being answered.
     """
-    return _version(caller, conversation_id, turn_number, message=None, now=now)
+    return _version(caller, conversation_id, turn_number, message=None, now=now, choices=choices)
 
 
-def edit(*, caller: Caller, conversation_id: UUID, turn_number: int, message: str, now: datetime) -> Turn:
+def edit(
+    *,
+    caller: Caller,
+    conversation_id: UUID,
+    turn_number: int,
+    message: str,
+    now: datetime,
+    choices: ChatChoices = NO_CHOICES,
+) -> Turn:
     """A version of a turn with another message. Raises what `regenerate` does, `InvalidInput` for a bad message."""
-    return _version(caller, conversation_id, turn_number, message=services.clean_message(message), now=now)
+    said = services.clean_message(message)
+    return _version(caller, conversation_id, turn_number, message=said, now=now, choices=choices)
 
 
-def _version(caller: Caller, conversation_id: UUID, turn_number: int, *, message: str | None, now: datetime) -> Turn:
+def _version(
+    caller: Caller,
+    conversation_id: UUID,
+    turn_number: int,
+    *,
+    message: str | None,
+    now: datetime,
+    choices: ChatChoices,
+) -> Turn:
     try:
         with transaction.atomic(savepoint=False):
-            conversation = services.lock_conversation(caller, conversation_id)
+            conversation = services.lock_conversation(caller, conversation_id, choices=choices)
             turn = _ended_turn(conversation, turn_number)
             said = turn.user_message if message is None else message
             is_retry = turn.status == Turn.Status.FAILED and said == turn.user_message
@@ -90,14 +116,17 @@ def _version(caller: Caller, conversation_id: UUID, turn_number: int, *, message
         raise AuthenticationRequired from None
 
 
-def resume_answer(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn:
+def resume_answer(
+    *, caller: Caller, conversation_id: UUID, turn_number: int, choices: ChatChoices = NO_CHOICES
+) -> Turn:
     """Open a turn once more for the rest of its answer: one that broke off or was cut at the model's limit.
 
     The turn stays the same, and so do its number and its link: people see one answer.
     Raises `NotFound`, `StillRunning`, and `InvalidInput` for an answer that is whole.
     """
     with transaction.atomic(savepoint=False):
-        turn = _ended_turn(services.lock_conversation(caller, conversation_id), turn_number)
+        conversation = services.lock_conversation(caller, conversation_id, choices=choices)
+        turn = _ended_turn(conversation, turn_number)
         if not turn.can_be_continued:
             raise InvalidInput(IS_WHOLE, errors={"resume": [IS_WHOLE]})
         return services.take_up(turn, keeps_text=True)
@@ -122,16 +151,23 @@ def choose_version(*, caller: Caller, conversation_id: UUID, turn_number: int) -
 def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Conversation:
     """A new conversation that goes on from a turn. It shows the turn and those above it without copying them.
 
-    Raises `NotFound`, `StillRunning` while the turn is being answered.
+    It is answered as its origin is. Raises `NotFound`, `StillRunning` while the turn is being answered, `InvalidInput`
+    for a turn of a temporary chat.
     """
     with transaction.atomic():
         origin = services.lock_conversation(caller, conversation_id)
         _ended_turn(origin, turn_number)
+        if origin.expires_at is not None:
+            raise InvalidInput("This chat is temporary. Keep it first, then branch from it.")
         return Conversation.objects.create(
             user_id=caller.user_id,
             title=_branch_title(origin.title),
             branched_from=origin.pk,
             branched_after=turn_number,
+            model=origin.model,
+            instructions=origin.instructions,
+            temperature=origin.temperature,
+            uses_memory=origin.uses_memory,
             started_at=now,
             last_active_at=now,
         )

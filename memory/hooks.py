@@ -14,6 +14,7 @@ from memory import documents
 from memory.embedders import get_embedder
 from memory.embedders.base import UNCALIBRATED
 from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import ABOUT_ME
 
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
@@ -22,6 +23,11 @@ DOCUMENTS_AT_ONCE = 10
 def notes(user: User, *, length: int) -> str:
     """`settings.CHAT_NOTES`: the beginning of the person's MEMORY.md, at most `length` characters."""
     return documents.beginning(user=user, day=None, length=length)
+
+
+def about_me(user: User, *, length: int) -> str:
+    """`settings.CHAT_ABOUT`: the beginning of the person's USER.md, at most `length` characters."""
+    return documents.beginning(user=user, day=ABOUT_ME, length=length)
 
 
 def far_distance() -> float:

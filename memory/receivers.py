@@ -32,7 +32,7 @@ def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
 
 def _is_indexed(turn: Turn) -> bool:
     """A visitor's turn is indexed when they register. Asked of the database, since they may do so at any moment."""
-    if turn.user_id is None or not turn.has_ended:
+    if turn.user_id is None or turn.is_temporary or not turn.has_ended:
         return False
     return User.objects.filter(pk=turn.user_id, is_visitor=False).exists()
 

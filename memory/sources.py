@@ -103,7 +103,8 @@ class TurnReader(Reader[Turn]):
 
     def rows(self) -> QuerySet[Turn, Any]:
         """See Reader: turns of registered users that have ended."""
-        return Turn.objects.filter(user__in=REGISTERED).exclude(status=Turn.Status.STREAMING)
+        ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
+        return ended.exclude(status=Turn.Status.STREAMING)
 
     def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[Turn, Any]:
         """See Reader."""

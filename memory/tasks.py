@@ -15,7 +15,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from intake import visitors
+from intake import temporary, visitors
 from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
@@ -115,6 +115,11 @@ def sweep_deleted() -> None:
 @shared_task(name="memory.remove_silent_visitors")
 def remove_silent_visitors() -> None:
     visitors.remove_silent(now=timezone.now(), after=timedelta(days=settings.VISITOR_DAYS))
+
+
+@shared_task(name="memory.remove_temporary_chats")
+def remove_temporary_chats() -> None:
+    temporary.remove_expired(now=timezone.now())
 
 
 @shared_task(name="memory.close_abandoned_turns")

@@ -153,7 +153,7 @@ def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecen
         period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))
     if wanted.before is not None:
         period &= _before(wanted.before, zone)
-    found = list(Conversation.objects.for_user(user).filter(period).newest_first()[: wanted.limit + 1])
+    found = list(Conversation.objects.for_user(user).kept().filter(period).newest_first()[: wanted.limit + 1])
     listed = found[: wanted.limit]
     return ListRecentConversationsOutput(
         conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in listed],

@@ -1,6 +1,7 @@
 """Settings of every deployment, by subject. A value that a deployment may change is read from the environment."""
 
 import importlib.util
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -485,6 +486,19 @@ REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 LLM_MODEL = env.str("LLM_MODEL", default="")
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
+# How much the model thinks before it answers: "on", "off", "low", "medium", "high"; empty leaves it to its server.
+LLM_THINKING = env.str("LLM_THINKING", default="")
+# More models to choose from, by names of one's own, the first being the default where LLM_MODEL names none. Each has
+# variables with its name: LLM_MODELS=fast,my-claude reads LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on. One with an
+# address and without a model offers all that its server lists.
+LLM_MODELS = {
+    name: {
+        what: env.str(f"LLM_{re.sub('[^A-Z0-9]', '_', name.upper())}_{what}", default="")
+        for what in ("MODEL", "BASE_URL", "API_KEY", "THINKING")
+    }
+    for name in dict.fromkeys(map(str.strip, env.list("LLM_MODELS", default=[])))
+    if name
+}
 LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=60.0)
 # The tools of the chat's agent loop, by dotted path, so that intake imports no app above it.
 CHAT_TOOLSET = "agent_tools.chat.toolset"
@@ -492,8 +506,9 @@ CHAT_TOOLSET = "agent_tools.chat.toolset"
 CHAT_UNDO = "agent_tools.chat.undo"
 # The number of rounds of tool calls in one answer; then the model has to answer.
 CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
-# The notes in the model's instructions, and their length at most; 0 is none.
+# The notes in the model's instructions (MEMORY.md, USER.md), and the length of each at most; 0 is none.
 CHAT_NOTES = "memory.hooks.notes"
+CHAT_ABOUT = "memory.hooks.about_me"
 # Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
@@ -618,6 +633,7 @@ CELERY_BEAT_SCHEDULE = {
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
+    "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},

@@ -1,9 +1,9 @@
-"""A language model's stand-in: a real HTTP server that speaks the OpenAI streaming protocol from a script."""
+"""A language model's stand-in: a real HTTP server that speaks OpenAI's and Anthropic's streaming protocols."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,15 @@ from starlette.routing import Route
 
 @dataclass(frozen=True)
 class Say:
-    """Stream these pieces of text, so many seconds apart; `finish_reason` is `length` for an answer that is cut."""
+    """Stream these pieces of text, so many seconds apart; `finish_reason` is `length` for an answer that is cut.
+
+    `thoughts` are streamed before, as a thinking model's.
+    """
 
     pieces: tuple[str, ...]
     seconds_apart: float = 0.0
     finish_reason: str = "stop"
+    thoughts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,22 +71,42 @@ class ScriptedModel:
     """One step of the script for each request.
 
     `requests` holds what was asked, `closed_at` when a reader left, `streaming` how many are being answered now, and
-    `sent` how many pieces of text were taken in all.
+    `sent` how many pieces of text were taken in all. `names` are the models that it lists, `keys` the ones it was sent.
     """
 
-    def __init__(self, *script: Step) -> None:
+    def __init__(self, *script: Step, names: Sequence[str] = ("scripted",)) -> None:
         self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.closed_at: float | None = None
         self.streaming = self.sent = 0
-        self.application = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+        self.names = list(names)
+        self.keys: list[str | None] = []
+        routes = [
+            Route("/v1/chat/completions", self._complete, methods=["POST"]),
+            Route("/v1/messages", self._message, methods=["POST"]),
+            Route("/v1/models", self._list),
+        ]
+        self.application = Starlette(routes=routes)
 
     def follow(self, *script: Step) -> None:
         """From now on these, and as if nobody had asked yet."""
         self.script, self.requests, self.closed_at = list(script), [], None
 
+    async def _list(self, request: Request) -> Response:
+        self.keys.append(request.headers.get("authorization"))
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in self.names]})
+
+    async def _message(self, request: Request) -> Response:
+        """Anthropic's protocol, for steps that say something."""
+        self.requests.append(await request.json())
+        self.keys.append(request.headers.get("authorization"))
+        step = self.script.pop(0)
+        assert isinstance(step, Say)
+        return StreamingResponse(_message_events(step), media_type="text/event-stream")
+
     async def _complete(self, request: Request) -> Response:
         self.requests.append(await request.json())
+        self.keys.append(request.headers.get("authorization"))
         step = self.script.pop(0)
         match step:
             case Refuse():
@@ -110,8 +134,8 @@ class ScriptedModel:
                             yield _chunk(delta)
                     yield _chunk({}, finish_reason="tool_calls")
                 case Say() | BreakOff():
-                    for piece in step.pieces:
-                        yield _chunk({"role": "assistant", "content": piece})
+                    for field_of_piece, piece in _pieces(step):
+                        yield _chunk({"role": "assistant", field_of_piece: piece})
                         self.sent += 1
                         await asyncio.sleep(step.seconds_apart if isinstance(step, Say) else 0.05)
                     if isinstance(step, BreakOff):
@@ -124,6 +148,12 @@ class ScriptedModel:
             raise
         finally:
             self.streaming -= 1
+
+
+def _pieces(step: Say | BreakOff) -> list[tuple[str, str]]:
+    """Each with the field in which it is streamed."""
+    thoughts = step.thoughts if isinstance(step, Say) else ()
+    return [*(("reasoning_content", piece) for piece in thoughts), *(("content", piece) for piece in step.pieces)]
 
 
 def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
@@ -140,6 +170,30 @@ def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
         {"role": "assistant", "tool_calls": [begun]},
         {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]},
     ]
+
+
+async def _message_events(step: Say) -> AsyncIterator[bytes]:
+    usage = {"input_tokens": TOKENS["prompt_tokens"], "output_tokens": TOKENS["completion_tokens"]}
+    start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": [], "usage": usage}
+    yield _named_event("message_start", message={**start, "stop_reason": None, "stop_sequence": None})
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    if step.thoughts:
+        deltas = [{"type": "thinking_delta", "thinking": thought} for thought in step.thoughts]
+        signed = [*deltas, {"type": "signature_delta", "signature": "signed"}]
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, signed))
+    blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in step.pieces]))
+    for index, (block, deltas) in enumerate(blocks):
+        yield _named_event("content_block_start", index=index, content_block=block)
+        for delta in deltas:
+            yield _named_event("content_block_delta", index=index, delta=delta)
+            await asyncio.sleep(step.seconds_apart)
+        yield _named_event("content_block_stop", index=index)
+    yield _named_event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage=usage)
+    yield _named_event("message_stop")
+
+
+def _named_event(name: str, **data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
 
 def _chunk(

@@ -27,7 +27,7 @@ def alice():
     conversation = turn.conversation
     a_turn(alice, "And then?", "", conversation=conversation)
     Turn.objects.filter(pk=turn.pk).update(
-        tool_calls=[{"id": "c", "input": {"query": "-->"}}], usage={"model": "m", "seconds": 0.5}
+        tool_calls=[{"id": "c", "input": {"query": "-->"}}], usage={"model": "m", "seconds": 0.5}, reasoning="Warm -->"
     )
     with acting_as(alice):
         a_turn(alice, "And now?", "Fold it.", conversation=Conversation.objects.get(pk=conversation.pk))
@@ -39,6 +39,9 @@ def alice():
     Conversation.objects.filter(pk=conversation.pk).update(current_number=2, title="Dough 🙂", last_active_at=at)
     other = a_turn(alice, "From elsewhere").conversation
     Conversation.objects.filter(pk=conversation.pk).update(pinned_at=at, titled_by="person")
+    Conversation.objects.filter(pk=conversation.pk).update(
+        model="fast", instructions="Briefly.\n", temperature=0.5, uses_memory=False
+    )
     Conversation.objects.filter(pk=other.pk).update(archived_at=at, source="chatgpt", external_id="abc")
     with acting_as(alice):
         documents.append(user=alice, day=NOW.date(), text="Planted beans", now=NOW)

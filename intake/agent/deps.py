@@ -1,14 +1,15 @@
 """What one answer is made with: whom it is for, when, what is known of them; the model never sets any of it."""
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from core.isolation.caller import Caller
-from intake.models import User
+from intake.language_models import LanguageModel, model_for
+from intake.models import ChatPreferences, Conversation, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,25 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class ChatDeps:
-    """`zone`: the person's; None for a visitor, whose is unknown. `notes`: the beginning of their MEMORY.md, if any."""
+    """`zone`: the person's; None for a visitor, whose is unknown.
+
+    `notes`, `about`: the beginning of their MEMORY.md and of their USER.md, if any. `how_to_answer`: their wish for all
+    chats; `instructions`: for this one.
+
+    `model` is None in recall mode, and where no server lists one.
+    """
 
     caller: Caller
     now: datetime
     zone: tzinfo | None = None
     notes: str = ""
+    about: str = ""
+    how_to_answer: str = ""
+    instructions: str = ""
+    model: LanguageModel | None = None
+    temperature: float | None = None
+    uses_memory: bool = True
+    is_temporary: bool = False
     fence: Fence = field(default_factory=Fence)
 
     @property
@@ -50,18 +64,34 @@ class ChatDeps:
         return self.now.astimezone(self.zone or UTC)
 
 
-def deps_for(caller: Caller, *, now: datetime) -> ChatDeps:
-    """Reads what is known of the caller; a person whose account is gone is as unknown as a visitor."""
+def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:
+    """Reads how the chat is to be answered, and what is known of the caller.
+
+    A person whose account is gone is as unknown as a visitor.
+    """
+    deps = ChatDeps(
+        caller=caller,
+        now=now,
+        instructions=conversation.instructions,
+        model=model_for(conversation, caller),
+        temperature=conversation.temperature,
+        uses_memory=conversation.uses_memory,
+        is_temporary=conversation.expires_at is not None,
+    )
     user = User.objects.filter(pk=caller.user_id, is_visitor=False).first() if caller.user_id is not None else None
     if user is None:
-        return ChatDeps(caller=caller, now=now)
-    return ChatDeps(caller=caller, now=now, zone=user.zone, notes=_notes(user))
+        return deps
+    preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    deps = replace(deps, zone=user.zone, how_to_answer=preferences.how_to_answer)
+    if not conversation.uses_memory:
+        return deps
+    return replace(deps, notes=_beginning(settings.CHAT_NOTES, user), about=_beginning(settings.CHAT_ABOUT, user))
 
 
-def _notes(user: User) -> str:
+def _beginning(path: str, user: User) -> str:
     length = settings.CHAT_NOTES_CHARACTERS
     if length <= 0:
         return ""
     # One more than is wanted tells whether there is more.
-    notes: str = import_string(settings.CHAT_NOTES)(user, length=length + 1)
+    notes: str = import_string(path)(user, length=length + 1)
     return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"

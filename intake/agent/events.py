@@ -33,6 +33,14 @@ class TextWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningWritten:
+    """What a thinking model thinks. `seconds`: how long it has thought for this answer until now; None if not known."""
+
+    text: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerEnded:
     """The model has nothing more to say; `finish_reason` is None where its vendor gives none.
 
@@ -45,4 +53,6 @@ class AnswerEnded:
     finish_reason: str | None
 
 
-AgentEvent = ToolCalled | ToolReturned | TextWritten
+AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
+# What is written piece by piece; neighbours of one kind may be joined, and cut anywhere.
+WRITTEN = (TextWritten, ReasoningWritten)

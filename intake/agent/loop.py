@@ -1,6 +1,7 @@
 """One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
 
 import re
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ from pydantic_ai.messages import (
     PartStartEvent,
     TextPart,
     TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
@@ -36,7 +39,7 @@ from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
 from core.pg_text import storable, storable_text
 from intake.agent.deps import ChatDeps
-from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
+from intake.agent.events import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
@@ -45,13 +48,14 @@ from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step,
 async def answer(
     *, message: str, history: list[ModelMessage], deps: ChatDeps, model: Model | None = None
 ) -> AsyncGenerator[AgentEvent | AnswerEnded, None]:
-    """Stream the events of one answer, by the model of the settings unless another is given.
+    """Stream the events of one answer, by the chat's model unless another is given.
 
     Raises `RecollectError` when the model fails, in words for the person.
     """
     teller = _Teller()
     try:
-        async with _agent(deps, model or chat_model(deps.caller)).run_stream_events(
+        chosen = model or chat_model(deps.caller, deps.model, is_temporary=deps.is_temporary)
+        async with _agent(deps, chosen).run_stream_events(
             message, message_history=history, deps=deps, usage_limits=usage_limits()
         ) as events:
             async for event in events:
@@ -63,18 +67,48 @@ async def answer(
 
 def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
     """A call that cannot even be read costs a round, too: its corrections need no other bound."""
-    common = model_settings()
+    common = model_settings(deps.model, temperature=deps.temperature)
+    tools = import_string(settings.CHAT_TOOLSET)(
+        deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary
+    )
     return Agent(
         model,
         deps_type=ChatDeps,
         instructions=[
-            introduction(),
+            introduction(deps),
             lambda context: circumstances(deps, may_use_tools=may_use_tools(context)),
         ],
-        toolsets=[BoundedToolset(import_string(settings.CHAT_TOOLSET)(deps.caller))],
+        toolsets=[BoundedToolset(tools)],
         model_settings=lambda context: settings_of_step(context, common),
         retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 2},
     )
+
+
+@dataclass
+class _Thinking:
+    """How long the model has thought in parts that are over, and since when it has in this one."""
+
+    seconds: float = 0.0
+    since: float | None = None
+    has_text: bool = False
+
+    def begin(self, text: str) -> list[AgentEvent]:
+        self.end()
+        self.since = time.monotonic()
+        # What it thinks after a tool call is a paragraph of its own.
+        return self.go_on(("\n\n" if self.has_text else "") + text)
+
+    def go_on(self, text: str) -> list[AgentEvent]:
+        if not text.strip() and not self.has_text:
+            return []
+        self.has_text = True
+        return [ReasoningWritten(storable_text(text), round(self._until_now(), 1))]
+
+    def end(self) -> None:
+        self.seconds, self.since = self._until_now(), None
+
+    def _until_now(self) -> float:
+        return self.seconds + (0.0 if self.since is None else time.monotonic() - self.since)
 
 
 @dataclass
@@ -84,13 +118,10 @@ class _Teller:
     has_text: bool = False
     # The ids of the calls that have no result yet, by the vendor's.
     ids: dict[str, str] = field(default_factory=dict)
+    thinking: _Thinking = field(default_factory=_Thinking)
 
     def tell(self, event: AgentStreamEvent | Any) -> Sequence[AgentEvent | AnswerEnded]:
         match event:
-            case PartStartEvent(part=TextPart(content=text)):
-                return self._begin_text(text)
-            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
-                return self._write(text)
             case FunctionToolCallEvent(part=part):
                 id_ = self.ids[part.tool_call_id] = str(uuid7())
                 return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=storable(_arguments(part)))]
@@ -98,8 +129,20 @@ class _Teller:
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
             case AgentRunResultEvent(result=result):
                 return [_ended(result)]
-            case _:
-                return []
+        return self._tell_written(event)
+
+    def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
+        match event:
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                return self.thinking.begin(text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)) if text:
+                return self.thinking.go_on(text)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                return self._write(text)
+            case PartStartEvent(part=part):
+                self.thinking.end()
+                return self._begin_text(part.content) if isinstance(part, TextPart) else []
+        return []
 
     def _begin_text(self, text: str) -> list[AgentEvent]:
         """Text after a tool call is a paragraph of its own."""
@@ -153,8 +196,8 @@ class ModelRefused(Unavailable):
 
 # What to tell the person, the first that fits; the vendor's own words may hold the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
-    (ModelAuthenticationError, ModelRefused, "The language model refused the key. Check LLM_API_KEY."),
-    (ModelNotFoundError, ModelRefused, "The language model is not there. Check LLM_MODEL and LLM_BASE_URL."),
+    (ModelAuthenticationError, ModelRefused, "The language model refused the key. Check its API_KEY in the settings."),
+    (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or check the settings."),
     (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
     (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
     (ModelContextWindowExceededError, TooLarge, "This conversation has grown too long. Start a new one."),

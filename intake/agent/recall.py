@@ -35,7 +35,9 @@ SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 # Of what is only the nearest, as much from each search.
 NEAREST_SHOWN = 2
 
-NOTHING_ABOUT_IT = "Saved. I found nothing about that."
+SAVED = "Saved. "
+NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
+MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
 # The second is for those who can do something about it.
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
@@ -44,19 +46,22 @@ HOW_TO_ADD = (
 )
 
 
-def recall_model(caller: Caller) -> FunctionModel:
+def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel:
     """The model for one caller's answer: what it quotes it looks up among that caller's turns alone."""
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
         found = _search_results(messages)
         among = {tool.name for tool in info.function_tools}
+        if not among:
+            yield MEMORY_IS_OFF
+            return
         if not found and (calls := _searches(question, _said_before(messages), among)):
             yield calls
             return
         turns, is_staff = await sync_to_async(_turns, thread_sensitive=False)(caller, _near(found.get(CHATS, {})))
         for piece in [*_told(question, found, turns), HOW_TO_ADD if is_staff else RECALL_MODE]:
-            yield piece
+            yield piece.removeprefix(SAVED) if is_temporary else piece
             # Hand the loop back, so that each piece leaves on its own as a model's would.
             await asyncio.sleep(0)
 
@@ -98,7 +103,7 @@ def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUI
         return [piece for each in about_it for piece in (each.heading, *each.quotes)]
     if nearest := [quote for each in sections for quote in each.quotes[:NEAREST_SHOWN]]:
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
-    return ["Saved. I found nothing earlier that comes close to it.\n\n"]
+    return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 
 
 @dataclass(frozen=True, slots=True)

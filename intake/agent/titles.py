@@ -9,6 +9,7 @@ from core.isolation.caller import Caller
 from core.pg_text import storable_text
 from intake.agent.deps import Fence
 from intake.agent.models import chat_model, model_settings
+from intake.language_models import LanguageModel
 from intake.services import title_from
 
 # Read of the message and of the answer: a title needs no more.
@@ -24,12 +25,12 @@ _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _AROUND = " \t\"'`*#_“”„«».:-"
 
 
-async def suggest_title(caller: Caller, *, message: str, answer: str) -> str:
-    """The title, at most 80 characters; empty when the model said nothing that could be one."""
+async def suggest_title(caller: Caller, *, model: LanguageModel | None, message: str, answer: str) -> str:
+    """The title, at most 80 characters; empty when the model, the one that answered, said nothing that could be one."""
     fence = Fence()
     beginning = f"User: {message[:READ_OF_MESSAGE]}\n\nAssistant: {answer[:READ_OF_ANSWER]}"
     settings = merge_model_settings(model_settings(), ModelSettings(max_tokens=MOST_TOKENS))
-    agent = Agent(chat_model(caller), instructions=INSTRUCTIONS, model_settings=settings)
+    agent = Agent(chat_model(caller, model), instructions=INSTRUCTIONS, model_settings=settings)
     async with agent.run_stream(fence.around(beginning)) as result:
         return clean_title(await result.get_output())
 

@@ -11,8 +11,8 @@ from django.conf import settings
 
 from core.isolation.caller import Caller
 from intake import changes
-from intake.agent.models import is_recall_mode
 from intake.answers.database import as_caller
+from intake.language_models import LanguageModel, is_recall_mode
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TitledBy
 from intake.services import Answer
@@ -25,12 +25,12 @@ TITLE_SECONDS = 60
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def after_answer(turn: Turn, caller: Caller, answer: Answer) -> None:
-    """To be called on the event loop, once the answer is saved, however it ended."""
+def after_answer(turn: Turn, caller: Caller, answer: Answer, *, model: LanguageModel | None) -> None:
+    """To be called on the event loop, once the answer is saved, however it ended. `model`: the one that answered."""
     changes.tell_now(caller, turn.conversation_id)
-    wants_title = settings.CHAT_TITLES and not is_recall_mode() and turn.turn_number == 1
+    wants_title = settings.CHAT_TITLES and not is_recall_mode() and turn.turn_number == 1 and not turn.is_temporary
     if wants_title and answer.status == Turn.Status.COMPLETE and answer.text.strip():
-        task = asyncio.create_task(_give_title(turn, caller, answer.text))
+        task = asyncio.create_task(_give_title(turn, caller, answer.text, model))
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
 
@@ -44,14 +44,14 @@ async def stop() -> None:
         await asyncio.wait(tasks, timeout=1)
 
 
-async def _give_title(turn: Turn, caller: Caller, answer: str) -> None:
+async def _give_title(turn: Turn, caller: Caller, answer: str, model: LanguageModel | None) -> None:
     from intake.agent.titles import suggest_title
 
     try:
         async with asyncio.timeout(TITLE_SECONDS):
             if not await as_caller(caller, _wants_title, turn, caller):
                 return
-            title = await suggest_title(caller, message=turn.user_message, answer=answer)
+            title = await suggest_title(caller, model=model, message=turn.user_message, answer=answer)
             if title:
                 await as_caller(caller, _set_title, turn, caller, title)
     except Exception as error:  # the first line stays as the title

@@ -4,7 +4,7 @@ from typing import Any
 
 from core.errors import AuthenticationRequired, NotFound, RecollectError
 from intake import sse
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.events import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import Ending, EventId
 from intake.links import undo_path
 from intake.markdown import render, render_summary
@@ -26,6 +26,8 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int | None = None, 
     match event:
         case TextWritten(text=text):
             return sse.encode("delta", {"text": text}, id=id_)
+        case ReasoningWritten(text=text, seconds=seconds):
+            return sse.encode("reasoning", {"text": text} | ({} if seconds is None else {"seconds": seconds}), id=id_)
         case ToolCalled(id=call_id, name=name, input=input_):
             return sse.encode("tool_call", {"id": call_id, "name": name, "input": input_}, id=id_)
         case ToolReturned():
@@ -76,6 +78,12 @@ def kept_result(event: ToolReturned) -> dict[str, Any]:
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
     return result
+
+
+def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
+    """What a kept answer's model thought, if anything, as one event."""
+    seconds = Usage.of(turn.usage).thought_seconds
+    return [ReasoningWritten(turn.reasoning, seconds)] if turn.reasoning else []
 
 
 def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:

@@ -14,12 +14,13 @@ from django.db import InterfaceError, OperationalError
 from redis.exceptions import RedisError
 
 from core.isolation.caller import Caller
-from intake.agent.events import TextWritten
+from intake.agent.events import WRITTEN, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers import streams
 from intake.answers.database import load_turn
 from intake.answers.events import ending_of, ending_of_deleted, events_of_call
-from intake.answers.log import AnswerLog, EventId, length_of
+from intake.answers.log import AnswerLog, EventId, length_of, rest_of
 from intake.models import Turn
+from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
@@ -99,8 +100,12 @@ async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
 
 def catch_up(log: AnswerLog, turn: Turn) -> None:
     """Add what a saved turn has and the log has not. Where among the text a call stood, a saved turn does not say."""
-    text = log.text
-    told = {(type(event), event.id) for _, event in log.since(0) if not isinstance(event, TextWritten)}
+    text, reasoning = log.text, log.reasoning
+    if len(turn.reasoning) > len(reasoning) and turn.reasoning.startswith(reasoning):
+        # Nor does it say where among the text reasoning stood.
+        log.is_exact = False
+        log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
+    told = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
     kept = [event for call in turn.tool_calls for event in events_of_call(call)]
     for event in kept:
         if (type(event), event.id) not in told:
@@ -123,8 +128,8 @@ def take(log: AnswerLog, entry: streams.StreamEntry) -> bool:
     if entry.event is None:
         return False
     overlap = log.position - begins
-    if isinstance(entry.event, TextWritten):
-        log.add(TextWritten(entry.event.text[overlap:]))
+    if isinstance(entry.event, WRITTEN):
+        log.add(rest_of(entry.event, overlap))
     elif overlap < length_of(entry.event):
         log.add(entry.event)
     return True

@@ -1,17 +1,19 @@
 """The log of one answer: one task writes it, and any number of readers follow it, each at their own pace.
 
-An event ends at a position: text counts its characters, anything else counts one. A position so means the same however
-the text is cut into events, and a reader who goes on from one misses nothing and is given nothing twice.
+An event ends at a position: text and reasoning count their characters, anything else counts one. A position so means
+the same however the text is cut into events, and a reader who goes on from one misses nothing and is given nothing
+twice.
 """
 
 import asyncio
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from core.errors import NotFound
-from intake.agent.events import AgentEvent, TextWritten
+from intake.agent.events import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
 from intake.models import Turn
 
 # A reader who is further behind than so many events gets the text between two of them in one piece.
@@ -82,6 +84,16 @@ class AnswerLog:
     def text(self) -> str:
         return "".join(event.text for event in self._events if isinstance(event, TextWritten))
 
+    @property
+    def reasoning(self) -> str:
+        return "".join(event.text for event in self._events if isinstance(event, ReasoningWritten))
+
+    @property
+    def thought_seconds(self) -> float | None:
+        """How long the model has thought until now; None if it has not, or where that is not known."""
+        thoughts = (event.seconds for event in reversed(self._events) if isinstance(event, ReasoningWritten))
+        return next(thoughts, None)
+
     def add(self, event: AgentEvent) -> None:
         if not (length := length_of(event)):
             return
@@ -104,9 +116,9 @@ class AnswerLog:
         """What comes after a position: each event with the position at which it ends."""
         first = bisect_right(self._ends, position)
         found = list(zip(self._ends[first:], self._events[first:], strict=True))
-        if found and isinstance(found[0][1], TextWritten):
-            end, text = found[0][0], found[0][1].text
-            found[0] = (end, TextWritten(text[position - end + len(text) :]))
+        if found and isinstance(found[0][1], WRITTEN):
+            end, event = found[0]
+            found[0] = (end, rest_of(event, position - end + length_of(event)))
         return _joined(found) if len(found) > most_apart else found
 
     def notify(self) -> None:
@@ -126,23 +138,24 @@ class AnswerLog:
 
 
 def length_of(event: AgentEvent) -> int:
-    return len(event.text) if isinstance(event, TextWritten) else 1
+    return len(event.text) if isinstance(event, WRITTEN) else 1
+
+
+def rest_of(event: AgentEvent, start: int) -> AgentEvent:
+    """What is written, from the character `start` on."""
+    return replace(event, text=event.text[start:]) if isinstance(event, WRITTEN) else event
 
 
 def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]]:
-    """The same with neighbouring texts as one."""
+    """The same with neighbours of one kind that were written as one."""
     joined: list[tuple[int, AgentEvent]] = []
-    pieces: list[str] = []
-    text_end = 0
-    for end, event in events:
-        if isinstance(event, TextWritten):
-            pieces.append(event.text)
-            text_end = end
-            continue
-        if pieces:
-            joined.append((text_end, TextWritten("".join(pieces))))
-            pieces = []
-        joined.append((end, event))
-    if pieces:
-        joined.append((text_end, TextWritten("".join(pieces))))
+    for kind, group in groupby(events, key=lambda each: type(each[1])):
+        members = list(group)
+        end, last = members[-1]
+        if kind in WRITTEN and isinstance(last, WRITTEN):
+            joined.append(
+                (end, replace(last, text="".join(each.text for _, each in members if isinstance(each, WRITTEN))))
+            )
+        else:
+            joined += members
     return joined

@@ -21,6 +21,7 @@ from intake.answers.events import (
     encode_turn,
     ending_of,
     events_of_call,
+    events_of_reasoning,
 )
 from intake.answers.log import AnswerLog
 from intake.markdown import render_blocks
@@ -70,6 +71,8 @@ async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[byte
     # The request's own connection goes back first: a slow reader must not keep it from others.
     await sync_to_async(connections.close_all)()
     yield encode_turn(turn)
+    for thought in events_of_reasoning(turn):
+        yield encode_event(thought, turn)
     for call in turn.tool_calls:
         for event in events_of_call(call):
             yield encode_event(event, turn, with_html=with_blocks)

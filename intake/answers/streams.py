@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from intake.agent.events import AgentEvent, TextWritten, ToolCalled, ToolReturned
+from intake.agent.events import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import EventId, length_of
 
 logger = logging.getLogger(__name__)
@@ -116,6 +116,8 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
     match event:
         case None:
             data: dict[str, Any] = {"ended": True}
+        case ReasoningWritten(text=text, seconds=seconds):
+            data = {"reasoning": [text, seconds]}
         case TextWritten(text=text):
             data = {"text": text}
         case ToolCalled(id=id_, name=name, input=input_):
@@ -133,6 +135,8 @@ def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
     match json.loads(fields.get(_FIELD.encode(), b"null")):
         case {"ended": True}:
             return StreamEntry(parsed, None)
+        case {"reasoning": [str(text), seconds]}:
+            return StreamEntry(parsed, ReasoningWritten(text, seconds))
         case {"text": str(text)}:
             return StreamEntry(parsed, TextWritten(text))
         case {"call": [id_, name, input_]}:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -22,13 +22,21 @@ from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.caller import Caller
 from intake import services
 from intake.agent import loop, prompt
-from intake.agent.deps import deps_for
-from intake.agent.events import AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
-from intake.agent.models import is_recall_mode, model_name
+from intake.agent.deps import ChatDeps, deps_for
+from intake.agent.events import WRITTEN, AgentEvent, AnswerEnded, TextWritten, ToolCalled, ToolReturned
 from intake.answers.after import after_answer
 from intake.answers.database import as_caller, load_turn
-from intake.answers.events import as_data, ending_by, ending_of, ending_of_deleted, events_of_call, kept_result
+from intake.answers.events import (
+    as_data,
+    ending_by,
+    ending_of,
+    ending_of_deleted,
+    events_of_call,
+    events_of_reasoning,
+    kept_result,
+)
 from intake.answers.log import AnswerLog, Ending
+from intake.language_models import LanguageModel, is_recall_mode
 from intake.models import Turn
 from intake.services import Answer
 from intake.standing import StillIn, until_out
@@ -58,6 +66,7 @@ class Draft:
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     begun_at: float = field(default_factory=time.monotonic)
     end: AnswerEnded | None = None
+    model: LanguageModel | None = None
 
     def add(self, event: AgentEvent | AnswerEnded) -> None:
         match event:
@@ -72,18 +81,36 @@ class Draft:
                         call.update(kept_result(event))
         self.log.add(event)
 
-    def snapshot(self) -> tuple[str, list[dict[str, Any]]]:
-        """A copy that another thread can save while more is added."""
-        return self.log.text, [dict(call) for call in self.tool_calls]
+    def snapshot(self) -> dict[str, Any]:
+        """A copy that another thread can save while more is added, as `services.save_progress` takes it."""
+        calls = [dict(call) for call in self.tool_calls]
+        return {"text": self.log.text, "reasoning": self.log.reasoning, "tool_calls": calls}
 
     def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
         return Answer(
             text=self.log.text,
             status=status,
             tool_calls=self.tool_calls,
+            reasoning=self.log.reasoning,
             is_recall=is_recall_mode(),
             error=as_data(error) if error else None,
-            usage=usage_of(self.end, seconds=time.monotonic() - self.begun_at).as_data(),
+            usage=self._usage().as_data(),
+        )
+
+    def _usage(self) -> Usage:
+        """Recall mode is no model, and nothing there is counted in tokens. Without an end the answer broke off."""
+        seconds = round(time.monotonic() - self.begun_at, 2)
+        if is_recall_mode():
+            return Usage(seconds=seconds)
+        known = Usage(seconds=seconds, thought_seconds=self.log.thought_seconds)
+        if self.end is None:
+            return replace(known, model=self.model.own_name if self.model else None)
+        return replace(
+            known,
+            model=self.end.model,
+            input_tokens=self.end.input_tokens,
+            output_tokens=self.end.output_tokens,
+            finish_reason=self.end.finish_reason,
         )
 
 
@@ -135,18 +162,24 @@ class Writing:
         return self._draft.ended(Turn.Status.COMPLETE)
 
     async def _ask(self) -> None:
-        deps = await as_caller(self._caller, deps_for, self._caller, now=timezone.now())
+        deps = await as_caller(self._caller, self._deps)
+        self._draft.model = deps.model
         message, told = await as_caller(self._caller, prompt.asked, self._turn, kept=self._kept)
         length = len(self._kept)
         async with aclosing(loop.answer(message=message, history=told, deps=deps)) as events:
             async for event in events:
                 self._draft.add(event)
-                length += len(event.text) if isinstance(event, TextWritten) else 0
+                length += len(event.text) if isinstance(event, WRITTEN) else 0
                 if length > LONGEST_ANSWER:
                     raise TooLong
 
+    def _deps(self) -> ChatDeps:
+        return deps_for(self._caller, self._turn.conversation, now=timezone.now())
+
     def _tell_kept(self) -> None:
         """Readers get the whole answer: what there was, and what comes now."""
+        for thought in events_of_reasoning(self._turn):
+            self.log.add(thought)
         for call in self._turn.tool_calls:
             for event in events_of_call(call):
                 self.log.add(event)
@@ -171,7 +204,7 @@ class Writing:
                 saved = await as_caller(
                     self._caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
                 )
-                after_answer(turn, self._caller, answer)
+                after_answer(turn, self._caller, answer, model=self._draft.model)
                 return saved
             except (OperationalError, InterfaceError):
                 await asyncio.sleep(wait)
@@ -187,42 +220,25 @@ class Writing:
             if (there := self._draft.snapshot()) == saved and idle < SIGN_OF_LIFE_SECONDS:
                 continue
             with suppress(OperationalError, InterfaceError):
-                if not await self._save_part(*there):
+                if not await self._save_part(there):
                     self.stop()
                     return
                 saved, idle = there, 0.0
 
-    async def _save_part(self, text: str, tool_calls: list[dict[str, Any]]) -> bool:
+    async def _save_part(self, there: dict[str, Any]) -> bool:
         """Whether the turn is still this answer's."""
         return await as_caller(
             self._caller,
             services.save_progress,
             turn_id=self._turn.pk,
             attempt=self._turn.attempt,
-            text=text,
-            tool_calls=tool_calls,
             now=timezone.now(),
+            **there,
         )
 
     async def _stop_when_out(self, is_still_in: StillIn) -> None:
         await until_out(is_still_in)
         self.stop()
-
-
-def usage_of(end: AnswerEnded | None, *, seconds: float) -> Usage:
-    """Without an end, of an answer that broke off. Recall mode is no model, and nothing there is counted in tokens."""
-    seconds = round(seconds, 2)
-    if is_recall_mode():
-        return Usage(seconds=seconds)
-    if end is None:
-        return Usage(model=model_name(), seconds=seconds)
-    return Usage(
-        model=end.model,
-        input_tokens=end.input_tokens,
-        output_tokens=end.output_tokens,
-        seconds=seconds,
-        finish_reason=end.finish_reason,
-    )
 
 
 def _shown(error: Exception) -> RecollectError:

@@ -22,7 +22,10 @@ KEYS = """
             REFERENCES intake_conversation_turns (user_id, conversation_id, turn_number) DEFERRABLE INITIALLY DEFERRED;
     ALTER TABLE intake_idempotent_answers
         DROP CONSTRAINT intake_idempotent_answers_pkey, ADD PRIMARY KEY (user_id, id),
-        ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
+        ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE intake_chat_preferences
+        DROP CONSTRAINT intake_chat_preferences_pkey, ADD PRIMARY KEY (user_id, id),
+        ADD CONSTRAINT intake_chat_preferences_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
 """
 NO_KEYS = """
     ALTER TABLE intake_conversation_turns
@@ -210,6 +213,35 @@ class Migration(migrations.Migration):
                 condition=models.Q(pinned_at__isnull=False),
                 name="idx_ic_user_pinned",
             ),
+        ),
+        # How a chat is answered, and whether it is kept.
+        migrations.AddField("conversation", "expires_at", models.DateTimeField(editable=False, null=True)),
+        migrations.AddField("conversation", "model", models.CharField(blank=True, default="", max_length=200)),
+        migrations.AddField("conversation", "instructions", models.TextField(blank=True, default="")),
+        migrations.AddField("conversation", "temperature", models.FloatField(blank=True, null=True)),
+        migrations.AddField("conversation", "uses_memory", models.BooleanField(default=True)),
+        migrations.AddIndex(
+            "conversation",
+            models.Index(
+                fields=["expires_at"],
+                condition=models.Q(expires_at__isnull=False),
+                name="idx_ic_expiring",
+            ),
+        ),
+        migrations.AddField("turn", "reasoning", models.TextField(blank=True, default="")),
+        migrations.AddField("turn", "is_temporary", models.BooleanField(default=False, editable=False)),
+        migrations.CreateModel(
+            name="ChatPreferences",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("model", models.CharField(blank=True, default="", max_length=200)),
+                ("how_to_answer", models.TextField(blank=True, default="")),
+                ("user", user()),
+            ],
+            options={
+                "db_table": "intake_chat_preferences",
+                "constraints": [models.UniqueConstraint(fields=("user",), name="intake_chat_preferences_once")],
+            },
         ),
         migrations.AddField("conversation", "current_number", number()),
         migrations.AddField("conversation", "has_versions", models.BooleanField(default=False, editable=False)),

@@ -10,6 +10,16 @@ USERS = f"""
     CREATE POLICY worker_removes_visitors ON users FOR DELETE TO {ROLES.worker} USING (is_visitor);
     ALTER TABLE users ENABLE ROW LEVEL SECURITY
 """
+EXPIRED = f"""
+    CREATE POLICY worker_sees_expired ON intake_conversations FOR SELECT TO {ROLES.worker} USING (expires_at < now());
+    CREATE POLICY worker_removes_expired ON intake_conversations FOR DELETE TO {ROLES.worker} USING (expires_at < now());
+    GRANT SELECT (id, user_id, expires_at), DELETE ON intake_conversations TO {ROLES.worker}
+"""
+# What the role may do goes with the table's other rights.
+NO_EXPIRED = """
+    DROP POLICY worker_sees_expired ON intake_conversations;
+    DROP POLICY worker_removes_expired ON intake_conversations
+"""
 NO_USERS = """
     ALTER TABLE users DISABLE ROW LEVEL SECURITY;
     DROP POLICY everybody ON users;
@@ -31,12 +41,15 @@ class Migration(migrations.Migration):
 
     operations = [
         isolate("intake_conversations"),
+        # A worker removes temporary chats whose time is over, and sees none but those.
+        migrations.RunSQL(EXPIRED, NO_EXPIRED),
         isolate(
             "intake_conversation_turns",
             # It closes what a dead server left open, and can change no word.
             worker=["SELECT", "UPDATE (status, updated_at)"],
         ),
         isolate("intake_idempotent_answers"),
+        isolate("intake_chat_preferences"),
         # Read to find out who is asking, and to let people register, log in and leave. A worker is told where somebody's
         # day begins, and removes visitors who come no more: them alone, as a policy says.
         grant(

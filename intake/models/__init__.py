@@ -3,7 +3,8 @@
 from intake.models.conversations import Conversation, Turn
 from intake.models.idempotency import IdempotentAnswer
 from intake.models.invitations import Invitation
+from intake.models.preferences import ChatPreferences
 from intake.models.sessions import Session
 from intake.models.users import User
 
-__all__ = ["Conversation", "IdempotentAnswer", "Invitation", "Session", "Turn", "User"]
+__all__ = ["ChatPreferences", "Conversation", "IdempotentAnswer", "Invitation", "Session", "Turn", "User"]

@@ -14,6 +14,7 @@ from core.isolation.caller import Caller
 from intake.models.users import User
 
 TITLE_LENGTH = 80
+MODEL_NAME_LENGTH = 200
 
 
 OwnedRow = TypeVar("OwnedRow", bound=models.Model)
@@ -31,6 +32,10 @@ class OwnedQuerySet(models.QuerySet[OwnedRow]):
 
 
 class ConversationQuerySet(OwnedQuerySet["Conversation"]):
+    def kept(self) -> Self:
+        """Without temporary ones: what is listed, searched and exported."""
+        return self.filter(expires_at=None)
+
     def newest_first(self) -> Self:
         return self.order_by("-last_active_at", "-id")
 
@@ -63,6 +68,13 @@ class Conversation(models.Model):
     # Listed above the others since then; listed apart since then.
     pinned_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
+    # A temporary chat goes when it is left, and at this time at the latest. NULL: it is kept.
+    expires_at = models.DateTimeField(null=True, editable=False)
+    # How it is answered. Empty, or a model that there is no more: by the person's default.
+    model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")
+    instructions = models.TextField(blank=True, default="")
+    temperature = models.FloatField(null=True, blank=True)
+    uses_memory = models.BooleanField(default=True)
     # What made the title: a model's replaces that of the first line only, and nothing replaces a person's.
     titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 
@@ -79,6 +91,7 @@ class Conversation(models.Model):
             models.Index(
                 fields=["user", "branched_from"], name="idx_ic_branches", condition=Q(branched_from__isnull=False)
             ),
+            models.Index(fields=["expires_at"], name="idx_ic_expiring", condition=Q(expires_at__isnull=False)),
         ]
         constraints = [
             models.CheckConstraint(
@@ -140,6 +153,10 @@ class Turn(models.Model):
     parent_number = models.PositiveIntegerField(null=True, editable=False)
     user_message = models.TextField()
     assistant_message = models.TextField(blank=True, default="")
+    # What a thinking model wrote before its answer: shown, never indexed, and never sent back to a model.
+    reasoning = models.TextField(blank=True, default="")
+    # As its conversation, here for workers, which may not read those. What is temporary is never indexed.
+    is_temporary = models.BooleanField(default=False, editable=False)
     # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.
     is_recall = models.BooleanField(default=False)
     tool_calls = models.JSONField(default=list, blank=True)

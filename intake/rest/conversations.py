@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import transaction
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
@@ -10,11 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from core.errors import InvalidInput
+from core.errors import InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from core.validation import LONGEST_REFERENCE, checked, text_limit, validate
-from intake import arranging, deleting, export_files, exporting, undoing, versions
+from intake import arranging, deleting, export_files, exporting, temporary, undoing, versions
+from intake.choices import refuse_temporary
 from intake.identity import caller_of, person_of
 from intake.listing import list_conversations
 from intake.models.conversations import TITLE_LENGTH
@@ -39,6 +41,7 @@ from intake.rest.shapes import (
     UndoneOutput,
 )
 from intake.schemas import problems
+from intake.services import lock_conversation
 
 NOT_THERE = (401, 404, 429, 503)
 NUMBER = {"type": "integer", "minimum": 1}
@@ -99,12 +102,15 @@ class ConversationView(ActsAsCaller):
         responses={200: ConversationOutput, **problems(400, 413, 415, *NOT_THERE)},
     )
     def patch(self, request: Request, conversation_id: str) -> Response:
-        """Give a conversation another title, pin it, archive it, or take that back; what is left out stays."""
+        """Give a conversation another title, pin it, archive it, or take that back; say how it is answered from now on;
+        keep a temporary one. What is left out stays."""
         wanted = validate(ChangeOfConversation, request.data)
         caller, key = caller_of(request), as_conversation_id(conversation_id)
         given = wanted.model_fields_set
         if not given:
-            raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`.")
+            raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`, or how it is answered.")
+        refuse_temporary(wanted)
+        choices = wanted.as_choices(caller)
         if "title" in given:
             deleting.rename_conversation(caller=caller, conversation_id=key, title=wanted.title)
         arranging.arrange(
@@ -114,6 +120,10 @@ class ConversationView(ActsAsCaller):
             is_archived=wanted.archived if "archived" in given else None,
             now=timezone.now(),
         )
+        with transaction.atomic():
+            lock_conversation(caller, key, choices=choices)
+        if wanted.temporary is False:
+            temporary.keep(caller=caller, conversation_id=key)
         changed = get_conversation(caller=caller, conversation_id=conversation_id)
         return Response(ConversationOutput.of(changed).as_data())
 
@@ -140,6 +150,8 @@ class ConversationExportView(APIView):
         user = person_of(request)
         with acting_as(user):
             found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
+        if found.expires_at is not None:
+            raise NotFound
         if form == "json":
             pieces = exporting.conversation_as_json(conversation=found, user=user, now=timezone.now())
             name, content_type = f"{export_files.file_name(found)}.json", "application/json"
@@ -195,7 +207,7 @@ class BranchView(ActsAsCaller):
     @extend_schema(
         operation_id="branch_conversation",
         request=None,
-        responses={201: ConversationOutput, **problems(409, *NOT_THERE)},
+        responses={201: ConversationOutput, **problems(400, 409, *NOT_THERE)},
     )
     def post(self, request: Request, conversation_id: str, turn_number: str) -> Response:
         """Begin a new conversation that goes on from a turn; the turns up to it are shared, not copied."""

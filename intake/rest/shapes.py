@@ -7,7 +7,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from core.validation import Input, text_limit
+from core.validation import text_limit
+from intake.choices import ChatOptions
 from intake.listing import ConversationList
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
@@ -42,6 +43,15 @@ class ConversationOutput(Output):
     ] = None
     pinned_at: datetime | None = None
     archived_at: datetime | None = None
+    model: Annotated[str | None, Field(description="What was chosen for it; none: the person's default answers.")] = (
+        None
+    )
+    instructions: str | None = None
+    temperature: float | None = None
+    memory: Annotated[bool, Field(description="Whether what was said and kept elsewhere is used.")] = True
+    expires_at: Annotated[
+        datetime | None, Field(description="A temporary chat goes then, if it is not left before.")
+    ] = None
 
     @classmethod
     def of(cls, conversation: Conversation) -> Self:
@@ -68,6 +78,7 @@ class UsageOutput(Output):
     finish_reason: Annotated[
         str | None, Field(description="`stop`; `length` for an answer that was cut at the model's limit; others.")
     ] = None
+    thought_seconds: Annotated[float | None, Field(description="Of the seconds, those it thought.")] = None
 
     @classmethod
     def of(cls, turn: Turn) -> Self | None:
@@ -83,6 +94,7 @@ class TurnOutput(Output):
     ] = None
     user_message: str
     assistant_message: str
+    reasoning: Annotated[str | None, Field(description="What a thinking model wrote before its answer.")] = None
     tool_calls: list[dict[str, Any]]
     status: str
     said_at: datetime
@@ -103,6 +115,7 @@ class TurnOutput(Output):
             parent_turn_number=turn.parent_number,
             user_message=turn.user_message,
             assistant_message=turn.assistant_message,
+            reasoning=turn.reasoning or None,
             tool_calls=turn.tool_calls,
             status=turn.status,
             said_at=turn.said_at,
@@ -148,7 +161,7 @@ class UndoneOutput(Output):
     undone_at: Annotated[datetime, Field(description="When it was taken back: now, or before.")]
 
 
-class ChangeOfConversation(Input):
+class ChangeOfConversation(ChatOptions):
     """What is left out stays as it is; the defaults mean nothing."""
 
     title: Annotated[
@@ -170,6 +183,11 @@ def _of(conversation: Conversation) -> dict[str, Any]:
         "branched_from": _origin(conversation),
         "pinned_at": conversation.pinned_at,
         "archived_at": conversation.archived_at,
+        "model": conversation.model or None,
+        "instructions": conversation.instructions or None,
+        "temperature": conversation.temperature,
+        "memory": conversation.uses_memory,
+        "expires_at": conversation.expires_at,
     }
 
 

@@ -12,6 +12,7 @@ from intake.rest.conversations import (
     ToolCallUndoView,
     TurnView,
 )
+from intake.rest.models import ModelListView
 
 urlpatterns = [
     path("conversations/", ConversationListView.as_view()),
@@ -34,6 +35,7 @@ urlpatterns = [
         ToolCallUndoView.as_view(),
         name="undo_tool_call",
     ),
+    path("models/", ModelListView.as_view()),
     path("account/export/", AccountExportView.as_view(), name="download_account"),
     path("account/", AccountView.as_view()),
 ]

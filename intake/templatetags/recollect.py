@@ -71,6 +71,21 @@ def usage(turn: Turn | None) -> str:
     return Usage.of(turn.usage).in_words() if turn else ""
 
 
+@register.filter
+def unlocalize_number(value: float) -> str:
+    """As HTML has numbers, whatever the language of the page."""
+    return f"{value:g}"
+
+
+@register.filter
+def thought(turn: Turn | None) -> str:
+    """What stands on an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js says the same."""
+    seconds = Usage.of(turn.usage).thought_seconds if turn else None
+    if turn is not None and not turn.has_ended:
+        return "Thinking…"
+    return "Thought" if seconds is None else f"Thought for {max(1, round(seconds))} s"
+
+
 register.filter("steps", steps_of)
 register.simple_tag(links.conversation_path, name="conversation_path")
 register.simple_tag(links.branch_path, name="branch_path")

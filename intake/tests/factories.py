@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives.asymmetric import ec
+from django.utils import timezone
 from fido2.cose import ES256
 from fido2.utils import sha256
 from fido2.webauthn import (
@@ -58,6 +59,16 @@ def a_turn(
         return services.save_exchange(
             conversation=conversation, user_message=message, assistant_message=answer, said_at=said_at, parent=parent
         )
+
+
+def a_temporary_turn(user: User, message: str, answer: str = "Between us.") -> Turn:
+    """As the chat saves it, for a caller who acts as the user already."""
+    choices = services.ChatChoices(is_temporary=True)
+    turn = services.begin_turn(
+        caller=caller_for(user), message=message, conversation_id=None, now=timezone.now(), choices=choices
+    )
+    services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
+    return turn
 
 
 def a_long_conversation(user: User, turns: int) -> Conversation:

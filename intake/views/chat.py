@@ -19,8 +19,10 @@ from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from core.validation import LONGEST_REFERENCE, Input, parse_json, stated, text_limit, validate
+from core.validation import LONGEST_REFERENCE, parse_json, stated, text_limit, validate
 from intake import changes, idempotency
+from intake.choices import ChatOptions, refuse_temporary
+from intake.language_models import is_recall_mode
 from intake.models import User
 from intake.reading import LARGEST_NUMBER, as_conversation_id
 from intake.repeating import Begun, begin_turn_once
@@ -33,8 +35,11 @@ from intake.views.answers import event_stream, prefers_blocks
 TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 
 
-class ChatMessage(Input):
-    """The request's body: a message, or what to do with a turn of the conversation, which is named by its number."""
+class ChatMessage(ChatOptions):
+    """The request's body: a message, or what to do with a turn of the conversation, which is named by its number.
+
+    What it says of the model and so on holds for the chat from now on.
+    """
 
     message: Annotated[
         str | None,
@@ -78,12 +83,15 @@ class ChatMessage(Input):
             raise stated("A turn is named by its conversation: give `conversation_id`.")
         return self
 
-    def as_request(self) -> TurnRequest:
-        """Raises `NotFound` for a malformed conversation id, `InvalidInput` for a message too many or too few."""
+    def as_request(self, caller: Caller) -> TurnRequest:
+        """Raises `NotFound` for a malformed conversation id, `InvalidInput` for a message too many or too few, and for
+        what cannot be chosen."""
         needs_message = self.regenerate is None and self.resume is None
         if needs_message != (self.message is not None):
             wanted = "Field required" if needs_message else "Not with `regenerate` or `continue`."
             raise InvalidInput(errors={"message": [wanted]})
+        if self.conversation_id is not None:
+            refuse_temporary(self)
         given = self.conversation_id
         return TurnRequest(
             message=self.message,
@@ -92,6 +100,7 @@ class ChatMessage(Input):
             edit=self.edit,
             regenerate=self.regenerate,
             resume=self.resume,
+            choices=self.as_choices(caller),
         )
 
 
@@ -134,14 +143,14 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     # Visitors are counted by their address: one who forgets the cookies is somebody new.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
-    if settings.LLM_MODEL and not admitted.caller.is_registered:
+    if not is_recall_mode() and not admitted.caller.is_registered:
         rate_limits.take_all(("visitors",))
     wanted = validate(ChatMessage, parse_json(request.body))
     key = request.headers.get(idempotency.HEADER)
     begin = partial(
         begin_turn_once,
         key=None if key is None else idempotency.clean_key(key),
-        wanted=wanted.as_request(),
+        wanted=wanted.as_request(admitted.caller),
         now=timezone.now(),
     )
     if admitted.caller.user_id is None:

@@ -54,7 +54,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
         messages.error(request, "Choose some chats first.")
         return HttpResponseRedirect(reverse("intake:conversations"))
     if wanted == "delete" and request.POST.get("sure") != YES:
-        chosen = Conversation.objects.for_caller(caller).filter(pk__in=ids).newest_first()
+        chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()
         return render(request, "intake/delete_conversations.html", {"chosen": chosen})
     if wanted == "delete":
         arranging.delete_all(caller=caller, conversation_ids=ids)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
+from intake.choices import offered_choices
 from intake.identity import caller_of, is_registered
 from intake.listing import list_conversations, list_in_order, list_one
 from intake.models import Conversation
@@ -60,7 +61,8 @@ def personal_page(view: View[P]) -> View[P]:
 
 @personal_page
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "intake/chat.html", {**_shell(request), "examples": EXAMPLES})
+    shown = {"examples": EXAMPLES, "is_temporary": "temporary" in request.GET}
+    return render(request, "intake/chat.html", {**_shell(request), **shown})
 
 
 @personal_page
@@ -68,7 +70,8 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window, above = _turns(request, found)
     shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
-    return render(request, "intake/chat.html", {**_shell(request), **shown})
+    is_temporary = found.expires_at is not None
+    return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
 
 
 def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
@@ -114,5 +117,6 @@ def sidebar_of(request: HttpRequest) -> dict[str, Any]:
     }
 
 
-def _shell(request: HttpRequest) -> dict[str, Any]:
-    return {**sidebar_of(request), "max_message_length": MAX_MESSAGE_LENGTH}
+def _shell(request: HttpRequest, conversation: Conversation | None = None) -> dict[str, Any]:
+    choices = offered_choices(caller_of(request), conversation)
+    return {**sidebar_of(request), "max_message_length": MAX_MESSAGE_LENGTH, "choices": choices}

@@ -14,12 +14,15 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from core import rate_limits
+from core.isolation.acting import acting_as
 from intake import deleting
 from intake.accounts import factors
 from intake.accounts.adapters import other_services
 from intake.accounts.proof import require_recent_proof
-from intake.forms import DeleteAccountForm, TimeZoneForm, TitlesForm
-from intake.identity import person_of
+from intake.forms import AnswersForm, DeleteAccountForm, TimeZoneForm, TitlesForm
+from intake.identity import caller_of, person_of
+from intake.language_models import is_recall_mode
+from intake.models import ChatPreferences
 
 
 @never_cache
@@ -44,6 +47,20 @@ def titles(request: HttpRequest) -> HttpResponse:
         user.titles_by_model = form.cleaned_data["titles_by_model"]
         user.save(update_fields=["titles_by_model"])
         messages.success(request, "Saved.")
+    return HttpResponseRedirect(reverse("intake:account"))
+
+
+@never_cache
+@require_POST
+def answers(request: HttpRequest) -> HttpResponse:
+    """The person's default model, and how they want to be answered."""
+    user = person_of(request)
+    form = AnswersForm(request.POST, caller=caller_of(request))
+    if not form.is_valid():
+        return _page(request, answers_form=form)
+    with acting_as(user):
+        ChatPreferences.objects.update_or_create(user=user, defaults=form.cleaned_data)
+    messages.success(request, "Saved.")
     return HttpResponseRedirect(reverse("intake:account"))
 
 
@@ -77,6 +94,11 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
         "delete_form": DeleteAccountForm(user=user),
         **forms,
     }
-    if django_settings.CHAT_TITLES and django_settings.LLM_MODEL:
+    if not is_recall_mode() and "answers_form" not in forms:
+        with acting_as(user):
+            preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+        initial = {"model": preferences.model, "how_to_answer": preferences.how_to_answer}
+        context["answers_form"] = AnswersForm(initial=initial, caller=caller_of(request))
+    if django_settings.CHAT_TITLES and not is_recall_mode():
         context["titles_form"] = TitlesForm(initial={"titles_by_model": user.titles_by_model})
     return render(request, "intake/account.html", context)

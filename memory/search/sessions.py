@@ -49,7 +49,7 @@ WITH term AS MATERIALIZED (
 ), mine AS MATERIALIZED (
     SELECT id, lower(title) AS title, last_active_at, turn_count
       FROM intake_conversations
-     WHERE user_id = %(user_id)s AND last_active_at >= %(since)s AND last_active_at < %(until)s
+     WHERE user_id = %(user_id)s AND expires_at IS NULL AND last_active_at >= %(since)s AND last_active_at < %(until)s
      ORDER BY last_active_at DESC, id DESC
      LIMIT %(titles)s
 ), previewed AS MATERIALIZED (

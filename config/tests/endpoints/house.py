@@ -22,9 +22,9 @@ from intake import services
 from intake.accounts.sessions import NAME_LENGTH
 from intake.deleting import delete_account
 from intake.idempotency import once
-from intake.models import Invitation, Turn, User
+from intake.models import ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
-from intake.tests.factories import NOW, a_passkey, a_person, a_turn, a_visitor, caller_for
+from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, indexing, notes, records
 from memory.models import Embedding
 from memory.models.documents import ABOUT_ME
@@ -43,6 +43,8 @@ class Things:
     """What leads to one person's things, as somebody else would have to know it."""
 
     conversation: str
+    # One that is not kept.
+    temporary: str = "0190c0de-0000-7000-8000-000000000007"
     turn: str = "1"
     # One that is not on the chosen path.
     version: str = "2"
@@ -119,6 +121,8 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         written = f"The {TOPIC} is {word}, a tower"
         documents.replace(user=user, day=None, content=written, expected=None, now=NOW)
         memory, about, log = (documents.read(user=user, day=written) for written in (None, ABOUT_ME, day))
+        temporary = a_temporary_turn(user, f"The {TOPIC} is {word}, between us")
+        ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {word}")
         once(
             caller=Caller(user_id=user.pk),
             key=name,
@@ -145,6 +149,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(
         conversation=str(turn.conversation_id),
+        temporary=str(temporary.conversation_id),
         turn_id=str(turn.pk),
         day=str(day),
         record=str(record.id),

@@ -170,6 +170,8 @@ PAGES = [
     ),
     endpoint("c/<str:conversation_id>/pin/", "c/{conversation}/pin/", POST=changes(form={"on": "1"})),
     endpoint("c/<str:conversation_id>/archive/", "c/{conversation}/archive/", POST=changes(form={"on": "1"})),
+    endpoint("c/<str:conversation_id>/keep/", "c/{temporary}/keep/", POST=changes()),
+    endpoint("c/<str:conversation_id>/leave/", "c/{temporary}/leave/", POST=changes()),
     endpoint(
         "conversations/change/",
         POST=[
@@ -181,6 +183,7 @@ PAGES = [
     ),
     endpoint("settings/account/", GET=answers(), POST=changes(form={"time_zone": "Asia/Tokyo"})),
     endpoint("settings/account/titles/", POST=changes(form={})),
+    endpoint("settings/account/answers/", POST=changes(form={"how_to_answer": "Briefly"})),
     endpoint("settings/account/delete/", POST=changes(form={"password": PASSWORD})),
     endpoint("settings/account/export/", GET=answers(query={"as": "markdown"})),
     endpoint(
@@ -376,7 +379,11 @@ API = [
         "conversations/<str:conversation_id>/",
         "conversations/{conversation}/",
         GET=[shows(), shows(query={"turn": "{turn}"}), shows(query={"before": "2"})],
-        PATCH=[changes(body={"title": "Renamed"}), changes(body={"pinned": True, "archived": False})],
+        PATCH=[
+            changes(body={"title": "Renamed"}),
+            changes(body={"pinned": True, "archived": False}),
+            changes(body={"instructions": "Briefly", "temperature": 0.5, "memory": False}),
+        ],
         DELETE=changes(),
     ),
     endpoint(
@@ -405,6 +412,7 @@ API = [
         "conversations/{conversation}/export/",
         GET=[shows(is_streamed=True), shows(query={"as": "json"}, is_streamed=True)],
     ),
+    endpoint("models/", GET=answers()),
     endpoint(
         "account/export/",
         GET=[shows(is_streamed=True), shows(query={"as": "markdown"}, is_streamed=True)],

@@ -1,6 +1,7 @@
 /** The chat page: what a person sends, the answer as it streams, and everything that can go wrong between. */
 import { answering } from "./answering.js";
 import { ask, Failure, follow, stop } from "./ask.js";
+import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
 import { listenForOtherTabs } from "./elsewhere.js";
@@ -9,6 +10,7 @@ import { listenForOutline } from "./outline.js";
 import { foldLong } from "./pasting.js";
 import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
+import { offerToKeep, watchTemporary } from "./temporary.js";
 import { keepTimesFresh } from "./times.js";
 import { Turn } from "./turn.js";
 import { listenForUndo } from "./undoing.js";
@@ -23,6 +25,13 @@ const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
   onStop: stopAnswer,
   draftKey: () => `draft:${main.dataset.conversation}`,
+});
+
+const isTemporary = "temporary" in main.dataset;
+const choices = new Choices({
+  conversation: () => main.dataset.conversation,
+  csrfToken: () => composer.csrfToken,
+  isTemporary,
 });
 
 // What can be stopped, and the turn that is being answered; null while nothing is.
@@ -99,7 +108,7 @@ async function stopAnswer() {
 function questionFor(turn) {
   return {
     endpoint: main.dataset.endpoint,
-    ...turn.question(main.dataset.conversation),
+    ...turn.question(main.dataset.conversation, choices.asked),
     csrfToken: composer.csrfToken,
     signal: request.signal,
   };
@@ -107,6 +116,7 @@ function questionFor(turn) {
 
 function take(turn, { type, data }) {
   if (type === "turn") begin(turn, data);
+  else if (type === "reasoning") turn.think(data);
   else if (type === "tool_call") turn.addStep(data);
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
@@ -121,12 +131,17 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   // Told from the start once more: after a long absence, or for another attempt.
   if (turn.hasBegun) open(turn);
   turn.hasBegun = true;
-  answering.began(path);
+  choices.settle();
   composer.unsent = "";
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
   turn.identify({ path, turnNumber, turnId });
   if (turn.isToStop) stopAnswer();
+  if (isTemporary) {
+    offerToKeep(conversationId);
+    return;
+  }
+  answering.began(path);
   const title = sidebar.promote(path, turn.message);
   if (!isNew) return;
   history.pushState(null, "", path);
@@ -229,10 +244,11 @@ document.querySelector("[data-welcome]")?.addEventListener("click", (event) => {
 
 addEventListener("popstate", () => {
   const shown = main.dataset.conversation ? `/c/${main.dataset.conversation}/` : "/";
-  if (location.pathname !== shown) location.reload();
+  if (location.pathname !== shown && !isTemporary) location.reload();
   else goToNamedTurn();
 });
 
+watchTemporary(main, { csrfToken: () => composer.csrfToken });
 listenForCopying(main, announce);
 listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });

@@ -5,6 +5,8 @@ import { prepare } from "./reading.js";
 export function listenForOtherTabs(main, thread, { onGrown, announce }) {
   document.addEventListener("recollect:changed", async ({ detail }) => {
     if (detail.id !== main.dataset.conversation) return;
+    // A temporary chat is in no list of chats.
+    if ("temporary" in main.dataset) return;
     if (detail.isGone) return tellThatItIsGone(main, announce);
     // What this page is writing itself it shows itself; an earlier part is read as it is.
     if (thread.querySelector(".turn.waiting") || new URLSearchParams(location.search).has("before")) return;

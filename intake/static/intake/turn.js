@@ -1,6 +1,7 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
 import { showPlace, showUsage } from "./versions.js";
@@ -30,6 +31,7 @@ export class Turn {
   constructor(element) {
     this.element = element;
     this.answer = part(element, "answer");
+    this.reasoning = new Reasoning(element);
   }
 
   get message() {
@@ -62,15 +64,15 @@ export class Turn {
     this.element.dataset.about = JSON.stringify(about);
   }
 
-  /** What every try at an answer asks the server for, word for word, so that it knows them for one. */
-  question(conversationId) {
+  /** `choices`: how the chat is to be answered. What every try at an answer asks the server for, word for word, so that it knows them for one. */
+  question(conversationId, choices) {
     const asked = this.element.dataset;
     asked.key ??= newKey();
-    asked.body ??= JSON.stringify(this.#request(conversationId));
+    asked.body ??= JSON.stringify(this.#request(conversationId, choices));
     return { body: JSON.parse(asked.body), key: asked.key };
   }
 
-  #request(conversationId) {
+  #request(conversationId, choices) {
     // A turn of an earlier visit is answered once more in its place.
     const about = JSON.parse(this.element.dataset.about ?? "null") ?? (this.isSaved ? { regenerate: this.number } : {});
     const needsMessage = about.regenerate === undefined && about.continue === undefined;
@@ -78,6 +80,7 @@ export class Turn {
       ...(needsMessage && { message: this.message }),
       ...(conversationId && { conversation_id: conversationId }),
       ...about,
+      ...choices,
     };
   }
 
@@ -92,6 +95,7 @@ export class Turn {
     // What an earlier try has stored stays stored, and can be taken back.
     for (const step of this.element.querySelectorAll(".step")) if (part(step, "stored").hidden) step.remove();
     this.answer.replaceChildren();
+    this.reasoning.clear();
     this.#setState("streaming");
     this.#hideTrouble();
     this.answer.dataset.markdown = "";
@@ -117,7 +121,12 @@ export class Turn {
     showPlace(this.element, { path, number: turnNumber, versions });
   }
 
+  think(piece) {
+    this.reasoning.write(piece);
+  }
+
   addStep({ id, name, input }) {
+    this.reasoning.rest();
     // An answer that is told again tells of what is still there from the first time.
     this.#step(id)?.remove();
     const step = clone("step");
@@ -148,6 +157,7 @@ export class Turn {
 
   /** The answer's Markdown, as it is copied. */
   write(text) {
+    this.reasoning.rest();
     this.answer.dataset.markdown += text;
   }
 
@@ -192,6 +202,7 @@ export class Turn {
     part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
     part(this.element, "cut-why").textContent = isCut ? CUT : BROKE_OFF;
     if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];
+    this.reasoning.rest();
     for (const step of this.element.querySelectorAll(".step.running")) step.classList.remove("running");
     for (const button of this.element.querySelectorAll('[data-action="undo"]')) button.disabled = false;
     this.#setState(state);

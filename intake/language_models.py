@@ -1,0 +1,190 @@
+"""Which language models there are to choose from: those that the settings name, and those that their servers list.
+
+Nothing here loads a vendor's package, so a page can offer the models.
+"""
+
+import json
+import logging
+import re
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+
+from django.conf import settings
+
+from core.errors import InvalidInput
+from core.isolation.caller import Caller
+from intake.models import ChatPreferences, Conversation
+from intake.models.conversations import MODEL_NAME_LENGTH
+
+logger = logging.getLogger(__name__)
+
+# The vendors' models that refuse a temperature. pydantic-ai knows the same, but a page cannot wait until it is loaded.
+_FIXED_OPENAI = re.compile(r"o\d|gpt-[5-9]")
+_FIXED_ANTHROPIC = re.compile(r"claude-(fable|mythos|opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])")
+ANTHROPIC, OPENAI = "anthropic:", "openai:"
+# How long a server's list of models is believed, and how long a page or an answer waits for a new one.
+LISTED_SECONDS = 60.0
+LISTING_SECONDS = 2.0
+MOST_LISTED = 500
+LONGEST_LIST = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """`name`: by which people choose it. `id`: by which its server knows it, behind `anthropic:` for Anthropic's."""
+
+    name: str
+    id: str
+    base_url: str = ""
+    api_key: str = ""
+    # How much it thinks before it answers: an effort such as `low`, `on`, `off`; empty leaves it to the server.
+    thinking: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """The model's own name, without its vendor's."""
+        return _own_name(self.id)
+
+    @property
+    def takes_temperature(self) -> bool:
+        """What is behind an address of one's own is taken to do as most models do."""
+        if self.id.startswith(ANTHROPIC):
+            return not _FIXED_ANTHROPIC.match(self.own_name) and self.thinking in ("", "off")
+        return bool(self.base_url) or not _FIXED_OPENAI.match(self.own_name)
+
+
+def is_recall_mode() -> bool:
+    return not settings.LLM_MODEL and not settings.LLM_MODELS
+
+
+def offered(caller: Caller) -> list[LanguageModel]:
+    """The models that the caller may choose from, the installation's default first. A visitor gets that one alone."""
+    named = [model for entry in _entries() for model in _models_of(entry)]
+    return named if caller.is_registered else named[:1]
+
+
+def find(name: str, caller: Caller) -> LanguageModel | None:
+    """The model of this name, if the caller may choose it.
+
+    One of a server that does not say what it has is taken at its word: the answer will say if it is not there.
+    """
+    if not caller.is_registered:
+        return next((model for model in offered(caller) if model.name == name), None)
+    for entry in _entries():
+        if entry.id:
+            if entry.name == name:
+                return entry
+            continue
+        prefix, own = f"{entry.name}/", name.removeprefix(f"{entry.name}/")
+        listed = _listed(entry) if name.startswith(prefix) and own else []
+        if listed is None or own in listed:
+            return _of_server(entry, own)
+    return None
+
+
+def checked_name(name: str, caller: Caller) -> str:
+    """The name as it is kept with a chat; empty for the default. Raises `InvalidInput`."""
+    if name and (len(name) > MODEL_NAME_LENGTH or find(name, caller) is None):
+        names = ", ".join(model.name for model in offered(caller)[:10])
+        known = f"These are: {names}." if names else "No language model is configured."
+        raise InvalidInput("There is no such model.", errors={"model": [known]})
+    return name
+
+
+def default_for(caller: Caller) -> LanguageModel | None:
+    """The person's own default, or the installation's; None in recall mode. Reads the person's preferences."""
+    preferred = ""
+    if caller.is_registered and not is_recall_mode():
+        mine = ChatPreferences.objects.for_caller(caller).values_list("model", flat=True)
+        preferred = mine.first() or ""
+    return (find(preferred, caller) if preferred else None) or next(iter(offered(caller)), None)
+
+
+def model_for(conversation: Conversation, caller: Caller) -> LanguageModel | None:
+    """By which a chat is answered: what was chosen for it, as long as there is such a model, or else the default."""
+    return (find(conversation.model, caller) if conversation.model else None) or default_for(caller)
+
+
+def _own_name(id_: str) -> str:
+    return id_.removeprefix(ANTHROPIC).removeprefix(OPENAI)
+
+
+def named_models() -> list[LanguageModel]:
+    """Those that the settings name; no server is asked."""
+    return [entry for entry in _entries() if entry.id]
+
+
+def _entries() -> list[LanguageModel]:
+    """As the settings name them; one without an `id` stands for all models of its server."""
+    found = []
+    if settings.LLM_MODEL:
+        given = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
+        found.append(LanguageModel(_own_name(settings.LLM_MODEL), *given))
+    for name, each in settings.LLM_MODELS.items():
+        found.append(LanguageModel(name, each["MODEL"], each["BASE_URL"], each["API_KEY"], each["THINKING"]))
+    return found
+
+
+def _models_of(entry: LanguageModel) -> list[LanguageModel]:
+    return [entry] if entry.id else [_of_server(entry, own) for own in _listed(entry) or ()]
+
+
+def _of_server(entry: LanguageModel, own: str) -> LanguageModel:
+    return LanguageModel(f"{entry.name}/{own}", own, entry.base_url, entry.api_key, entry.thinking)
+
+
+# By address and key: when the server was asked, and what it listed, None if it did not answer.
+_lists: dict[tuple[str, str], tuple[float, list[str] | None]] = {}
+_lock = threading.Lock()
+
+
+def _listed(entry: LanguageModel) -> list[str] | None:
+    """What the server lists at `/models`; None while it does not answer.
+
+    Only who asks first waits for it; later on it is asked in the background, at most once a minute.
+    """
+    key = (entry.base_url, entry.api_key)
+    with _lock:
+        known = _lists.get(key)
+        is_due = known is not None and time.monotonic() - known[0] >= LISTED_SECONDS
+        if known is not None and is_due:
+            # One thread asks.
+            _lists[key] = (time.monotonic(), known[1])
+    if known is None:
+        return _refresh(entry, None)
+    if is_due:
+        threading.Thread(target=_refresh, args=(entry, known[1]), name="list of models", daemon=True).start()
+    return known[1]
+
+
+def _refresh(entry: LanguageModel, before: list[str] | None) -> list[str] | None:
+    """What it listed before stands while it does not answer."""
+    try:
+        names: list[str] | None = _ask(entry)
+    except (OSError, ValueError, HTTPException) as error:
+        # Only what kind of error it was: its words may hold the address with a password.
+        logger.warning("The server of %s lists no models (%s)", entry.name, type(error).__name__)
+        names = before
+    with _lock:
+        _lists[(entry.base_url, entry.api_key)] = (time.monotonic(), names)
+    return names
+
+
+def _ask(entry: LanguageModel) -> list[str]:
+    """Raises `OSError`, `HTTPException` and `ValueError`."""
+    if not entry.base_url.startswith(("http://", "https://")):
+        raise ValueError("no address of a server")
+    request = urllib.request.Request(f"{entry.base_url.rstrip('/')}/models")  # noqa: S310 - checked above
+    if entry.api_key:
+        request.add_header("Authorization", f"Bearer {entry.api_key}")
+    with urllib.request.urlopen(request, timeout=LISTING_SECONDS) as response:  # noqa: S310 - as above
+        data: Any = json.loads(response.read(LONGEST_LIST))
+    rows = data.get("data") if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError("not a list of models")
+    names = (row.get("id") for row in rows if isinstance(row, dict))
+    return sorted({name for name in names if isinstance(name, str) and name})[:MOST_LISTED]

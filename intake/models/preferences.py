@@ -1,0 +1,23 @@
+"""How a person wants to be answered: their default model, and what they tell every model."""
+
+from django.db import models
+
+from intake.models.conversations import MODEL_NAME_LENGTH, OwnedQuerySet
+from intake.models.users import User
+
+
+class ChatPreferences(models.Model):
+    """One row a person, once they have chosen something. Not on the user's row, which staff may read."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
+    model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")
+    how_to_answer = models.TextField(blank=True, default="")
+
+    objects = OwnedQuerySet["ChatPreferences"].as_manager()
+
+    class Meta:
+        db_table = "intake_chat_preferences"
+        constraints = [models.UniqueConstraint(fields=["user"], name="intake_chat_preferences_once")]
+
+    def __str__(self) -> str:
+        return f"of user {self.user_id}"

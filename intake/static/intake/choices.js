@@ -1,0 +1,106 @@
+/** How this chat is answered: the model beside the message, the rest in a sheet. What is chosen holds from then on. */
+
+const NOT_SAVED = "It could not be saved now; it goes with your next message.";
+
+export class Choices {
+  // What the server does not know yet.
+  #changed = new Set();
+  #row = document.querySelector("[data-choices]");
+  #sheet = document.querySelector("[data-choices-sheet]");
+
+  /** `conversation()`: the id of the chat, or an empty text; `isTemporary`: whether a new one is to be temporary. */
+  constructor({ conversation, csrfToken, isTemporary }) {
+    this.conversation = conversation;
+    this.csrfToken = csrfToken;
+    this.isTemporary = isTemporary;
+    if (!this.#row) return;
+    this.fields = Object.fromEntries(
+      [...document.querySelectorAll("[data-choice]")].map((field) => [field.dataset.choice, field]),
+    );
+    this.hasTemperature = "set" in this.fields.temperature.dataset;
+    this.#listen();
+    this.#show();
+  }
+
+  /** What a message says besides itself. */
+  get asked() {
+    const isNew = !this.conversation();
+    return { ...this.#values([...this.#changed]), ...(isNew && this.isTemporary && { temporary: true }) };
+  }
+
+  /** The server has what was asked. */
+  settle() {
+    this.#changed.clear();
+  }
+
+  #values(names) {
+    const { fields } = this;
+    const read = {
+      model: () => fields.model.value,
+      instructions: () => fields.instructions.value,
+      temperature: () => (this.hasTemperature ? Number(fields.temperature.value) : null),
+      memory: () => fields.memory.checked,
+    };
+    return Object.fromEntries(names.map((name) => [name, read[name]()]));
+  }
+
+  #listen() {
+    const { fields } = this;
+    for (const [name, field] of Object.entries(fields)) field.addEventListener("change", () => this.#change(name));
+    fields.temperature.addEventListener("input", () => {
+      this.hasTemperature = true;
+      this.#show();
+    });
+    this.#sheet.querySelector("[data-temperature-reset]").addEventListener("click", () => {
+      this.hasTemperature = false;
+      fields.temperature.value = 1;
+      this.#change("temperature");
+    });
+    const opener = this.#row.querySelector("[data-choices-opener]");
+    opener.addEventListener("click", () => {
+      this.#sheet.showModal();
+      opener.ariaExpanded = "true";
+    });
+    this.#sheet.addEventListener("close", () => (opener.ariaExpanded = "false"));
+    this.#sheet.querySelector("[data-choices-done]").addEventListener("click", () => this.#sheet.close());
+    // A click beside the sheet closes it; Escape closes it and stops no answer.
+    this.#sheet.addEventListener("click", (event) => event.target === this.#sheet && this.#sheet.close());
+    this.#sheet.addEventListener("keydown", (event) => event.key === "Escape" && event.stopPropagation());
+  }
+
+  async #change(name) {
+    this.#changed.add(name);
+    this.#show();
+    const id = this.conversation();
+    // A visitor's go with their next message.
+    if (!id || !("person" in this.#row.dataset)) return;
+    const trouble = this.#sheet.querySelector("[data-choices-trouble]");
+    trouble.textContent = (await this.#save(id, name)) ? "" : NOT_SAVED;
+    if (!trouble.textContent) this.#changed.delete(name);
+  }
+
+  async #save(id, name) {
+    try {
+      const response = await fetch(`/api/v1/conversations/${id}/`, {
+        method: "PATCH",
+        headers: { "Content-Type": "application/json", "X-CSRFToken": this.csrfToken() },
+        body: JSON.stringify(this.#values([name])),
+      });
+      return response.ok;
+    } catch {
+      return false;
+    }
+  }
+
+  #show() {
+    const { model, temperature, memory, instructions } = this.fields;
+    const takesTemperature = Boolean(model.selectedOptions[0] && "takesTemperature" in model.selectedOptions[0].dataset);
+    this.#sheet.querySelector("[data-temperature-field]").hidden = !takesTemperature;
+    this.#sheet.querySelector("[data-temperature-shown]").textContent = this.hasTemperature ? temperature.value : "default";
+    this.#sheet.querySelector("[data-temperature-reset]").hidden = !this.hasTemperature;
+    const isChanged = Boolean(instructions.value.trim()) || (takesTemperature && this.hasTemperature);
+    this.#row.querySelector("[data-choices-mark]").hidden = !isChanged;
+    const note = this.#row.querySelector("[data-memory-note]");
+    if (note) note.hidden = memory.checked;
+  }
+}
