@@ -115,7 +115,8 @@ def test_with_the_databases_policies_gone_the_application_refuses_at_every_endpo
 
 
 def test_with_both_gone_the_matrix_finds_the_endpoints_open(matrix, no_policies, no_filters):
-    matrix.walk()
+    of_one_thing = {route: endpoint for route, endpoint in ENDPOINTS.items() if "<str:" in route}
+    matrix.walk(endpoints=of_one_thing)
     assert {leak for leak in matrix.leaks if "<str:conversation_id>" in leak} >= {
         f"{method} /{endpoint.route}"
         for endpoint in ENDPOINTS.values()

@@ -12,12 +12,15 @@ from core.sections import END, Section, read_head, read_sections, write_head, wr
 MARK = '<!-- turn {"turn_number": 1} -->'
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 # Generating takes its time on a busy machine.
-UNHURRIED = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 LINES = st.lists(
-    TEXTS | st.sampled_from([MARK, "\\" + MARK, "<!-- end {} -->", "## You", "---", "", "\r", "<!-- answer"])
+    TEXTS | st.sampled_from([MARK, "\\" + MARK, "<!-- end {} -->", "## You", "---", "", "\r", "<!-- answer"]),
+    max_size=6,
 )
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=8,
 )
 
 
@@ -27,7 +30,12 @@ def test_a_section_reads_as_markdown():
 
 
 @UNHURRIED
-@given(st.lists(st.tuples(st.sampled_from(["turn", "answer", "record"]), st.dictionaries(TEXTS, VALUES), LINES)))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["turn", "answer", "record"]), st.dictionaries(TEXTS, VALUES, max_size=4), LINES),
+        max_size=5,
+    )
+)
 def test_sections_are_read_back_to_the_letter(sections):
     written = [Section(kind, fields, "\n".join(lines)) for kind, fields, lines in sections]
     text = "".join(write_section(each.kind, each.fields, heading=each.text, text=each.text) for each in written) + END
@@ -35,7 +43,7 @@ def test_sections_are_read_back_to_the_letter(sections):
 
 
 @UNHURRIED
-@given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), VALUES))
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,20}", fullmatch=True), VALUES, max_size=5))
 def test_front_matter_is_read_back_and_is_yaml(fields):
     written = write_head(fields)
     assert read_head(written + "\n# A title\n") == fields

@@ -22,7 +22,7 @@ def test_each_attack_is_measured_beside_an_unattacked_run(tmp_path, capsys):
         "benchmark",
         "overload",
         "--people=2",
-        "--seconds=5",
+        "--seconds=3",
         *[f"--attack={name}" for name in attacks],
         f"--json={target}",
     )
