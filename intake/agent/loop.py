@@ -153,8 +153,8 @@ class ModelRefused(Unavailable):
 
 # What to tell the person, the first that fits; the vendor's own words may hold the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
-    (ModelAuthenticationError, ModelRefused, "The language model refused the key. Check LLM_API_KEY."),
-    (ModelNotFoundError, ModelRefused, "The language model is not there. Check LLM_MODEL and LLM_BASE_URL."),
+    (ModelAuthenticationError, ModelRefused, "The language model refused its key: the operator has to change it."),
+    (ModelNotFoundError, ModelRefused, "The language model is not there: the operator has to change it."),
     (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
     (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
     (ModelContextWindowExceededError, TooLarge, "This conversation has grown too long. Start a new one."),
