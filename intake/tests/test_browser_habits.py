@@ -123,9 +123,11 @@ def test_a_folded_paste_can_be_taken_out_or_put_into_the_text(open_page, person)
     expect(page.locator("[data-pasted] li")).to_have_count(0)
 
 
-def test_a_draft_survives_logging_in(open_page, person):
+def test_a_draft_survives_a_reload_and_logging_in(open_page, person):
     page = open_page()
     page.get_by_label("Message", exact=True).fill("Half a thought")
+    page.reload()
+    expect(page.get_by_label("Message", exact=True)).to_have_value("Half a thought")
     page.get_by_role("link", name="Log in").click()
     page.get_by_label("Email").fill(person.email)
     page.get_by_label("Password", exact=True).fill("password")
