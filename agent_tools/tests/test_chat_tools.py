@@ -345,3 +345,12 @@ def test_what_a_failed_try_stored_can_be_taken_back_after_the_next(person, log_i
     undo = results(failed)[0]["undo"]
     assert client.post(undo["href"], headers=client._csrf()).status_code == 200
     assert not MemoryRecord.objects.exists()
+
+
+def test_what_a_search_says_it_found_is_never_left_out_of_recalls_answer(person, log_in, settings):
+    settings.CHAT_FAR_DISTANCE = "builtins.float"  # 0: everything is far
+    a_turn(person, "My cat is called Miso")
+    indexing.embed_pending()
+    events = log_in(person).events("The cat")
+    assert any("[My cat is called Miso]" in result["summary"] for result in results(events))
+    assert "> My cat is called Miso" in the_turn().assistant_message

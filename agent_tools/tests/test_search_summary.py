@@ -49,3 +49,15 @@ def test_a_visitor_is_told_how_to_have_a_memory():
 
 def test_nothing_found_is_said():
     assert summary_of(a_person()) == "Nothing found"
+
+
+def test_what_is_only_the_nearest_is_not_called_found():
+    alice = a_person()
+    a_turn(alice, "My cat is called Miso")
+    indexing.embed_pending()
+    for name in ("search_chat_history", "search_history"):
+        tool = registry.get(name)
+        output = tool.call({"query": "cat"}, user=alice)
+        nearest = output.model_copy(update={"nothing_relevant": True})
+        assert tool.summarise(output.model_copy(update={"nothing_relevant": None}), alice).startswith("Found ")
+        assert tool.summarise(nearest, alice).startswith("Nothing found about it; the nearest: [My cat")

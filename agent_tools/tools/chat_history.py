@@ -25,6 +25,7 @@ LINK_LENGTH = 48
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
+ONLY_NEAREST = "Nothing found about it; the nearest"
 NOTHING_RELEVANT = "True if nothing was found about this: the results are only the nearest of what there is."
 
 
@@ -111,9 +112,10 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         for conversation_id, number in best_turns.items()
         if conversation_id in titles
     ]
-    count = _turns(output.total_found)
+    # As the answer says it: what is only the nearest was not found.
+    found = ONLY_NEAREST if output.nothing_relevant else f"Found {_turns(output.total_found)}"
     more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
-    return f"Found {count}: {', '.join(links[:LINKS])}{more}"
+    return f"{found}: {', '.join(links[:LINKS])}{more}"
 
 
 def _turns(count: int) -> str:

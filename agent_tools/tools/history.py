@@ -12,6 +12,7 @@ from agent_tools.tools.chat_history import (
     LINKS,
     NO_CALLER,
     NOTHING_RELEVANT,
+    ONLY_NEAREST,
     RELEVANCE,
     RERANKED,
     InterpretedTime,
@@ -95,8 +96,9 @@ def summarise(output: SearchHistoryOutput, user: User | None) -> str:
         best.setdefault(result.conversation_id or _place(result), _place(result))
     places = list(best.values())
     count = f"{len(output.results)} {'result' if len(output.results) == 1 else 'results'}"
+    found = ONLY_NEAREST if output.nothing_relevant else f"Found {count}"
     more = f" and {len(places) - LINKS} more" if len(places) > LINKS else ""
-    return f"Found {count}: {', '.join(places[:LINKS])}{more}"
+    return f"{found}: {', '.join(places[:LINKS])}{more}"
 
 
 def _place(result: HistoryResult) -> str:

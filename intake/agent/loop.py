@@ -196,8 +196,8 @@ class ModelRefused(Unavailable):
 
 # What to tell the person, the first that fits; the vendor's own words may hold the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
-    (ModelAuthenticationError, ModelRefused, "The language model refused the key. Check its API_KEY in the settings."),
-    (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or check the settings."),
+    (ModelAuthenticationError, ModelRefused, "The language model refused its key: the operator has to change it."),
+    (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or tell the operator."),
     (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
     (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
     (ModelContextWindowExceededError, TooLarge, "This conversation has grown too long. Start a new one."),

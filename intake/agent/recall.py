@@ -59,7 +59,9 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         if not found and (calls := _searches(question, _said_before(messages), among)):
             yield calls
             return
-        turns, is_staff = await sync_to_async(_turns, thread_sensitive=False)(caller, _near(found.get(CHATS, {})))
+        turns, is_staff = await sync_to_async(_turns, thread_sensitive=False)(
+            caller, found.get(CHATS, {}).get("results", [])
+        )
         for piece in [*_told(question, found, turns), HOW_TO_ADD if is_staff else RECALL_MODE]:
             yield piece.removeprefix(SAVED) if is_temporary else piece
             # Hand the loop back, so that each piece leaves on its own as a model's would.
@@ -92,11 +94,23 @@ def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
 def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
     """The better of chats and notes first. What is only the nearest is offered where nothing else was found."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
+    near = _near(chats)
     if chats.get("note") == "user identity required":
         return ["Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"]
     sections = [
-        _Section("Here is what you said that comes closest:\n\n", _said(question, _near(chats), turns), chats),
-        _Section("Here is what you noted that comes closest:\n\n", _noted(notes), notes),
+        _Section(
+            "Here is what you said that comes closest:\n\n",
+            # What the search calls found is never left unsaid, however far it is.
+            _said(question, near or chats.get("results", []), turns),
+            chats,
+            is_nearest_only=not near or bool(chats.get("nothingRelevant")),
+        ),
+        _Section(
+            "Here is what you noted that comes closest:\n\n",
+            _noted(notes),
+            notes,
+            is_nearest_only=bool(notes.get("nothingRelevant")),
+        ),
     ]
     sections = sorted((each for each in sections if each.quotes), key=lambda each: -_relevance(each.found))
     if about_it := [each for each in sections if not each.is_nearest_only]:
@@ -113,10 +127,7 @@ class _Section:
     heading: str
     quotes: list[str]
     found: dict[str, Any]
-
-    @property
-    def is_nearest_only(self) -> bool:
-        return bool(self.found.get("nothingRelevant"))
+    is_nearest_only: bool
 
 
 def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:

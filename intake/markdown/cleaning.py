@@ -75,8 +75,10 @@ _answer_cleaner = nh3.Cleaner(
     tag_attribute_values={
         "a": {"target": {"_blank"}},
         "button": {"type": {"button"}, "data-action": {"copy-code", "download-code"}},
+        # What scrolls is reached by keys.
         "pre": {"tabindex": {"0"}},
         **{tag: {"dir": {"auto", "ltr"}} for tag in _HAS_DIRECTION},
+        "div": {"dir": {"auto", "ltr"}, "tabindex": {"0"}},
     },
     url_schemes={"http", "https", "mailto"},
     link_rel=LINK_REL,

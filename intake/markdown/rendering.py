@@ -143,7 +143,7 @@ def _add_render_rules(parser: MarkdownIt) -> None:
         "fence", lambda _, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
     )
     parser.add_render_rule("code_block", lambda _, tokens, index, *__: render_code(tokens[index].content, ""))
-    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll"><table dir="auto">')
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table dir="auto">')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     parser.add_render_rule(
         "footnote_ref", lambda _, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')

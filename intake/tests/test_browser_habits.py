@@ -73,6 +73,22 @@ def test_on_a_phone_enter_begins_a_line_and_the_button_sends(open_page, person):
     expect(page.locator(".said")).to_have_text("One\nTwo")
 
 
+def test_the_last_words_stay_in_view_when_a_phones_keyboard_opens_and_closes(open_page, person):
+    conversation = a_turn(person, "First").conversation
+    for number in range(12):
+        last = a_turn(person, f"Number {number}", "Some words.\n\n" * 4, conversation=conversation)
+    page = open_page(conversation_path(conversation.pk), user=person, **PHONE)
+    words = page.locator(f"#turn-{last.turn_number} .prose p").last
+    expect(words).to_be_in_viewport()
+    page.get_by_label("Message", exact=True).tap()
+    # As `interactive-widget=resizes-content` has it: what is left is the page's.
+    page.set_viewport_size({"width": 390, "height": 460})
+    expect(page.get_by_label("Message", exact=True)).to_be_in_viewport()
+    expect(words).to_be_in_viewport()
+    page.set_viewport_size(PHONE["viewport"])
+    expect(words).to_be_in_viewport()
+
+
 def test_a_long_paste_is_folded_and_sent_whole(open_page, person):
     page = open_page(user=person)
     page.get_by_label("Message", exact=True).fill("What is wrong here?")
@@ -107,9 +123,11 @@ def test_a_folded_paste_can_be_taken_out_or_put_into_the_text(open_page, person)
     expect(page.locator("[data-pasted] li")).to_have_count(0)
 
 
-def test_a_draft_survives_logging_in(open_page, person):
+def test_a_draft_survives_a_reload_and_logging_in(open_page, person):
     page = open_page()
     page.get_by_label("Message", exact=True).fill("Half a thought")
+    page.reload()
+    expect(page.get_by_label("Message", exact=True)).to_have_value("Half a thought")
     page.get_by_role("link", name="Log in").click()
     page.get_by_label("Email").fill(person.email)
     page.get_by_label("Password", exact=True).fill("password")

@@ -126,7 +126,7 @@ def test_the_usual_shapes_of_an_answer_are_there():
         "<em>z</em>",
         "<s>w</s>",
         '<code class="language-python"><span class="hl-nb">print</span>',
-        '<div class="table-scroll"><table dir="auto">',
+        '<div class="table-scroll" tabindex="0"><table dir="auto">',
         '<td class="align-right">2</td>',
     ]:
         assert shape in html
