@@ -157,6 +157,8 @@ class OtherServiceEmailForm(_Plain, SignupForm):  # type: ignore[misc]
     """Asked where the other service told no email address, or one that has an account already."""
 
     email = email_field()
+    # django-allauth takes it away again: there are no names here.
+    username = forms.CharField(max_length=1, required=False)
 
 
 # Codes
