@@ -30,7 +30,7 @@ LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80
 LONGEST_CREDENTIAL = 20_000
 
-PASSWORD_HELP = "At least 8 characters; not a common password, not only digits."  # noqa: S105
+PASSWORD_HELP = "At least 8 characters; not a common password, not only digits."  # noqa: S105 - a sentence about passwords
 
 
 def email_field() -> forms.EmailField:
@@ -90,6 +90,7 @@ class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # w
 
 class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[misc]
     email = email_field()
+    users: list[User]
 
     def clean_email(self) -> str:
         """For the account that logs in with this address, not one that waits for it or had it once."""
@@ -157,6 +158,8 @@ class OtherServiceEmailForm(_Plain, SignupForm):  # type: ignore[misc]
     """Asked where the other service told no email address, or one that has an account already."""
 
     email = email_field()
+    # django-allauth takes it away again: there are no names here.
+    username = forms.CharField(max_length=1, required=False)
 
 
 # Codes

@@ -10,18 +10,20 @@ from smtplib import SMTPServerDisconnected
 import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from django.apps import apps
 from django.contrib.auth import SESSION_KEY
 from django.core import mail
 from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
-from agent_tools.models import AccessToken
 from intake.accounts.proof import PROVED_AT
 from intake.models import Conversation, User
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
 
 pytestmark = pytest.mark.django_db
+
+AccessToken = apps.get_model("agent_tools.AccessToken")
 
 LOGIN, REGISTER, HOME = (reverse(f"intake:{name}") for name in ("login", "register", "home"))
 RESET, CODE, CONFIRM = (

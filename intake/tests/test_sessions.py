@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.apps import apps
 from django.contrib.auth import SESSION_KEY
 from django.core import mail
 from django.db import connection
@@ -10,7 +11,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agent_tools.models import AccessToken
 from intake.accounts import devices
 from intake.identity import SessionStore
 from intake.models import Session
@@ -18,6 +18,8 @@ from intake.models.sessions import SessionDigest
 from intake.tests.factories import a_person
 
 pytestmark = pytest.mark.django_db
+
+AccessToken = apps.get_model("agent_tools.AccessToken")
 
 SESSIONS, PASSWORD, HOME = (reverse(f"intake:{name}") for name in ("sessions", "password", "home"))
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
