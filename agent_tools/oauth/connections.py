@@ -16,7 +16,7 @@ from oauth2_provider.models import (
 )
 
 from agent_tools.models import AgentConnection
-from agent_tools.oauth.addresses import receiver_of
+from agent_tools.oauth.addresses import plain_name, receiver_of
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
@@ -91,7 +91,7 @@ def _info(connection: AgentConnection) -> ConnectionInfo:
     receivers = dict.fromkeys(receiver_of(address) for address in application.redirect_uris.split())
     return ConnectionInfo(
         id=application.pk,
-        name=application.name,
+        name=plain_name(application.name),
         sent_to=", ".join(receivers),
         scopes=tuple(connection.scopes),
         created_at=connection.created_at,

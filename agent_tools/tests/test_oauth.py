@@ -363,7 +363,11 @@ class Published:
 
 def test_a_client_is_known_by_the_address_of_its_metadata(monkeypatch, settings):
     address, alice = "https://agent.example/client.json", a_person()
-    document = {"client_id": address, "client_name": "By address", "redirect_uris": [CALLBACK, "http://agent.example/"]}
+    document = {
+        "client_id": address,
+        "client_name": "By\u202e\naddress",
+        "redirect_uris": [CALLBACK, "http://agent.example/"],
+    }
     monkeypatch.setattr(Published, "documents", {address: document})
     monkeypatch.setattr(Published, "fetched", [])
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "CIMD_METADATA_FETCHER": Published}
@@ -376,6 +380,7 @@ def test_a_client_is_known_by_the_address_of_its_metadata(monkeypatch, settings)
         session_of(alice).get("/oauth/authorize/", asked(address, redirect_uri="http://agent.example/")).status_code
         == 400
     )
+    assert ">By address<" in session_of(alice).get("/oauth/authorize/", asked(address)).content.decode()
     tokens = by_code(address, agree(alice, address)["code"])
     assert tokens.status_code == 200
     assert Published.fetched == [address]

@@ -101,9 +101,9 @@ def tools() -> Iterator[TextInput]:
 
 
 def all_forms(base=forms.BaseForm) -> Iterator[type[forms.BaseForm]]:
-    """Those of this project."""
+    """Those of this project; of OAuth's toolkit no form is used."""
     for form in base.__subclasses__():
-        if form.__module__.split(".")[0] in {config.name for config in apps.get_app_configs()}:
+        if form.__module__.split(".")[0] in {config.name for config in apps.get_app_configs()} - {"oauth2_provider"}:
             yield form
         yield from all_forms(form)
 
