@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
+from agent_tools.authentication import verify
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.sweeping import sweep
 from agent_tools.tests.mcp_messages import call, post
@@ -486,6 +487,9 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     alice, bob = a_person(), a_person("bob@example.com")
     client_id, tokens = connected(alice)
     key = Application.objects.get(client_id=client_id).pk
+    caller = verify(tokens["access_token"], now=timezone.now(), resource=RESOURCE)
+    # By this a call that is under way is stopped, as with any token.
+    assert caller.is_still_valid(now=timezone.now())
     for wrong in (key, 10**30, "x"):
         assert session_of(bob).post(f"/settings/connections/{wrong}/end/").status_code == 404
     assert (
@@ -494,6 +498,7 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     )
     assert session_of(alice).get(f"/settings/connections/{key}/end/").status_code == 405
     assert session_of(alice).post(f"/settings/connections/{key}/end/").status_code == 302
+    assert not caller.is_still_valid(now=timezone.now())
     assert refresh(client_id, tokens).status_code == 400
     connected(bob)
     session_of(bob).post("/settings/account/delete/", {"password": "password"})
