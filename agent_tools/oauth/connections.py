@@ -82,8 +82,13 @@ def end_connection(*, user: User, connection_id: str) -> None:
     with acting_as(user), transaction.atomic():
         if not AgentConnection.objects.filter(**theirs).exists():
             raise NotFound
-        for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model(), AgentConnection):
-            model.objects.filter(**theirs).delete()
+        get_grant_model().objects.filter(**theirs).delete()
+        # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits,
+        # and finds the token gone.
+        while list(get_refresh_token_model().objects.filter(**theirs).select_for_update().values_list("pk")):
+            get_refresh_token_model().objects.filter(**theirs).delete()
+        get_access_token_model().objects.filter(**theirs).delete()
+        AgentConnection.objects.filter(**theirs).delete()
 
 
 def _info(connection: AgentConnection) -> ConnectionInfo:

@@ -19,7 +19,9 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from agent_tools.authentication import verify
 from agent_tools.models import AgentConnection
+from agent_tools.oauth.connections import end_connection
 from agent_tools.oauth.sweeping import sweep
+from agent_tools.oauth.validator import Validator
 from agent_tools.tests.mcp_messages import call, post
 from core.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn, a_visitor
@@ -503,6 +505,22 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     connected(bob)
     session_of(bob).post("/settings/account/delete/", {"password": "password"})
     assert not any(model.objects.exists() for model in (AccessToken, RefreshToken, AgentConnection))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_ended_while_it_is_refreshed_stays_ended(monkeypatch):
+    alice = a_person()
+    client_id, tokens = connected(alice)
+    key, save = str(AgentConnection.objects.get().application_id), Validator.save_bearer_token
+
+    def save_after_the_end(self, *args, **kwargs):
+        end_connection(user=alice, connection_id=key)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Validator, "save_bearer_token", save_after_the_end)
+    refused = refresh(client_id, tokens)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert not AccessToken.objects.exists() and not RefreshToken.objects.exists()
 
 
 def test_what_nothing_came_of_is_swept():
