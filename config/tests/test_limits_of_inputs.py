@@ -22,11 +22,11 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from agent_tools.tests.mcp_messages import call
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from config import api_document
 from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
 from config.tests.endpoints import house
-from config.tests.endpoints.registered import ENDPOINTS
+from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
 from core.isolation.staff import StaffLoginForm
 from intake import forms as of_accounts
 from intake.models import User
@@ -96,7 +96,7 @@ def bodies() -> Iterator[TextInput]:
 
 
 def tools() -> Iterator[TextInput]:
-    for tool in registry:
+    for tool in mcp_registry:
         yield from texts(tool.input_schema, tool.input_schema, where=tool.name, name="")
 
 
@@ -225,7 +225,7 @@ def test_an_endless_id_is_one_that_there_is_not(alice):
 def test_every_text_of_every_tool_is_refused_over_mcp(server, alice):
     accepted = []
     for found in tools():
-        probe = next(iter(ENDPOINTS[f"api/v1/tools/{found.where}/"].probes["POST"]))
+        probe = {**TOOLS, **MCP_TOOLS}[found.where][0]
         arguments = with_value(alice.things.fill(probe.body), found.name, too_long(found))
         result = call(server, alice.secret, found.where, arguments).json()["result"]
         if not result["isError"] or json.loads(result["content"][0]["text"])["code"] != "validation_error":
