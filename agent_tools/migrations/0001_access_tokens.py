@@ -93,6 +93,9 @@ class Migration(migrations.Migration):
             worker=("SELECT", "UPDATE (source_refresh_token_id)", "DELETE"),
         ),
         grant("oauth2_provider_refreshtoken", web=EVERYTHING, worker=("SELECT", "UPDATE (access_token_id)", "DELETE")),
-        # The toolkit's for what is not offered here; a person's deletion looks into them.
-        *(isolate(f"oauth2_provider_{table}", worker=("SELECT", "DELETE")) for table in ("idtoken", "devicegrant")),
+        # The toolkit's for what is not offered: nobody can write into them, and a person's deletion looks there.
+        *(
+            grant(f"oauth2_provider_{table}", web=("SELECT", "DELETE"), worker=("SELECT", "DELETE"))
+            for table in ("idtoken", "devicegrant")
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Addresses in OAuth: this server's own, and those to which a person may be sent back."""
+"""Names and addresses in OAuth: this server's own, and those of clients, to which a person may be sent back."""
 
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 LONGEST = 500
+LONGEST_NAME = 80
 
 
 def resource_of(request: HttpRequest) -> str:
@@ -68,3 +69,9 @@ def receiver_of(address: str) -> str:
     if parts.scheme != "https":
         return f"the app {parts.scheme} on this computer"
     return parts.netloc
+
+
+def plain_name(name: str) -> str:
+    """What a client calls itself, in one line and without anything invisible: a person reads it when they are asked."""
+    plain = "".join(character if character.isprintable() else " " for character in name)
+    return " ".join(plain.split())[:LONGEST_NAME]

@@ -14,7 +14,7 @@ from oauth2_provider.models import get_application_model
 from oauth2_provider.views.base import BaseAuthorizationView
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidRequestError
 
-from agent_tools.oauth.addresses import is_resource, receiver_of, resource_of
+from agent_tools.oauth.addresses import is_resource, plain_name, receiver_of, resource_of
 from agent_tools.scopes import MEANINGS, TokenScope
 from intake.accounts.proof import require_recent_proof
 from intake.identity import is_registered
@@ -62,7 +62,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
     def _ask(self, client: Any, scopes: list[str], credentials: dict[str, Any]) -> HttpResponseBase:
         sent_to = credentials["redirect_uri"]
         context = {
-            "name": client.name,
+            "name": plain_name(client.name),
             "receiver": receiver_of(sent_to),
             "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
         }

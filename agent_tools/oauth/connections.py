@@ -16,7 +16,7 @@ from oauth2_provider.models import (
 )
 
 from agent_tools.models import AgentConnection
-from agent_tools.oauth.addresses import receiver_of
+from agent_tools.oauth.addresses import plain_name, receiver_of
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
@@ -91,8 +91,13 @@ def end_all_connections(*, user: User) -> None:
 
 
 def _delete(theirs: dict[str, Any]) -> None:
-    for model in (get_grant_model(), get_refresh_token_model(), get_access_token_model(), AgentConnection):
-        model.objects.filter(**theirs).delete()
+    get_grant_model().objects.filter(**theirs).delete()
+    # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits, and finds
+    # the token gone.
+    while list(get_refresh_token_model().objects.filter(**theirs).select_for_update().values_list("pk")):
+        get_refresh_token_model().objects.filter(**theirs).delete()
+    get_access_token_model().objects.filter(**theirs).delete()
+    AgentConnection.objects.filter(**theirs).delete()
 
 
 def _info(connection: AgentConnection) -> ConnectionInfo:
@@ -100,7 +105,7 @@ def _info(connection: AgentConnection) -> ConnectionInfo:
     receivers = dict.fromkeys(receiver_of(address) for address in application.redirect_uris.split())
     return ConnectionInfo(
         id=application.pk,
-        name=application.name,
+        name=plain_name(application.name),
         sent_to=", ".join(receivers),
         scopes=tuple(connection.scopes),
         created_at=connection.created_at,

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from oauth2_provider.views import RevokeTokenView as ToolkitRevokeView
 from oauth2_provider.views import TokenView as ToolkitTokenView
@@ -26,7 +28,11 @@ class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if request.POST.get("grant_type") not in GRANTS:
             return _refused("unsupported_grant_type", f"Use one of: {', '.join(GRANTS)}.")
-        response = super().post(request, *args, **kwargs)
+        try:
+            response = super().post(request, *args, **kwargs)
+        except (ObjectDoesNotExist, IntegrityError):
+            # The person has ended the connection, or left, at this very moment.
+            return _refused("invalid_grant", "It was ended meanwhile.")
         # The toolkit leaves some of its errors without a type.
         response["Content-Type"] = "application/json"
         return response

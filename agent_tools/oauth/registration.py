@@ -11,12 +11,11 @@ from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_application_model
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from agent_tools.oauth.addresses import LONGEST, may_send_back_to
+from agent_tools.oauth.addresses import LONGEST, may_send_back_to, plain_name
 from core.errors import InvalidInput
 from core.rate_limits import client_address, take_all
 from core.validation import by_field, parse_json, stated
 
-LONGEST_CLIENT_NAME = 80
 MOST_ADDRESSES = 10
 LARGEST_DOCUMENT = 16_384
 
@@ -48,12 +47,6 @@ class ClientMetadata(BaseModel):
             raise stated("This server grants by authorization code alone.")
         return types
 
-    @property
-    def name(self) -> str:
-        """In one line without control characters: the person reads it when they are asked."""
-        plain = "".join(character if character.isprintable() else " " for character in self.client_name)
-        return " ".join(plain.split())[:LONGEST_CLIENT_NAME]
-
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
 class RegisterClientView(View):
@@ -84,7 +77,7 @@ def _registered(wanted: ClientMetadata) -> dict[str, Any]:
     model = get_application_model()
     is_public = wanted.token_endpoint_auth_method == "none"  # noqa: S105 - a method's name
     client = model(
-        name=wanted.name,
+        name=plain_name(wanted.client_name),
         redirect_uris=" ".join(wanted.redirect_uris),
         client_type=model.CLIENT_PUBLIC if is_public else model.CLIENT_CONFIDENTIAL,
         authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,

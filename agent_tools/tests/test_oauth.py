@@ -17,8 +17,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
+from agent_tools.authentication import verify
 from agent_tools.models import AgentConnection
+from agent_tools.oauth.connections import end_connection
 from agent_tools.oauth.sweeping import sweep
+from agent_tools.oauth.validator import Validator
 from agent_tools.tests.mcp_messages import call, post
 from core.testing.examiner import as_a_worker
 from intake.tests.factories import a_person, a_turn, a_visitor
@@ -363,7 +366,11 @@ class Published:
 
 def test_a_client_is_known_by_the_address_of_its_metadata(monkeypatch, settings):
     address, alice = "https://agent.example/client.json", a_person()
-    document = {"client_id": address, "client_name": "By address", "redirect_uris": [CALLBACK, "http://agent.example/"]}
+    document = {
+        "client_id": address,
+        "client_name": "By\u202e\naddress",
+        "redirect_uris": [CALLBACK, "http://agent.example/"],
+    }
     monkeypatch.setattr(Published, "documents", {address: document})
     monkeypatch.setattr(Published, "fetched", [])
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "CIMD_METADATA_FETCHER": Published}
@@ -376,6 +383,7 @@ def test_a_client_is_known_by_the_address_of_its_metadata(monkeypatch, settings)
         session_of(alice).get("/oauth/authorize/", asked(address, redirect_uri="http://agent.example/")).status_code
         == 400
     )
+    assert ">By address<" in session_of(alice).get("/oauth/authorize/", asked(address)).content.decode()
     tokens = by_code(address, agree(alice, address)["code"])
     assert tokens.status_code == 200
     assert Published.fetched == [address]
@@ -481,6 +489,9 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     alice, bob = a_person(), a_person("bob@example.com")
     client_id, tokens = connected(alice)
     key = Application.objects.get(client_id=client_id).pk
+    caller = verify(tokens["access_token"], now=timezone.now(), resource=RESOURCE)
+    # By this a call that is under way is stopped, as with any token.
+    assert caller.is_still_valid(now=timezone.now())
     for wrong in (key, 10**30, "x"):
         assert session_of(bob).post(f"/settings/connections/{wrong}/end/").status_code == 404
     assert (
@@ -489,10 +500,27 @@ def test_a_connection_is_ended_by_its_person_alone_and_goes_with_them():
     )
     assert session_of(alice).get(f"/settings/connections/{key}/end/").status_code == 405
     assert session_of(alice).post(f"/settings/connections/{key}/end/").status_code == 302
+    assert not caller.is_still_valid(now=timezone.now())
     assert refresh(client_id, tokens).status_code == 400
     connected(bob)
     session_of(bob).post("/settings/account/delete/", {"password": "password"})
     assert not any(model.objects.exists() for model in (AccessToken, RefreshToken, AgentConnection))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_ended_while_it_is_refreshed_stays_ended(monkeypatch):
+    alice = a_person()
+    client_id, tokens = connected(alice)
+    key, save = str(AgentConnection.objects.get().application_id), Validator.save_bearer_token
+
+    def save_after_the_end(self, *args, **kwargs):
+        end_connection(user=alice, connection_id=key)
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Validator, "save_bearer_token", save_after_the_end)
+    refused = refresh(client_id, tokens)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert not AccessToken.objects.exists() and not RefreshToken.objects.exists()
 
 
 def test_what_nothing_came_of_is_swept():

@@ -32,9 +32,9 @@ LONGEST_TEXT = 100_000
 TITLE_LENGTH = 80
 A_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
-Id = Annotated[str, Field(description="Its id, for `fetch`.")]
-Title = Annotated[str, Field(description="What it is, and of which day.")]
-Url = Annotated[str, Field(description="Where the person reads it.")]
+ResultId = Annotated[str, Field(description="Its id, for `fetch`.")]
+ResultTitle = Annotated[str, Field(description="What it is, and of which day.")]
+ResultUrl = Annotated[str, Field(description="Where the person reads it.")]
 
 
 class ConnectorQuery(ToolInput):
@@ -46,9 +46,9 @@ class ConnectorQuery(ToolInput):
 
 
 class ConnectorResult(ToolOutput):
-    id: Id
-    title: Title
-    url: Url
+    id: ResultId
+    title: ResultTitle
+    url: ResultUrl
     excerpt: Annotated[str, Field(alias="text", description="At most 500 characters around the match.")]
 
 
@@ -61,11 +61,11 @@ class ConnectorReference(ToolInput):
 
 
 class ConnectorDocument(ToolOutput):
-    id: Id
-    title: Title
+    id: ResultId
+    title: ResultTitle
     # Not named `text` here: a model reads the whole of it as JSON.
     content: Annotated[str, Field(alias="text", description="All of it, as far as it has 100,000 characters.")]
-    url: Url
+    url: ResultUrl
     metadata: Annotated[dict[str, str], Field(description="Its source and date, and whether it was cut.")]
 
 

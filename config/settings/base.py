@@ -459,6 +459,8 @@ NOT_PERSONAL = {
     "oauth2_provider.Grant": "looked up by its code before the user is known",
     "oauth2_provider.AccessToken": "looked up by its checksum before the user is known",
     "oauth2_provider.RefreshToken": "looked up by its checksum before the user is known",
+    "oauth2_provider.IDToken": "for OpenID, which is off: no role may write into it",
+    "oauth2_provider.DeviceGrant": "for devices without a browser, which are not served: no role may write into it",
     "imports.ImportJob": "ids alone, by which a worker finds out for whom it is to work",
 }
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a

@@ -10,7 +10,7 @@ from django.utils import timezone
 from config.celery import app
 from config.tests.endpoints import house, walking
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
-from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, TASKS, TOOLS
+from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn
@@ -50,10 +50,11 @@ def no_policies(matrix):
     [
         ("route", {route.pattern for route in walking.routes()}, set(ENDPOINTS)),
         ("tool", set(walking.tools()), set(TOOLS)),
+        ("tool of MCP", set(walking.mcp_tools()), set(MCP_TOOLS)),
         ("method of MCP", set(walking.mcp_methods()), {*MCP, CALL}),
         ("task", set(walking.tasks()), TASKS),
     ],
-    ids=["routes", "tools", "mcp", "tasks"],
+    ids=["routes", "tools", "mcp_tools", "mcp", "tasks"],
 )
 def test_every_endpoint_is_in_the_matrix(what, found, known):
     wrong = complaints(what, found, known)

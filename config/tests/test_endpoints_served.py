@@ -13,7 +13,7 @@ from agent_tools.chat import toolset
 from agent_tools.tests.mcp_messages import post
 from config.tests.endpoints import house
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, Answer, alike, belongings
-from config.tests.endpoints.registered import CALL, MCP, TOOLS
+from config.tests.endpoints.registered import CALL, MCP, MCP_TOOLS, TOOLS
 from core.isolation.checks import personal_models
 from core.testing.examiner import take_policies_away
 from intake.tests.factories import NOW, a_visitor, caller_for
@@ -86,12 +86,12 @@ def everything_told(homes, log_in, visitor, tools=READING):
     session = log_in(bob.user)
     endpoints = {
         "a person with a token": [
-            *over_mcp(homes, bob.secret, tools),
+            *over_mcp(homes, bob.secret, {**tools, **MCP_TOOLS}),
             *streamed(homes, visitor, {"Authorization": f"Bearer {bob.secret}"}),
         ],
         "a person": [*in_chat(homes, bob.caller, tools), *streamed(homes, session, session._csrf())],
         "a visitor": [
-            *over_mcp(homes, None, tools),
+            *over_mcp(homes, None, {**tools, **MCP_TOOLS}),
             *in_chat(homes, caller_for(somebody), tools),
             *streamed(homes, visitor, visitor._csrf()),
         ],
@@ -131,7 +131,7 @@ def test_the_owner_gets_it_all(homes, log_in):
     alice = homes.alice
     own = SimpleNamespace(alice=alice, address=homes.address)
     session = log_in(alice.user)
-    told = [*over_mcp(own, alice.secret, READING), *in_chat(own, alice.caller, READING)]
+    told = [*over_mcp(own, alice.secret, {**READING, **MCP_TOOLS}), *in_chat(own, alice.caller, READING)]
     for endpoint, got in [*told, *streamed(own, session, session._csrf())]:
         assert got.status_code == 200, endpoint
         assert endpoint in {*MCP, *WITHOUT_WORDS} or alice.words[0] in got.text.lower(), f"{endpoint}: {got.text}"

@@ -13,6 +13,7 @@ from django.db import DatabaseError, OperationalError, connection, connections, 
 from django.test import Client
 from django.utils import timezone
 
+from config.tests.endpoints.house import let_in
 from core.isolation.acting import ActingAsAnother, acting_as, acting_as_staff
 from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
@@ -67,6 +68,7 @@ def rows_everywhere(*users):
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
         an_import(user, word=SECRET)
+        let_in(user, f"agent of {user.pk}")
     return turn
 
 

@@ -22,11 +22,11 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from agent_tools.tests.mcp_messages import call
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry
 from config import api_document
 from config.bodies import LONGEST_ADDRESS, LONGEST_HEADERS
 from config.tests.endpoints import house
-from config.tests.endpoints.registered import ENDPOINTS
+from config.tests.endpoints.registered import ENDPOINTS, MCP_TOOLS, TOOLS
 from core.isolation.staff import StaffLoginForm
 from intake import forms as of_accounts
 from intake.accounts.forms import CodeForm
@@ -97,13 +97,13 @@ def bodies() -> Iterator[TextInput]:
 
 
 def tools() -> Iterator[TextInput]:
-    for tool in registry:
+    for tool in mcp_registry:
         yield from texts(tool.input_schema, tool.input_schema, where=tool.name, name="")
 
 
 def all_forms(base=forms.BaseForm) -> Iterator[type[forms.BaseForm]]:
-    """Those of this project. Of django-allauth's, its pages show those that `intake.accounts.forms` makes of them."""
-    ours = {config.name for config in apps.get_app_configs()} - {"allauth"}
+    """Those of this project: of OAuth's toolkit none is used, of django-allauth those that `intake.accounts.forms` makes."""
+    ours = {config.name for config in apps.get_app_configs()} - {"allauth", "oauth2_provider"}
     for form in base.__subclasses__():
         if form.__module__.split(".")[0] in ours:
             yield form
@@ -227,7 +227,7 @@ def test_an_endless_id_is_one_that_there_is_not(alice):
 def test_every_text_of_every_tool_is_refused_over_mcp(server, alice):
     accepted = []
     for found in tools():
-        probe = next(iter(ENDPOINTS[f"api/v1/tools/{found.where}/"].probes["POST"]))
+        probe = {**TOOLS, **MCP_TOOLS}[found.where][0]
         arguments = with_value(alice.things.fill(probe.body), found.name, too_long(found))
         result = call(server, alice.secret, found.where, arguments).json()["result"]
         if not result["isError"] or json.loads(result["content"][0]["text"])["code"] != "validation_error":

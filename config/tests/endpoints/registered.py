@@ -130,6 +130,11 @@ TOOLS: dict[str, list[Probe]] = {
     "save_memory": [changes(body=SAVED)],
     "append_daily_log": [changes(body={"text": f"The {TOPIC} again", "date": "{day}"})],
 }
+# And over MCP alone.
+MCP_TOOLS: dict[str, list[Probe]] = {
+    "search": [shows(body={"query": TOPIC})],
+    "fetch": [shows(body={"id": "record:{record}"}), shows(body={"id": "conversation:{conversation}:{turn}"})],
+}
 # Over REST a write may bear a key, under which its answer is kept.
 KEPT = {"save_memory": [shows(body=SAVED, headers={"Idempotency-Key": "{key}"})]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from agent_tools.tools import registry
+from agent_tools.tools import mcp_registry, registry
 from config.celery import app
 
 # What is said of them at the end of a run.
@@ -34,6 +34,11 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[Ro
 
 def tools() -> list[str]:
     return [tool.name for tool in registry]
+
+
+def mcp_tools() -> list[str]:
+    """Those that are offered over MCP alone."""
+    return [tool.name for tool in mcp_registry if tool.name not in tools()]
 
 
 # Two of ours and two of the SDK's own, which it lists nowhere in public.
