@@ -66,7 +66,7 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
             **_branch(fields),
             model=_short(fields, "model"),
             instructions=_short(fields, "instructions"),
-            temperature=_temperature(fields.get("temperature")),
+            temperature=_temperature(plain(fields.get("temperature"))),
             uses_memory=fields.get("uses_memory") is not False,
             others=_others(fields, _CONVERSATION),
         )
@@ -184,8 +184,9 @@ def _number_among(turns: Iterable[ExportedTurn], number: Any) -> int | None:
 
 
 def _temperature(value: object) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= HOTTEST
-    return float(value) if is_one and isinstance(value, int | float) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= HOTTEST else None
 
 
 def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:

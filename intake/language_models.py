@@ -178,10 +178,10 @@ def _ask(entry: LanguageModel) -> list[str]:
     """Raises `OSError`, `HTTPException` and `ValueError`."""
     if not entry.base_url.startswith(("http://", "https://")):
         raise ValueError("no address of a server")
-    request = urllib.request.Request(f"{entry.base_url.rstrip('/')}/models")  # noqa: S310 - checked above
+    request = urllib.request.Request(f"{entry.base_url.rstrip('/')}/models")  # noqa: S310 - the address is checked above
     if entry.api_key:
         request.add_header("Authorization", f"Bearer {entry.api_key}")
-    with urllib.request.urlopen(request, timeout=LISTING_SECONDS) as response:  # noqa: S310 - as above
+    with urllib.request.urlopen(request, timeout=LISTING_SECONDS) as response:  # noqa: S310 - the address is checked above
         data: Any = json.loads(response.read(LONGEST_LIST))
     rows = data.get("data") if isinstance(data, dict) else None
     if not isinstance(rows, list):
