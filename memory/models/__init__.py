@@ -3,6 +3,7 @@
 from memory.models.corpora import Corpus
 from memory.models.documents import MemoryDocument, MemoryDocumentQuerySet, MemoryRecord, MemoryRecordQuerySet
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
+from memory.models.overview import MapPoint, MemoryMap, TellingWord
 from memory.models.postings import DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 
 __all__ = [
@@ -12,11 +13,14 @@ __all__ = [
     "EmbeddingModel",
     "EmbeddingQuerySet",
     "IndexedText",
+    "MapPoint",
     "MemoryDocument",
     "MemoryDocumentQuerySet",
+    "MemoryMap",
     "MemoryRecord",
     "MemoryRecordQuerySet",
     "PendingTerms",
+    "TellingWord",
     "TermBlock",
     "TermSegment",
     "VectorBlock",
