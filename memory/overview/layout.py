@@ -35,7 +35,7 @@ ROUNDS = 25
 SCALING_ROUNDS = 120
 PACKING_ROUNDS = 400
 # Between two clusters there is so much of their radii.
-GAP = 0.22
+GAP = 0.08
 # A cluster is so much longer than wide at the most.
 LEAST_WIDTH = 0.62
 # The middle of a cluster reaches to this share of its radius, where half of its texts lie.

@@ -18,8 +18,9 @@ from intake.idempotency import once
 from intake.models import Invitation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 from memory import documents, indexing, notes, records
-from memory.models import Embedding
+from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
+from memory.tests.overview.drawn import draw
 
 # What everybody talks about, and so what anybody may search for.
 TOPIC = "lighthouse"
@@ -39,6 +40,9 @@ class Things:
     version: str = "2"
     turn_id: str = "987654321"
     day: str = "2026-02-01"
+    month: str = "2026-03"
+    # On the map.
+    text: str = "987654321"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     token: str = "0190c0de-0000-7000-8000-000000000002"
     project: str = "of nobody"
@@ -118,12 +122,14 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     made = create_token(user=user, name=f"Token for {word}", scopes=ALL_SCOPES)
     AccessToken.objects.filter(user=user).update(last_used_at=NOW)
     indexing.embed_pending()
+    draw(user)
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(
         conversation=str(turn.conversation_id),
         turn_id=str(turn.pk),
         day=str(day),
+        text=str(MapPoint.objects.filter(user=user, text__source_id=turn.conversation_id).order_by("pk")[0].pk),
         record=str(record.id),
         token=str(made.info.id),
         import_=imports["ready"],

@@ -67,6 +67,7 @@ class MemoryMap {
     this.points = points;
     this.at = before === null ? -1 : points.id.indexOf(before);
     this.grid = makeGrid(points.x, points.y);
+    this.camera.hold(points.x, points.y);
     this.filters.take(told.day);
     stage.hidden = false;
     document.querySelector("[data-keys]").hidden = false;
@@ -116,11 +117,11 @@ class MemoryMap {
     const style = getComputedStyle(stage);
     this.paper = numbers(style.backgroundColor);
     this.ink = style.color;
+    this.soft = getComputedStyle(document.querySelector(".heading-note")).color;
     this.colours = [];
     for (const cluster of this.clusters) this.colours[cluster.number] = numbers(getComputedStyle(cluster.dot).backgroundColor);
     this.faint = numbers(style.color);
     for (let k = 0; k < this.points.cluster.length; k++) this.colours[this.points.cluster[k]] ??= this.faint;
-    this.accent = getComputedStyle(document.querySelector(".tabs a[aria-current]")).color;
     this.font = getComputedStyle(document.querySelector("h1")).fontFamily;
   }
 
@@ -162,7 +163,7 @@ class MemoryMap {
     const radius = radiusOf(points.x.length, camera.zoom) * view.ratio;
     pixels.draw({ points, shown, view, radius, colours: this.colours, paper: this.paper, faint: this.faint });
     this.names.clearRect(0, 0, pixels.width, pixels.height);
-    drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, ink: this.ink, paper: css(this.paper), font: this.font, zoom: camera.zoom });
+    drawNames(this.names, { clusters: this.clusters, view, width: pixels.width, height: pixels.height, ink: this.ink, soft: this.soft, paper: css(this.paper), font: this.font, zoom: camera.zoom });
     if (this.at >= 0) {
       const [x, y] = [points.x[this.at] * view.scale + view.left, points.y[this.at] * view.scale + view.top];
       drawRing(this.names, x, y, radius, this.ink, view.ratio);

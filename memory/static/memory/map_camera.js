@@ -4,13 +4,16 @@ const CLOSEST = 60;
 const STEP = 1.6;
 const GLIDE_MS = 260;
 const CLICK_PX = 5;
+const FILLED = 0.88;
+const LEAST_SIDE = 0.05;
 
 export class Camera {
   /** `onMove` is told of every change, `onHover` and `onClick` of places in pixels of the canvas. */
   constructor(canvas, { onMove, onHover, onClick }) {
     Object.assign(this, { canvas, onMove, onHover, onClick });
     this.zoom = 1;
-    this.middle = [0.5, 0.5];
+    this.all = { middle: [0.5, 0.5], width: 1, height: 1 };
+    this.middle = this.all.middle;
     this.pointers = new Map();
     this.#listen();
   }
@@ -28,7 +31,15 @@ export class Camera {
 
   resize(width, height, ratio) {
     Object.assign(this, { width, height, ratio });
-    this.fit = Math.min(width, height);
+    this.fit = FILLED * Math.min(width / this.all.width, height / this.all.height);
+  }
+
+  /** All that can be seen, which zoom 1 fills the canvas with. */
+  hold(x, y) {
+    const [left, right, top, bottom] = [...ends(x), ...ends(y)];
+    const isUnmoved = this.zoom === 1 && this.middle === this.all.middle;
+    this.all = { middle: [(left + right) / 2, (top + bottom) / 2], width: Math.max(right - left, LEAST_SIDE), height: Math.max(bottom - top, LEAST_SIDE) };
+    if (isUnmoved) this.middle = this.all.middle;
   }
 
   placeOf(px, py) {
@@ -45,7 +56,7 @@ export class Camera {
 
   step(way) {
     const zoom = way === "all" ? 1 : this.zoom * (way === "in" ? STEP : 1 / STEP);
-    this.glide(way === "all" ? [0.5, 0.5] : this.middle, Math.max(0.8, Math.min(CLOSEST, zoom)));
+    this.glide(way === "all" ? this.all.middle : this.middle, Math.max(0.8, Math.min(CLOSEST, zoom)));
   }
 
   /** There in a quarter of a second, or at once for those who want no movement. */
@@ -128,4 +139,10 @@ export class Camera {
     const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 20 : 1;
     this.zoomBy(Math.exp(-event.deltaY * lines * (event.ctrlKey ? 0.008 : 0.0022)), [event.offsetX, event.offsetY]);
   }
+}
+
+function ends(numbers) {
+  let [least, most] = [Infinity, -Infinity];
+  for (const each of numbers) [least, most] = [Math.min(least, each), Math.max(most, each)];
+  return [least, most];
 }

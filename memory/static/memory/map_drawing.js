@@ -8,11 +8,12 @@
 const SHADES = 64;
 const NAME_GAP = 10;
 const LEAST_NAME = 12.5;
-const LARGEST_NAME = 21;
+const LARGEST_NAME = 19;
+const NARROW = 560;
 
 /** As large as many points allow, and larger when one looks closer. */
 export function radiusOf(count, zoom) {
-  const all = Math.max(1.25, Math.min(6, 46 / Math.cbrt(Math.max(count, 1)) ** 1.22));
+  const all = Math.max(1.25, Math.min(6, 52 / Math.cbrt(Math.max(count, 1)) ** 1.22));
   return Math.min(9, all * zoom ** 0.42);
 }
 
@@ -95,41 +96,52 @@ function packed([red, green, blue]) {
   return (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Names of clusters where there is room, the largest first; what does not fit comes as one looks closer. */
-export function drawNames(context, { clusters, view, width, height, ink, paper, font, zoom }) {
+/**
+ * Names of clusters where there is room, the largest first; what does not fit comes as one looks closer. The most telling
+ * word stands above the others, which a narrow map leaves out.
+ */
+export function drawNames(context, { clusters, view, width, height, ink, soft, paper, font, zoom }) {
   context.textAlign = "center";
   context.textBaseline = "middle";
   context.lineJoin = "round";
   const taken = [];
   const most = Math.max(1, ...clusters.map((cluster) => cluster.shown));
+  const isNarrow = width / view.ratio < NARROW && zoom < 2;
   for (const cluster of clusters) {
     if (!cluster.shown) continue;
-    const size = Math.min(26, (LEAST_NAME + (LARGEST_NAME - LEAST_NAME) * Math.sqrt(cluster.shown / most)) * Math.min(1.25, zoom ** 0.12)) * view.ratio;
-    context.font = `600 ${size}px ${font}`;
-    const lines = linesOf(cluster.name);
-    const [x, y] = [cluster.x * view.scale + view.left, cluster.y * view.scale + view.top];
-    const half = Math.max(...lines.map((line) => context.measureText(line).width)) / 2;
-    const tall = (size * 1.15 * lines.length) / 2;
-    const box = [x - half - NAME_GAP, y - tall - NAME_GAP / 2, x + half + NAME_GAP, y + tall + NAME_GAP / 2];
-    if (x < 0 || y < 0 || x > width || y > height || taken.some((other) => overlaps(box, other))) continue;
+    const size = (LEAST_NAME + (LARGEST_NAME - LEAST_NAME) * Math.sqrt(cluster.shown / most)) * Math.min(1.3, zoom ** 0.12) * view.ratio;
+    const [first, ...others] = cluster.name.split(", ");
+    const lines = [{ text: first, font: `600 ${size}px ${font}`, colour: ink, tall: size * 1.2 }];
+    if (others.length && !isNarrow) lines.push({ text: others.join(" · "), font: `400 ${size * 0.76}px ${font}`, colour: soft, tall: size * 0.95 });
+    for (const line of lines) {
+      context.font = line.font;
+      line.width = context.measureText(line.text).width;
+    }
+    const [half, tall] = [Math.max(...lines.map((line) => line.width)) / 2, lines.reduce((sum, line) => sum + line.tall, 0)];
+    const edge = 6 * view.ratio;
+    const x = Math.max(half + edge, Math.min(width - half - edge, cluster.x * view.scale + view.left));
+    const y = cluster.y * view.scale + view.top;
+    const isNear = Math.abs(x - cluster.x * view.scale - view.left) < half && y > 0 && y < height;
+    const box = [x - half - NAME_GAP, y - tall / 2 - NAME_GAP / 2, x + half + NAME_GAP, y + tall / 2 + NAME_GAP / 2];
+    if (!isNear || taken.some((other) => overlaps(box, other))) continue;
     taken.push(box);
-    lines.forEach((line, place) => {
-      const at = y + (place - (lines.length - 1) / 2) * size * 1.15;
-      context.strokeStyle = paper;
-      context.lineWidth = size * 0.32;
-      context.globalAlpha = 0.9;
-      context.strokeText(line, x, at);
-      context.globalAlpha = 1;
-      context.fillStyle = ink;
-      context.fillText(line, x, at);
-    });
+    let top = y - tall / 2;
+    for (const line of lines) {
+      drawName(context, line, x, top + line.tall / 2, paper);
+      top += line.tall;
+    }
   }
 }
 
-/** The first word above the others: a name of three long words is as wide as it is tall. */
-function linesOf(name) {
-  const words = name.split(", ");
-  return words.length < 3 ? words : [words[0], words.slice(1).join(", ")];
+function drawName(context, { text, font, colour, tall }, x, y, paper) {
+  context.font = font;
+  context.strokeStyle = paper;
+  context.lineWidth = tall * 0.26;
+  context.globalAlpha = 0.82;
+  context.strokeText(text, x, y);
+  context.globalAlpha = 1;
+  context.fillStyle = colour;
+  context.fillText(text, x, y);
 }
 
 function overlaps(one, other) {
