@@ -64,9 +64,10 @@ class Layout:
     def of(cls, vectors: Matrix) -> Self:
         """The layout of at least one vector (N, D) of length 1."""
         mean = vectors.mean(axis=0)
-        # The right singular vectors of the vectors are those of their covariance, which is small.
-        covariance = (vectors - mean).T @ (vectors - mean)
-        _, _, axes = np.linalg.svd(covariance)
+        centred = vectors - mean
+        # Of many vectors the right singular vectors are those of the covariance, which is small.
+        is_many = len(vectors) > vectors.shape[1]
+        _, _, axes = np.linalg.svd(centred.T @ centred if is_many else centred, full_matrices=False)
         axes = axes[:MAX_AXES].astype(np.float32)
         reduced = (vectors - mean) @ axes.T
         centroids, members = _clusters(reduced)

@@ -4,10 +4,10 @@
    counts half.
 2. A term's weight in a group is its share of the group's texts, times how much larger that is than its share of all:
 
-       weight = share * (ln(share / share_of_all) + 0.1 * ln(1 / share_of_all))
+       weight = share * (max(0, ln(share / share_of_all)) + 0.1 * ln(1 / share_of_all))
 
    The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole; the second
-   ranks the terms of a history that has one group alone, where the first is nothing.
+   ranks the terms of a group that is most or all of the history, where the first is nothing.
 3. The postings have stems. The word is taken as one of the group's texts has it, and rests on that text. Stop words of
    every language that PostgreSQL knows are left out, since people write in several.
 
@@ -43,7 +43,6 @@ SAMPLES = 3
 RARE = ((200, 1), (2_000, 2))
 LEAST_TEXTS = 3
 MAX_TERMS = 50_000
-# Of a term in every text nothing can be said.
 ONE_GROUP = 0.1
 ANSWERED_WEIGHT = 0.5
 # A text is read so far for its words.
@@ -166,11 +165,12 @@ def _piece(
 
 def _best(weighed: npt.NDArray[np.float64], sizes: Ids) -> list[list[int]]:
     """For each group the terms of the most weight, from how many of its texts have each term (terms, groups)."""
-    of_all = np.clip(weighed.sum(axis=1) / sizes.sum(), 1e-9, 1)[:, None]
+    # As if there were one text more, without any of them: else nothing could be said of terms that every text has.
+    of_all = np.maximum(weighed.sum(axis=1) / (sizes.sum() + 1), 1e-9)[:, None]
     # A half less, since what one text has by chance is the larger a share the smaller the group is.
     share = np.maximum(weighed - 0.5 * (sizes > LEAST_TEXTS), 0) / np.maximum(sizes, 1)
     ratio = np.log(np.where(share > 0, share, 1) / of_all)
-    weight = share * (np.maximum(ratio, 0) - ONE_GROUP * np.log(of_all)) * ((ratio > 0) | (len(sizes) == 1))
+    weight = share * (np.maximum(ratio, 0) - ONE_GROUP * np.log(of_all))
     ranked = np.argsort(-weight, axis=0, kind="stable")[:CANDIDATES].T
     return [[int(term) for term in terms if weight[term, group] > 0] for group, terms in enumerate(ranked)]
 

@@ -9,7 +9,7 @@ from core.bulk import insert_many
 from core.ids import uuid7
 from intake.models import Conversation, Turn, User
 from memory.embedders import get_embedder
-from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, PendingTerms
+from memory.models import Corpus, EmbeddingModel, IndexedText, PendingTerms
 from memory.tests.vectors import directions
 
 TOPICS = (
@@ -27,6 +27,22 @@ TOPICS = (
     "sleep dream insomnia anxiety therapist breathing meditation journal mood",
 )
 TURNS_OF_A_CHAT = 20
+NOISES = 500
+_EMBED = """
+WITH made AS MATERIALIZED (
+    SELECT centre, noise, l2_normalize(c::halfvec + n::halfvec) AS vector
+      FROM unnest(%(centres)s::text[]) WITH ORDINALITY AS centres(c, centre),
+           unnest(%(noises)s::text[]) WITH ORDINALITY AS noises(n, noise)
+)
+INSERT INTO embeddings
+       (user_id, corpus, source_id, chunk_index, part, side, start, is_further, cutting_rules, model_id, visibility,
+        vector, length, content_hash, said_at, created_at, embedded_at, attempts, last_error, next_attempt_at)
+SELECT user_id, corpus, source_id, chunk_index, 0, 0, 0, false, 1, %(model)s, 'AUTHENTICATED',
+       vector, 1, '\\x00', said_at, said_at, said_at, 1, '', said_at
+  FROM unnest(%(texts)s::bigint[], %(of_centre)s::int[]) WITH ORDINALITY AS each(text_id, centre, number)
+  JOIN indexed_texts AS text ON text.id = text_id
+  JOIN made ON made.centre = each.centre AND made.noise = 1 + number %% %(noise_count)s
+"""
 BEGIN = datetime(2016, 12, 3, 9, tzinfo=UTC)
 END = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -41,14 +57,12 @@ def a_history(user: User, count: int, *, begin: datetime = BEGIN, end: datetime 
     liking = np.exp(1.8 * np.sin(2 * np.pi * (years[:, None] * (0.35 + 0.4 * phase) + phase * 3)))
     topics = (liking / liking.sum(axis=1, keepdims=True)).cumsum(axis=1) > random.random((count, 1))
     topic_of = topics.argmax(axis=1)
-    vectors = directions(len(TOPICS) * 3, seed=seed)[topic_of * 3 + random.integers(3, size=count)]
-    vectors = vectors * 0.8 + directions(count, seed=seed + 1) * 0.7
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     texts = [" ".join(random.choice(TOPICS[topic].split(), size=5, replace=False)) for topic in topic_of]
-    _insert(user, texts, times, vectors)
+    rows = _insert(user, texts, times)
+    _embed(rows, [int(topic) * 3 + int(random.integers(3)) for topic in topic_of], seed=seed)
 
 
-def _insert(user: User, texts: list[str], times: list[datetime], vectors: np.ndarray) -> None:
+def _insert(user: User, texts: list[str], times: list[datetime]) -> list[IndexedText]:
     chats = [
         Conversation(id=uuid7(), user=user, title=text.capitalize(), turn_count=TURNS_OF_A_CHAT, last_active_at=at)
         for text, at in zip(texts[::TURNS_OF_A_CHAT], times[::TURNS_OF_A_CHAT], strict=True)
@@ -104,29 +118,27 @@ def _insert(user: User, texts: list[str], times: list[datetime], vectors: np.nda
         ],
         batch_size=2_000,
     )
-    model = EmbeddingModel.objects.for_embedder(get_embedder())
-    Embedding.objects.bulk_create(
-        [
-            Embedding(
-                user=user,
-                corpus=row.corpus,
-                source_id=row.source_id,
-                chunk_index=row.chunk_index,
-                model=model,
-                vector=vector,
-                length=1,
-                content_hash=b"0" * 16,
-                said_at=row.said_at,
-                embedded_at=row.said_at,
-            )
-            for row, vector in zip(rows, vectors, strict=True)
-        ],
-        batch_size=1_000,
-    )
+    return rows
+
+
+def _embed(rows: list[IndexedText], centres: list[int], *, seed: int) -> None:
+    """A vector near its centre for each: added up in the database, since to send thousands takes long."""
+    parameters = {
+        "centres": [str([round(float(x), 4) for x in v]) for v in directions(len(TOPICS) * 3, seed=seed)],
+        "noises": [str([round(float(x) * 0.85, 4) for x in v]) for v in directions(NOISES, seed=seed + 1)],
+        "texts": [row.pk for row in rows],
+        "of_centre": [centre + 1 for centre in centres],
+        "model": EmbeddingModel.objects.for_embedder(get_embedder()).pk,
+        "noise_count": NOISES,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_EMBED, parameters)
 
 
 def _stems() -> dict[str, str]:
     words = " ".join(TOPICS).split()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT word, (tsvector_to_array(to_tsvector('english', word)))[1] FROM unnest(%s::text[]) AS word", [words])
+        cursor.execute(
+            "SELECT word, (tsvector_to_array(to_tsvector('english', word)))[1] FROM unnest(%s::text[]) AS word", [words]
+        )
         return dict(cursor.fetchall())
