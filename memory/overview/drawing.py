@@ -27,7 +27,7 @@ from memory.embedders.base import Matrix
 from memory.models import Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
 from memory.models.overview import SIDE
 from memory.overview import tsne
-from memory.overview.layout import MARGIN, Layout, Numbers, by_neighbours, on_the_map
+from memory.overview.layout import MARGIN, Layout, WholeNumbers, by_neighbours, on_the_map
 from memory.overview.telling import telling_words
 
 logger = logging.getLogger(__name__)
@@ -95,8 +95,8 @@ class Points:
     """Texts by their ids, where each lies (N, 2), and in which cluster."""
 
     ids: list[int]
-    places: Numbers
-    clusters: Numbers
+    places: WholeNumbers
+    clusters: WholeNumbers
 
     def where(self, kept: Sequence[bool]) -> "Points":
         return Points(
@@ -113,7 +113,7 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawing:
+class MapDrawing:
     """What is stored of a map: points that are new or have moved, and, if all was laid out anew, the layout."""
 
     points: Points
@@ -177,10 +177,10 @@ def _points_of(user_id: int) -> Points:
     return Points(numbers[:, 0].tolist(), numbers[:, 1:3], numbers[:, 3])
 
 
-def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> Drawing:
+def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
     method = MemoryMap.Method(settings.MAP_LAYOUT)
     if not texts:
-        return Drawing(_no_points(), None, method)
+        return MapDrawing(_no_points(), None, method)
     of_another_kind = present.model is None or present.model.name != model or present.method != method
     deleted = present.placed - len(known.ids)
     changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
@@ -189,16 +189,16 @@ def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str)
     layout = Layout.parse(bytes(present.layout))
     on_it = set(known.ids)
     new = [text_id for text_id in texts if text_id not in on_it]
-    reference = _reference(present.user_id, layout, known, model=model) if new and method == "tsne" else None
-    return Drawing(_placed(present.user_id, layout, new, model=model, reference=reference), None, method)
+    neighbours = _neighbours(present.user_id, layout, known, model=model) if new and method == "tsne" else None
+    return MapDrawing(_placed(present.user_id, layout, new, model=model, neighbours=neighbours), None, method)
 
 
-def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMap.Method, model: str) -> Drawing:
+def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMap.Method, model: str) -> MapDrawing:
     """Everything anew: a layout of a sample, and every text placed by it."""
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
     if not ids:
         # Deleted since they were listed.
-        return Drawing(_no_points(), None, method)
+        return MapDrawing(_no_points(), None, method)
     layout = Layout.of(sample)
     reduced = layout.reduce(sample)
     places = layout.place(reduced)
@@ -211,17 +211,17 @@ def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMa
         places = layout.place(reduced)
     layout = layout.fitted(places)
     places = layout.place(reduced)
-    reference = None
+    neighbours = None
     if method == MemoryMap.Method.TSNE and len(ids) >= tsne.LEAST_TEXTS:
-        reference = reduced, _in_the_square(tsne.places_of(reduced, beginning=places))
-    return Drawing(_placed(user_id, layout, texts, model=model, reference=reference), layout, method)
+        neighbours = reduced, _in_the_square(tsne.places_of(reduced, beginning=places))
+    return MapDrawing(_placed(user_id, layout, texts, model=model, neighbours=neighbours), layout, method)
 
 
-Reference = tuple[Matrix, Matrix]
+Neighbours = tuple[Matrix, Matrix]
 """Texts among the layout's axes (M, R), and where each lies on the map (M, 2)."""
 
 
-def _reference(user_id: int, layout: Layout, known: Points, *, model: str) -> Reference | None:
+def _neighbours(user_id: int, layout: Layout, known: Points, *, model: str) -> Neighbours | None:
     """Some of the texts that are on the map, by which t-SNE's places of new ones are found."""
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(known.ids, SAMPLE))
     where = dict(zip(known.ids, known.places, strict=True))
@@ -234,15 +234,15 @@ def _in_the_square(places: Matrix) -> Matrix:
     return np.asarray((places - (low + high) / 2) * scale + SIDE / 2, dtype=np.float32)
 
 
-def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str, reference: Reference | None) -> Points:
+def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str, neighbours: Neighbours | None) -> Points:
     ids: list[int] = []
-    pieces: list[tuple[Numbers, Numbers]] = []
+    pieces: list[tuple[WholeNumbers, WholeNumbers]] = []
     for batch in _batches(texts):
         found, matrix = vectors.means(user_id, model=model, texts=batch)
         if not found:
             continue
         reduced = layout.reduce(matrix)
-        there = layout.place(reduced) if reference is None else by_neighbours(reduced, *reference)
+        there = layout.place(reduced) if neighbours is None else by_neighbours(reduced, *neighbours)
         ids += found
         pieces.append((on_the_map(there), layout.cluster(reduced)))
     if not ids:
@@ -264,7 +264,7 @@ def _batches(texts: list[int]) -> Iterator[list[int]]:
         yield texts[start : start + BATCH_TEXTS]
 
 
-def _store(user_id: int, drawing: Drawing, known: Points) -> None:
+def _store(user_id: int, drawing: MapDrawing, known: Points) -> None:
     clusters = dict(zip(known.ids, known.clusters.tolist(), strict=True))
     clusters |= dict(zip(drawing.points.ids, drawing.points.clusters.tolist(), strict=True))
     by_month, by_cluster = telling_words(user_id, [_months_of(user_id), clusters])
@@ -298,7 +298,7 @@ def _months_of(user_id: int) -> dict[int, int]:
     return {pk: at.year * 100 + at.month for pk, at in local}
 
 
-def _finish(present: MemoryMap, drawing: Drawing, *, latest: int, model: str, took: timedelta) -> None:
+def _finish(present: MemoryMap, drawing: MapDrawing, *, latest: int, model: str, took: timedelta) -> None:
     now = timezone.now()
     fields: dict[str, Any] = {}
     if drawing.layout is not None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from memory.embedders.base import Matrix
 from memory.models.overview import SIDE
 
-Numbers = npt.NDArray[np.int64]
+WholeNumbers = npt.NDArray[np.int64]
 
 MAX_AXES = 32
 MAX_CLUSTERS = 40
@@ -94,7 +94,7 @@ class Layout:
         """(N, D) to (N, R)."""
         return np.asarray((vectors - self.mean) @ self.axes.T)
 
-    def cluster(self, reduced: Matrix) -> Numbers:
+    def cluster(self, reduced: Matrix) -> WholeNumbers:
         """The number of the nearest cluster of each (N)."""
         return np.asarray(_squared(reduced, self.centroids).argmin(axis=1))
 
@@ -123,7 +123,7 @@ class Layout:
         return replace(self, centres=centres.astype(np.float32), radii=(self.radii * scale).astype(np.float32))
 
 
-def on_the_map(places: Matrix) -> Numbers:
+def on_the_map(places: Matrix) -> WholeNumbers:
     """Places as they are stored: whole units, none beyond the square."""
     return np.clip(np.rint(places), 0, SIDE).astype(np.int64)
 
@@ -134,7 +134,7 @@ def _squared(points: Matrix, centres: Matrix) -> Matrix:
     return np.maximum(squares, 0)
 
 
-def _clusters(points: Matrix) -> tuple[Matrix, Numbers]:
+def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
     """K-means: the centroids (K, R), the largest first, and the number of each point's."""
     count = int(
         min(MAX_CLUSTERS, np.ceil(CLUSTERS_PER_ROOT * len(points) ** (1 / 3)), max(1, len(points) // LEAST_TEXTS))

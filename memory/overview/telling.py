@@ -32,7 +32,7 @@ from memory.term_segments import Postings, frequent_terms, postings_of
 from memory.terms import PAIRED_RUN, indexed_form
 
 Floats = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
+TextIds = npt.NDArray[np.int64]
 
 WORDS = 8
 # For so many words more terms are looked at: some are stop words elsewhere, or stand in a text too far on.
@@ -62,7 +62,7 @@ SELECT word
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroupWord:
     """A word as `text_id` has it, and how many texts of the group have its term."""
 
     word: str
@@ -70,7 +70,7 @@ class Told:
     text_id: int
 
 
-class Candidate(NamedTuple):
+class TellingTerm(NamedTuple):
     """A term of a group, with some of the group's texts that have it."""
 
     group: int
@@ -79,11 +79,11 @@ class Candidate(NamedTuple):
     samples: list[int]
 
 
-Groups = Mapping[int, int]
+GroupOfText = Mapping[int, int]
 """The group of each text, by the text's id."""
 
 
-def telling_words(user_id: int, groupings: Sequence[Groups]) -> list[dict[int, list[Told]]]:
+def telling_words(user_id: int, groupings: Sequence[GroupOfText]) -> list[dict[int, list[GroupWord]]]:
     """For each way of grouping a person's texts the words that tell its groups, the most telling first."""
     postings = _Counted.of(user_id)
     found = [postings.candidates(groups) for groups in groupings]
@@ -97,7 +97,7 @@ class _Counted:
     (`terms[i]`, `texts[i]`, `weights[i]`), the text by its place in `text_ids`."""
 
     lexemes: list[str]
-    text_ids: Ids
+    text_ids: TextIds
     terms: npt.NDArray[np.int32]
     texts: npt.NDArray[np.int32]
     weights: Floats
@@ -118,7 +118,7 @@ class _Counted:
         terms, texts, weights = (np.concatenate(column) for column in zip(*pieces, strict=True))
         return cls(kept, text_ids, terms, texts, weights)
 
-    def candidates(self, groups: Groups) -> list[Candidate]:
+    def candidates(self, groups: GroupOfText) -> list[TellingTerm]:
         names = sorted(set(groups.values()))
         if not names or not len(self.terms):
             return []
@@ -136,7 +136,7 @@ class _Counted:
         samples = _samples(flat, self.texts[counted], {t * len(names) + g for g, ts in enumerate(best) for t in ts})
         having = np.bincount(flat, minlength=shape[0] * shape[1])
         return [
-            Candidate(
+            TellingTerm(
                 names[group],
                 self.lexemes[term],
                 int(having[term * len(names) + group]),
@@ -148,7 +148,7 @@ class _Counted:
 
 
 def _piece(
-    block: Postings, numbers: Mapping[str, int], text_ids: Ids
+    block: Postings, numbers: Mapping[str, int], text_ids: TextIds
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Floats] | None:
     """A block's postings by the numbers of terms and texts; without those of texts that are gone."""
     of_terms = np.array([numbers.get(lexeme, -1) for lexeme in block.lexemes], dtype=np.int32)
@@ -163,7 +163,7 @@ def _piece(
     return terms[is_kept], texts[is_kept].astype(np.int32), weights[is_kept]
 
 
-def _best(weighed: npt.NDArray[np.float64], sizes: Ids) -> list[list[int]]:
+def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
     """For each group the terms of the most weight, from how many of its texts have each term (terms, groups)."""
     # As if there were one text more, without any of them: else nothing could be said of terms that every text has.
     of_all = np.maximum(weighed.sum(axis=1) / (sizes.sum() + 1), 1e-9)[:, None]
@@ -175,7 +175,7 @@ def _best(weighed: npt.NDArray[np.float64], sizes: Ids) -> list[list[int]]:
     return [[int(term) for term in terms if weight[term, group] > 0] for group, terms in enumerate(ranked)]
 
 
-def _samples(flat: Ids, texts: npt.NDArray[np.int32], wanted: set[int]) -> dict[int, list[int]]:
+def _samples(flat: TextIds, texts: npt.NDArray[np.int32], wanted: set[int]) -> dict[int, list[int]]:
     """For each wanted pair of a term and a group some texts that have it, the latest first."""
     chosen = np.isin(flat, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
     found: dict[int, list[int]] = defaultdict(list)
@@ -186,11 +186,11 @@ def _samples(flat: Ids, texts: npt.NDArray[np.int32], wanted: set[int]) -> dict[
     return found
 
 
-Words = Mapping[int, Mapping[str, Counter[str]]]
+WordsByText = Mapping[int, Mapping[str, Counter[str]]]
 """By text and lexeme: the words that it stands for there, and how often each does."""
 
 
-def _words_in(text_ids: Iterable[int]) -> Words:
+def _words_in(text_ids: Iterable[int]) -> WordsByText:
     rows = IndexedText.objects.filter(pk__in=list(text_ids))
     keys = {
         SourceKey(Corpus(corpus), source_id, chunk_index): pk
@@ -227,8 +227,8 @@ def _lexemes_of(words: Sequence[str]) -> dict[str, list[str]]:
     return lexemes
 
 
-def _told(candidates: Sequence[Candidate], words: Words) -> dict[int, list[Told]]:
-    told: dict[int, list[Told]] = defaultdict(list)
+def _told(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, list[GroupWord]]:
+    told: dict[int, list[GroupWord]] = defaultdict(list)
     for one in candidates:
         of_group = told[one.group]
         # A word with accents has a second term, without.
@@ -238,11 +238,11 @@ def _told(candidates: Sequence[Candidate], words: Words) -> dict[int, list[Told]
     return told
 
 
-def _word_for(one: Candidate, words: Words) -> Told | None:
+def _word_for(one: TellingTerm, words: WordsByText) -> GroupWord | None:
     """The commonest word for the term in its samples, with a capital only where it is never written without."""
     if PAIRED_RUN.fullmatch(one.lexeme):
         # A pair of characters, of scripts without spaces, is a word as it is.
-        return Told(one.lexeme, one.texts, one.samples[0])
+        return GroupWord(one.lexeme, one.texts, one.samples[0])
     forms: Counter[str] = Counter()
     for text_id in one.samples:
         forms.update(words.get(text_id, {}).get(one.lexeme, {}))
@@ -254,4 +254,4 @@ def _word_for(one: Candidate, words: Words) -> Told | None:
     common = max(spelled, key=lambda form: (spelled[form], form))
     written = max((form for form in forms if form.lower() == common), key=lambda form: (form == common, forms[form]))
     text_id = next(each for each in one.samples if written in words.get(each, {}).get(one.lexeme, {}))
-    return Told(written, one.texts, text_id)
+    return GroupWord(written, one.texts, text_id)

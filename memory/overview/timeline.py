@@ -69,7 +69,7 @@ class Month:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class MemoryTimeline:
     """The months from the first with a text to the last, oldest first; of years with none there are none.
 
     `is_drawing`: a worker has not yet looked for the words.
@@ -101,7 +101,7 @@ class MonthEntries:
     more: int | None
 
 
-def read_timeline(*, user: User, now: datetime) -> Timeline:
+def read_timeline(*, user: User, now: datetime) -> MemoryTimeline:
     look(user, now=now)
     counts: dict[date, dict[str, int]] = defaultdict(dict)
     for year, month, corpus, count in _fetch(_COUNTS, {"user_id": user.pk, "zone": user.zone.key}):
@@ -109,7 +109,7 @@ def read_timeline(*, user: User, now: datetime) -> Timeline:
     words = words_by_bucket(user, TellingWord.Kind.MONTH)
     months = [_month(first, counts.get(first, {}), words[bucket_of(first)]) for first in _from_first_to_last(counts)]
     drawn = MemoryMap.objects.filter(user=user).exclude(drawn_at=None).exists()
-    return Timeline(months, is_drawing=bool(months) and not drawn)
+    return MemoryTimeline(months, is_drawing=bool(months) and not drawn)
 
 
 def read_month(*, user: User, first: date, skip: int = 0) -> MonthEntries:

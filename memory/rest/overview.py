@@ -71,7 +71,7 @@ class PlaceOutput(BaseModel):
     record_id: UUID | None = None
 
 
-class EntryOutput(BaseModel):
+class MonthEntryOutput(BaseModel):
     """A chat, document or record of a month; `turns` are those of a chat in this month."""
 
     source: Corpus
@@ -84,7 +84,7 @@ class EntryOutput(BaseModel):
 class MonthListOutput(BaseModel):
     """The latest first."""
 
-    entries: list[EntryOutput]
+    entries: list[MonthEntryOutput]
     more: Annotated[
         int | None, Field(description="Ask again with this `skip` for those behind these; null at the end.")
     ]
@@ -245,8 +245,8 @@ def text_id_of(text: str) -> int:
     return int(text)
 
 
-def _entry(entry: MonthEntry) -> EntryOutput:
-    return EntryOutput(
+def _entry(entry: MonthEntry) -> MonthEntryOutput:
+    return MonthEntryOutput(
         source=entry.corpus, title=entry.title, at=entry.at, turns=entry.turns, place=_place(entry.reference)
     )
 
