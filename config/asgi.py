@@ -51,11 +51,26 @@ STREAMING = (
 )
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
+# For requests without a session or a token. One thread of Python runs at a time: a crowd of strangers, however quickly
+# each of them is refused, would stand before everybody's next step.
+STRANGERS_THREADS = 4
 
 # The stubs of the two sides of it name the same types differently.
-synchronous: Any = WSGIMiddleware(get_wsgi_application(), workers=THREADS)  # type: ignore[arg-type]
+wsgi: Any = get_wsgi_application()
+synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
+strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
 mcp = McpEndpoint(registry)
+
+
+async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
+    await (synchronous if has_credentials(scope) else strangers)(scope, receive, send)
+
+
+def has_credentials(scope: Any) -> bool:
+    """Whether a request names a session or a token, be they true or not."""
+    cookie = f"{settings.SESSION_COOKIE_NAME}=".encode()
+    return any(name == b"authorization" or (name == b"cookie" and cookie in value) for name, value in scope["headers"])
 
 
 def _make_sure_of_the_database() -> None:
@@ -94,6 +109,6 @@ routes = [
     Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
     Route(MCP, mcp),
     *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
-    Mount("/", synchronous),
+    Mount("/", serve_synchronously),
 ]
 application = BoundedBodies(Starlette(lifespan=lifespan, routes=routes))

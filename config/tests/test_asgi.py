@@ -1,9 +1,12 @@
 """Where a request runs: an ordinary view in one worker thread, a streaming one on the event loop."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 from asgiref.sync import iscoroutinefunction
+from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.auth.decorators import login_not_required
 from django.db import connection
@@ -12,7 +15,7 @@ from django.test import override_settings
 from django.urls import get_resolver, path
 from django.utils.translation import activate, get_language
 
-from config.asgi import STREAMING
+from config.asgi import STRANGERS_THREADS, STREAMING
 from config.urls import urlpatterns as all_urls
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +50,19 @@ def address(request):
     return HttpResponse(request.headers.get("X-Forwarded-For", "none"))
 
 
+held = threading.Semaphore(0)
+arrived = threading.Semaphore(0)
+
+
+@login_not_required
+def wait(request):
+    arrived.release()
+    held.acquire(timeout=20)
+    return HttpResponse("waited")
+
+
 urlpatterns = [
+    path("wait", wait),
     path("dutch", speak_dutch),
     path("hold", hold),
     path("has-connection", has_connection),
@@ -80,6 +95,25 @@ def test_each_asynchronous_view_is_among_those_that_stream():
 
 def test_an_ordinary_view_runs_in_a_worker_thread(own_views):
     assert own_views.get("/where").text.startswith("WSGI")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Cookie": f"a=b; {settings.SESSION_COOKIE_NAME}=x"}, {"Authorization": "Bearer x"}], ids=str
+)
+def test_a_crowd_of_strangers_takes_no_thread_from_those_with_a_session_or_a_token(own_views, server, headers):
+    crowd = STRANGERS_THREADS + 2
+    with ThreadPoolExecutor(crowd) as strangers:
+        answers = [strangers.submit(httpx2.get, f"{server}/wait", timeout=20) for _ in range(crowd)]
+        try:
+            assert all(arrived.acquire(timeout=10) for _ in range(STRANGERS_THREADS))
+            assert httpx2.get(f"{server}/address", headers=headers, timeout=10).text == "none"
+            assert not arrived.acquire(blocking=False)
+        finally:
+            for _ in range(crowd):
+                held.release()
+        assert [answer.result().text for answer in answers] == ["waited"] * crowd
+    for _ in range(crowd - STRANGERS_THREADS):
+        arrived.acquire()
 
 
 def test_what_a_request_sets_for_its_thread_is_gone_for_the_next(own_views):

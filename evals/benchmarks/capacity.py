@@ -1,28 +1,31 @@
 """`benchmark capacity`: how many bytes a turn takes in each table, its indexes and compressed values counted too.
 
-1. Synthetic turns are saved by the service that the chat uses.
-2. The worker's code makes their vectors and flushes their terms.
-3. The tables are vacuumed, as autovacuum does sooner or later: else emptied queues count with every row they had.
-4. Each table's growth since the database was empty is divided by the number of turns.
+1. Synthetic turns are saved by the service that the chat uses, some at a time.
+2. Each time, the worker's code makes their vectors and flushes their terms, and the tables are vacuumed, as autovacuum
+   does sooner or later: the next rows take the room of those that waited in queues.
+3. Each table's growth since the database was empty is divided by the number of turns.
 
 And the cost of meaning by the length of a text: bytes of vectors, and the processor's milliseconds.
 """
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from django.core.management import CommandError
 from django.db import connection
 
 from evals.benchmarks.base import Benchmark, Figures, TableRows
-from evals.benchmarks.indexing import save_turns
+from evals.benchmarks.indexing import saving_turns
 from evals.datasets.loading import Report
 from evals.scratch import as_worker, scratch_database, unbound
+from intake.models import Turn
 from memory import indexing, term_segments
 from memory.embedders import get_embedder
 from memory.models import Embedding
 
+TURNS_AT_A_TIME = 50
 VECTOR_TABLES = ("embeddings", "embedding_blocks")
 
 _SIZES = """
@@ -46,17 +49,15 @@ def run(options: Mapping[str, int], report: Report) -> Figures:
         raise CommandError("--turns must be at least 1.")
     with scratch_database():
         empty = _sizes()
-        turns = save_turns(count, seed=0, answer_length=options["answer"] or None)
-        report("The turns are saved; now they are indexed.")
         get_embedder().warm_up(for_documents=True)
+        turns: list[Turn] = []
+        seconds = 0.0
+        for some in _batched(saving_turns(count, seed=0, answer_length=options["answer"] or None)):
+            turns += some
+            seconds += _index()
+            report(f"{len(turns):,} turns are saved and indexed.")
         with as_worker():
-            begun = time.process_time()
-            indexing.embed_pending()
-            seconds = time.process_time() - begun
             passages = Embedding.objects.count()
-            term_segments.flush()
-        with unbound(), connection.cursor() as cursor:
-            cursor.execute("VACUUM")
         grown = {table: (size - empty[table]) / count for table, size in _sizes().items()}
     text = sum(len((turn.user_message + turn.assistant_message).encode()) for turn in turns)
     thousands = sum(len(turn.user_message + turn.assistant_message) for turn in turns) / 1_000
@@ -72,6 +73,23 @@ def run(options: Mapping[str, int], report: Report) -> Figures:
         "bytes_per_turn": round(sum(grown.values())),
         "bytes_per_turn_by_table": by_table,
     }
+
+
+def _batched(turns: Iterator[Turn]) -> Iterator[list[Turn]]:
+    while some := list(islice(turns, TURNS_AT_A_TIME)):
+        yield some
+
+
+def _index() -> float:
+    """Returns the seconds of the processor that the vectors took."""
+    with as_worker():
+        begun = time.process_time()
+        indexing.embed_pending()
+        seconds = time.process_time() - begun
+        term_segments.flush()
+    with unbound(), connection.cursor() as cursor:
+        cursor.execute("VACUUM")
+    return seconds
 
 
 def table(figures: Figures) -> TableRows:

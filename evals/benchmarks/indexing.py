@@ -8,6 +8,7 @@
 
 import time
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from typing import Any
 
 from celery import Celery
@@ -68,11 +69,14 @@ def _throughput(count: int, given: Environment, report: Report) -> Figures:
 
 def save_turns(count: int, *, seed: int, answer_length: int | None = None) -> list[Turn]:
     """So many synthetic turns of some new people, by the real service; they wait for a worker."""
+    return list(saving_turns(count, seed=seed, answer_length=answer_length))
+
+
+def saving_turns(count: int, *, seed: int, answer_length: int | None = None) -> Iterator[Turn]:
+    """Saves them one by one, as they are taken."""
     conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
-    return [
-        _save(conversations[number % PEOPLE], said)
-        for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length))
-    ]
+    for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length)):
+        yield _save(conversations[number % PEOPLE], said)
 
 
 def _save(conversation: Conversation, said: SyntheticTurn) -> Turn:

@@ -45,6 +45,7 @@ listenForChanges(sidebarElement.dataset.events, {
 setTimeout(() => navigator.serviceWorker?.register("/worker.js").catch(() => {}), WORKER_AFTER_MS);
 
 let hiding = 0;
+let answer = () => {};
 
 /** A line under the list, with a way back if there is one. */
 function tell(words, undo = null, renamed = null) {
@@ -70,7 +71,9 @@ function showTitleOf(id, title) {
   document.title = `${title} · Recollect`;
 }
 
+/** Asks yes or no; a question that another one takes the place of is answered with no. */
 function confirm({ title, text }) {
+  answer(false);
   const dialog = sidebarElement.querySelector("[data-confirm]");
   dialog.querySelector("[data-confirm-title]").textContent = title;
   dialog.querySelector("[data-confirm-text]").textContent = text;
@@ -79,6 +82,8 @@ function confirm({ title, text }) {
   dialog.onkeydown = (event) => event.stopPropagation();
   dialog.showModal();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    answer = resolve;
+    // The end of an earlier question may be told when this one is already open.
+    dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes");
   });
 }

@@ -6,6 +6,9 @@ const TITLE_LENGTH = 80;
 const PINNED = "Pinned";
 
 export class Sidebar {
+  // When each conversation was taken out: a list that was asked for earlier still holds it.
+  #removedAt = new Map();
+
   constructor(element) {
     this.element = element;
     this.list = element.querySelector("[data-all-chats] [data-conversations]");
@@ -39,6 +42,7 @@ export class Sidebar {
 
   /** Looks at the first page again: what came, went or changed while nobody was told. */
   async refreshAll() {
+    const asked = performance.now();
     const page = await fetchPage(this.place);
     if (!page) return;
     const fresh = [...page.querySelectorAll("[data-conversation-id]")];
@@ -49,17 +53,23 @@ export class Sidebar {
       const isAmongThem = isWhole || "pinned" in item.dataset || momentOf(item) >= oldest;
       if (isAmongThem && !ids.has(item.dataset.conversationId)) this.remove(item.dataset.conversationId);
     }
-    for (const item of fresh.reverse()) this.#replace(item);
+    for (const item of fresh.reverse()) if (!this.#isRemovedSince(item, asked)) this.#replace(item);
   }
 
   /** Takes one conversation from the server as it is now: changed, moved, new, or gone (then it gives undefined). */
   async refresh(id) {
+    const asked = performance.now();
     const page = await fetchPage(`${this.place}?${new URLSearchParams({ only: id })}`);
     if (!page) return null;
     const fresh = page.querySelector("[data-conversation-id]") ?? undefined;
+    if (fresh && this.#isRemovedSince(fresh, asked)) return undefined;
     if (fresh && !("archived" in fresh.dataset)) this.#replace(fresh);
     else this.remove(id);
     return fresh;
+  }
+
+  #isRemovedSince(item, moment) {
+    return this.#removedAt.get(item.dataset.conversationId) > moment;
   }
 
   #replace(fresh) {
@@ -77,6 +87,7 @@ export class Sidebar {
   }
 
   remove(id) {
+    this.#removedAt.set(id, performance.now());
     const item = this.itemOf(id);
     if (!item) return;
     const next = nextItem(item) ?? previousItem(item);
