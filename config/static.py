@@ -18,7 +18,7 @@ NAME_OF_CONTENT = re.compile(r"\.[0-9a-f]{12}\.\w+$")
 
 
 # The modules that pages name, or fetch later; each is served with all that it imports.
-ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js")
+ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js", "memory/map.js")
 
 
 class StaticStorage(ManifestStaticFilesStorage):

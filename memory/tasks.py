@@ -19,6 +19,7 @@ from intake import temporary, visitors
 from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
+from memory.overview import drawing
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +111,13 @@ def sweep_deleted() -> None:
     term_segments.purge(until=until)
     vectors.sweep()
     vectors.pack_all(until=until)
+
+
+@shared_task(name="memory.draw_maps")
+def draw_maps() -> None:
+    """Draw the maps and find the words of the timelines that somebody looks at and that are behind."""
+    drawing.drop_unasked(now=timezone.now())
+    drawing.draw_due(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
 
 @shared_task(name="memory.remove_silent_visitors")

@@ -10,9 +10,9 @@ Locks are taken in one order: the person's row (by the foreign key of a new segm
 another worker holds is passed over. A deletion of a text takes neither. So none of them waits for another in a circle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
@@ -166,6 +166,64 @@ DELETE FROM deleted_texts
                          FROM term_segments
                         WHERE user_id = %(user_id)s AND corpus = %(corpus)s)
 """
+
+_TEXTS_OF_SEGMENTS = "SELECT id, text_ids FROM term_segments WHERE user_id = %(user_id)s"
+_POSTINGS = "SELECT segment_id, lexemes, ends, ordinals, said FROM term_blocks WHERE user_id = %(user_id)s"
+_PENDING_POSTINGS = "SELECT text_id, lexemes, said FROM pending_terms WHERE user_id = %(user_id)s"
+_FREQUENT = """
+SELECT lexeme
+  FROM (SELECT lexeme, texts
+          FROM term_blocks
+         CROSS JOIN LATERAL (SELECT lexeme, last - lag(last, 1, 0) OVER () AS texts
+                               FROM unnest(lexemes, ends) AS each(lexeme, last)) AS slice
+         WHERE user_id = %(user_id)s
+         UNION ALL
+        SELECT lexeme, 1 FROM pending_terms CROSS JOIN LATERAL unnest(lexemes) AS lexeme WHERE user_id = %(user_id)s
+       ) AS counted
+ GROUP BY lexeme
+HAVING sum(texts) >= %(least)s
+ ORDER BY sum(texts) DESC, lexeme
+ LIMIT %(most)s
+"""
+BLOCKS_AT_A_TIME = 200
+
+
+class Postings(NamedTuple):
+    """Neighbouring terms with all of their postings in a segment, one term's after the other's.
+
+    Those of `lexemes[k]` end at `ends[k]`. `text_ids` and `said` are as long as the postings: which text it is, and how
+    often the user's side has the term.
+    """
+
+    lexemes: list[str]
+    ends: list[int]
+    text_ids: list[int]
+    said: list[int]
+
+
+def postings_of(user_id: int) -> Iterator[Postings]:
+    """All of a person's postings, of every corpus, and with those of deleted texts until a worker has removed them.
+
+    What is merged at this moment may be missing.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_TEXTS_OF_SEGMENTS, {"user_id": user_id})
+        texts = dict(cursor.fetchall())
+        cursor.execute(_POSTINGS, {"user_id": user_id})
+        while rows := cursor.fetchmany(BLOCKS_AT_A_TIME):
+            for segment, lexemes, ends, ordinals, said in rows:
+                if ids := texts.get(segment):
+                    yield Postings(lexemes, ends, [ids[ordinal - 1] for ordinal in ordinals], said)
+        cursor.execute(_PENDING_POSTINGS, {"user_id": user_id})
+        for text_id, lexemes, said in cursor.fetchall():
+            yield Postings(lexemes, [*range(1, len(lexemes) + 1)], [text_id] * len(lexemes), said)
+
+
+def frequent_terms(user_id: int, *, least: int, most: int) -> list[str]:
+    """The terms that at least so many of a person's texts have, those of the most texts first; at most `most`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FREQUENT, {"user_id": user_id, "least": least, "most": most})
+        return [lexeme for (lexeme,) in cursor.fetchall()]
 
 
 def flush(*, until: datetime | None = None) -> int:

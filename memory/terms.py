@@ -29,7 +29,7 @@ PIECE_CHARACTERS = 100_000
 # A longer "word" is data rather than language, and would not fit an index entry in the end.
 MAX_LEXEME = 255
 HANGUL = "\u1100-\u11ff\uac00-\ud7af"
-_PAIRED_RUN = re.compile(rf"[{UNSPACED}{HANGUL}]+")
+PAIRED_RUN = re.compile(rf"[{UNSPACED}{HANGUL}]+")
 _WORD = re.compile(r"[^\W\d_]+")
 # 84,300 and 84 300 and 84.300 and 84'300; not 1.5, not 2024 300.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.'\u2019]\d{3})+(?![\d.,]?\d)")
@@ -291,7 +291,7 @@ def indexed_form(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
         text = _WORD.sub(_with_plain_form, text)
-        text = _PAIRED_RUN.sub(_in_pairs, text)
+        text = PAIRED_RUN.sub(_in_pairs, text)
     return _GROUPED.sub(_with_ungrouped_form, text)
 
 

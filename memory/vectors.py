@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import numpy as np
 from django.db import connection, transaction
 from django.utils import timezone
 from pgvector.django import HalfVectorField
@@ -324,6 +325,30 @@ SELECT count(DISTINCT (source_id, chunk_index))
    AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
 """
 
+# The beginning of a text says what it is about; what is further on in a long one is embedded last, and left out here.
+_EMBEDDED = """
+SELECT text.id
+  FROM indexed_texts AS text
+ WHERE user_id = %(user_id)s
+   AND EXISTS (SELECT
+                 FROM embeddings AS row
+                WHERE row.user_id = text.user_id AND row.corpus = text.corpus AND row.source_id = text.source_id
+                  AND row.chunk_index = text.chunk_index AND vector IS NOT NULL AND NOT is_further
+                  AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s))
+ ORDER BY text.id
+"""
+_MEANS = """
+SELECT text.id, halfvec_send(avg(vector))
+  FROM indexed_texts AS text
+  JOIN embeddings AS row USING (user_id, corpus, source_id, chunk_index)
+ WHERE user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND vector IS NOT NULL AND NOT is_further
+   AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+ GROUP BY text.id
+ ORDER BY text.id
+"""
+# What `halfvec_send` writes before the numbers, in numbers: how many they are, and a reserved one.
+_SENT_BEFORE = 2
+
 
 # A block's keys: the user's, and its own.
 Block = tuple[int, int]
@@ -501,6 +526,26 @@ def nearest_passages(
         (source, place): PassageSpan(Side(side), start, start + length, is_further)
         for source, place, side, start, length, is_further in rows
     }
+
+
+def embedded_texts(user_id: int, *, model: str) -> list[int]:
+    """The ids of a person's texts, of every corpus, that have a vector of this model; in order."""
+    return [text_id for (text_id,) in _fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
+
+
+def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int], Matrix]:
+    """For each of these texts (ids in `indexed_texts`) the mean of its passages' vectors, of length 1.
+
+    Returns the ids, in order and without those that have no vector, and a matrix with a row for each (texts,
+    dimensions). What is further on in long texts is left out.
+    """
+    rows = _fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
+    if not rows:
+        return [], np.zeros((0, 0), dtype=np.float32)
+    numbers = np.frombuffer(b"".join(bytes(sent) for _, sent in rows), dtype=">f2").reshape(len(rows), -1)
+    matrix = numbers[:, _SENT_BEFORE:].astype(np.float32)
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return [text_id for text_id, _ in rows], np.asarray(matrix / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 def count_pending(scope: Scope, *, model: str) -> int:

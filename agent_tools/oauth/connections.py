@@ -92,8 +92,8 @@ def end_all_connections(*, user: User) -> None:
 
 def _delete(theirs: dict[str, Any]) -> None:
     get_grant_model().objects.filter(**theirs).delete()
-    # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits, and finds
-    # the token gone.
+    # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits, and
+    # finds the token gone.
     while list(get_refresh_token_model().objects.filter(**theirs).select_for_update().values_list("pk")):
         get_refresh_token_model().objects.filter(**theirs).delete()
     get_access_token_model().objects.filter(**theirs).delete()

@@ -606,6 +606,9 @@ HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
 # The deadline of a search: then the sources that are done are the answer.
 HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
 
+# How the map of everything a person has is laid out: "svd" by numpy alone, or "tsne" with the extra `map`.
+MAP_LAYOUT = env.str("MAP_LAYOUT", default="svd")
+
 # Celery: workers and scheduled tasks
 
 # A message only wakes a worker (the pending rows are the queue), so every time-out here is short.
@@ -634,6 +637,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 10},
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
+    "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},

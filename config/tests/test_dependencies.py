@@ -20,7 +20,7 @@ FOR_TESTS = (*MEASURED, "dev")
 FOLDERS = {
     "core": SERVER,
     "intake": SERVER,
-    "memory": SERVER,
+    "memory": (*SERVER, "map"),
     "imports": SERVER,
     "agent_tools": SERVER,
     "recollect_cli": ("cli",),

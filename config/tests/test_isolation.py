@@ -33,6 +33,7 @@ from memory.models.corpora import Scope
 from memory.models.embeddings import SLOTS
 from memory.tasks import close_abandoned_turns
 from memory.tests.indexed import words
+from memory.tests.overview.drawn import draw
 
 pytestmark = pytest.mark.django_db
 
@@ -59,6 +60,8 @@ def rows_everywhere(*users):
     forgotten = [a_turn(user, "Forget this") for user in users]
     indexing.embed_pending()
     term_segments.flush()
+    for user in users:
+        draw(user)
     for user, gone in zip(users, forgotten, strict=True):
         with acting_as(user):
             # From a segment, so that it leaves a tombstone.

@@ -30,6 +30,7 @@ from memory.models.embeddings import SLOTS
 from memory.tasks import sweep_deleted
 from memory.term_segments import flush
 from memory.terms import score
+from memory.tests.overview.drawn import draw
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,10 +52,11 @@ def alice() -> User:
 
 
 def said(user: User, **fields) -> Turn:
-    """A turn with the secret on both sides, indexed to the last vector."""
+    """A turn with the secret on both sides, indexed to the last vector, on the map and in the timeline."""
     turn = a_turn(user, f"The word is {SECRET}", f"I shall remember {SECRET}.", **fields)
     indexing.embed_pending()
     flush()
+    draw(user)
     return turn
 
 
@@ -71,6 +73,7 @@ def test_the_search_for_traces_finds_them_where_they_are(alice):
     said(alice)
     found = traces_of(SECRET)
     assert {"intake_conversations.title", "intake_conversation_turns.user_message", "term_blocks.lexemes"} <= set(found)
+    assert "telling_words.word" in found
     assert {"embeddings", "term_blocks", "term_segments", "indexed_texts"} <= set(rows_naming("user_id", alice.pk))
 
 

@@ -626,4 +626,137 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.CreateModel(
+            name="MemoryMap",
+            fields=[
+                (
+                    "user",
+                    models.OneToOneField(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        serialize=False,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("asked_at", models.DateTimeField(help_text="When the owner last looked, to the hour.")),
+                ("due_at", models.DateTimeField(help_text="It is not drawn before: what takes long is drawn seldom.")),
+                ("claimed_until", models.DateTimeField(help_text="A worker draws it.", null=True)),
+                ("drawn_at", models.DateTimeField(null=True)),
+                (
+                    "method",
+                    models.CharField(choices=[("svd", "Svd"), ("tsne", "t-SNE")], default="svd", max_length=8),
+                ),
+                (
+                    "model",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        to="memory.embeddingmodel",
+                    ),
+                ),
+                (
+                    "layout",
+                    models.BinaryField(
+                        default=b"", help_text="Axes and clusters, as memory.overview.layout writes them."
+                    ),
+                ),
+                (
+                    "laid_out",
+                    models.PositiveIntegerField(default=0, help_text="How many points the layout was made of."),
+                ),
+                (
+                    "placed",
+                    models.PositiveIntegerField(
+                        default=0, help_text="How many points there were when it was drawn last."
+                    ),
+                ),
+                (
+                    "through_text",
+                    models.BigIntegerField(default=0, help_text="The latest text that was there then."),
+                ),
+                ("waiting", models.PositiveIntegerField(default=0, help_text="Texts that had no vector yet.")),
+            ],
+            options={
+                "db_table": "memory_maps",
+            },
+        ),
+        migrations.CreateModel(
+            name="MapPoint",
+            fields=[
+                (
+                    "text",
+                    models.OneToOneField(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        primary_key=True,
+                        serialize=False,
+                        to="memory.indexedtext",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("x", models.PositiveSmallIntegerField()),
+                ("y", models.PositiveSmallIntegerField(help_text="Downwards.")),
+                ("cluster", models.PositiveSmallIntegerField()),
+            ],
+            options={
+                "db_table": "map_points",
+            },
+        ),
+        migrations.CreateModel(
+            name="TellingWord",
+            fields=[
+                (
+                    "pk",
+                    models.CompositePrimaryKey(
+                        "user_id",
+                        "kind",
+                        "bucket",
+                        "rank",
+                        blank=True,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("kind", models.CharField(choices=[("month", "Month"), ("cluster", "Cluster")], max_length=8)),
+                ("bucket", models.IntegerField(help_text="A month as 202603, or a cluster's number.")),
+                ("rank", models.PositiveSmallIntegerField()),
+                ("word", models.TextField()),
+                (
+                    "texts",
+                    models.PositiveIntegerField(help_text="How many texts of the month or cluster have the term."),
+                ),
+                (
+                    "text",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="memory.indexedtext",
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "telling_words",
+            },
+        ),
     ]

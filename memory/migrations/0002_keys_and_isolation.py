@@ -27,6 +27,15 @@ KEYS = """
     ALTER TABLE embeddings DROP CONSTRAINT embeddings_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT embeddings_block
             FOREIGN KEY (user_id, block_id) REFERENCES embedding_blocks (user_id, id) ON DELETE SET NULL (block_id);
+    ALTER TABLE memory_maps
+        ADD CONSTRAINT memory_maps_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE map_points DROP CONSTRAINT map_points_pkey, ADD PRIMARY KEY (user_id, text_id),
+        ADD CONSTRAINT map_points_text
+            FOREIGN KEY (user_id, text_id) REFERENCES indexed_texts (user_id, id) ON DELETE CASCADE;
+    ALTER TABLE telling_words
+        ADD CONSTRAINT telling_words_text
+            FOREIGN KEY (user_id, text_id) REFERENCES indexed_texts (user_id, id) ON DELETE CASCADE;
+    CREATE INDEX idx_telling_words_text ON telling_words (user_id, text_id);
     -- Workers and staff, who act as nobody, find these by their ids.
     CREATE INDEX idx_memory_documents_id ON memory_documents (id);
     CREATE INDEX idx_memory_records_id ON memory_records (id);
@@ -121,6 +130,10 @@ class Migration(migrations.Migration):
             worker=["SELECT", "INSERT", "DELETE", LOCK_BLOCK],
             staff=["SELECT", "DELETE", LOCK_BLOCK],
         ),
+        # A person's look makes the map's row, a worker draws it and drops it when nobody looks any more.
+        isolate("memory_maps", worker=["SELECT", "UPDATE", "DELETE"]),
+        isolate("map_points", worker=EVERYTHING),
+        isolate("telling_words", worker=["SELECT", "INSERT", "DELETE"]),
         # The command that switches models is a worker's.
         grant(
             "embedding_models",

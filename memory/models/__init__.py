@@ -9,6 +9,7 @@ from memory.models.documents import (
     MemoryRecordQuerySet,
 )
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
+from memory.models.overview import MapPoint, MemoryMap, TellingWord
 from memory.models.postings import DeletedText, IndexedText, PendingTerms, TermBlock, TermSegment
 
 __all__ = [
@@ -18,12 +19,15 @@ __all__ = [
     "EmbeddingModel",
     "EmbeddingQuerySet",
     "IndexedText",
+    "MapPoint",
     "MemoryDocument",
     "MemoryDocumentQuerySet",
     "MemoryDocumentVersion",
+    "MemoryMap",
     "MemoryRecord",
     "MemoryRecordQuerySet",
     "PendingTerms",
+    "TellingWord",
     "TermBlock",
     "TermSegment",
     "VectorBlock",

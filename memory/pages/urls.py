@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from memory.pages import documents, history, notes, records, searching
+from memory.pages import documents, history, notes, overview, records, searching
 
 app_name = "memory"
 
@@ -15,6 +15,10 @@ urlpatterns = [
     path("memory/about/", documents.about, name="about"),
     path("memory/about/edit/", documents.edit_about, name="edit_about"),
     path("memory/about/history/", history.about_history, name="history_about"),
+    path("memory/timeline/", overview.timeline_page, name="timeline"),
+    path("memory/timeline/<str:month>/", overview.month_page, name="month"),
+    path("memory/map/", overview.map_page, name="map"),
+    path("memory/map/texts/<str:text_id>/", overview.map_text, name="map_text"),
     path("memory/notes/", notes.notes, name="notes"),
     path("memory/notes/<str:note_id>/", notes.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", notes.delete_note, name="delete_note"),

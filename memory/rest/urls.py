@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import URLPattern, path
 
-from memory.rest import documents, records
+from memory.rest import documents, overview, records
 
 if TYPE_CHECKING:
     from rest_framework.decorators import ViewSetAction
@@ -28,6 +28,11 @@ def memory_urls() -> list[URLPattern]:
             "memory/documents/daily-logs/<str:date>/take-back/",
             documents.DailyLogTakeBackViewSet.as_view({"post": "take_back"}),
         ),
+        path("memory/timeline/", overview.TimelineViewSet.as_view({"get": "retrieve"})),
+        path("memory/timeline/<str:month>/", overview.MonthViewSet.as_view({"get": "retrieve"})),
+        path("memory/map/", overview.MapViewSet.as_view({"get": "retrieve"})),
+        path("memory/map/points/", overview.MapPointsViewSet.as_view({"get": "retrieve"})),
+        path("memory/map/points/<str:text_id>/", overview.MapTextViewSet.as_view({"get": "retrieve"})),
         path("memory/records/", records.RecordListViewSet.as_view({"get": "look", "post": "create"})),
         path(
             "memory/records/<str:record_id>/",

@@ -26,8 +26,9 @@ from intake.models import ChatPreferences, Invitation, Turn, User
 from intake.models.sessions import SessionDigest
 from intake.tests.factories import NOW, a_passkey, a_person, a_temporary_turn, a_turn, a_visitor, caller_for
 from memory import documents, indexing, notes, records
-from memory.models import Embedding
+from memory.models import Embedding, MapPoint
 from memory.models.documents import ABOUT_ME
+from memory.tests.overview.drawn import draw
 
 # What everybody talks about, and so what anybody may search for.
 TOPIC = "lighthouse"
@@ -50,6 +51,9 @@ class Things:
     version: str = "2"
     turn_id: str = "987654321"
     day: str = "2026-02-01"
+    month: str = "2026-03"
+    # On the map.
+    text: str = "987654321"
     record: str = "0190c0de-0000-7000-8000-000000000001"
     record_state: str = "of-nobody"
     token: str = "0190c0de-0000-7000-8000-000000000002"
@@ -145,6 +149,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
     browser = Client()
     browser.force_login(user)
     indexing.embed_pending()
+    draw(user)
     embedding = Embedding.objects.filter(user=user, corpus="chat").order_by("pk")[0]
     group, _ = Group.objects.get_or_create(name="Keepers")
     things = Things(
@@ -152,6 +157,7 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         temporary=str(temporary.conversation_id),
         turn_id=str(turn.pk),
         day=str(day),
+        text=str(MapPoint.objects.filter(user=user, text__source_id=turn.conversation_id).order_by("pk")[0].pk),
         record=str(record.id),
         record_state=record.state,
         token=str(made.info.id),

@@ -1,0 +1,315 @@
+"""The worker's side: draws the maps that are due, and finds the words that tell their clusters and months apart.
+
+1. `claim` takes one map whose owner has looked lately and has texts that are not on it, or has deleted some.
+2. The new texts are placed by the layout that is there. When the texts have grown or shrunk by a fifth since it was
+   made, or the embedding model is another one, everything is laid out anew, turned as it was before.
+3. The telling words are found from the postings, and all is stored in one transaction.
+
+Drawing twice changes nothing. A map that nobody has looked at for a month is dropped, and drawn again at the next look.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from intake.models import User
+from memory import vectors
+from memory.embedders import get_embedder
+from memory.embedders.base import Matrix
+from memory.models import Embedding, EmbeddingModel, IndexedText, MapPoint, MemoryMap, TellingWord
+from memory.models.overview import SIDE
+from memory.overview import tsne
+from memory.overview.layout import MARGIN, Layout, WholeNumbers, by_neighbours, on_the_map
+from memory.overview.telling import telling_words
+
+logger = logging.getLogger(__name__)
+
+# A worker that died leaves its map claimed so long; t-SNE of the largest sample takes minutes.
+LEASE = timedelta(minutes=15)
+# After a drawing there is a pause of at least so long, and of so many times what it took.
+PAUSE = timedelta(seconds=20)
+PAUSE_FACTOR = 20
+KEPT = timedelta(days=30)
+# Everything is laid out anew when so large a share has come or gone since it was last.
+GROWTH = 0.2
+# With so few texts, whenever one was deleted: of a mean of few vectors each is a noticeable part.
+FEW_TEXTS = 2_000
+# A layout is made of so many texts, picked evenly; the others are placed like those that come later.
+SAMPLE = 10_000
+BATCH_TEXTS = 5_000
+
+# Asked for one map after the other, each question answered by an index; only the points are counted.
+_CLAIM = """
+UPDATE memory_maps
+   SET claimed_until = %(until)s
+ WHERE user_id = (
+    SELECT user_id
+      FROM memory_maps AS map
+     WHERE due_at <= %(now)s AND (claimed_until IS NULL OR claimed_until < %(now)s)
+       AND (drawn_at IS NULL OR waiting > 0
+            OR model_id IS DISTINCT FROM (SELECT id FROM embedding_models WHERE name = %(model)s)
+            OR EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = map.user_id AND text.id > through_text)
+            OR placed <> (SELECT count(*) FROM map_points AS point WHERE point.user_id = map.user_id))
+     ORDER BY due_at, user_id
+     LIMIT 1
+       FOR UPDATE SKIP LOCKED)
+RETURNING user_id
+"""
+
+# Before any row that a deletion of theirs would take along is touched: so the deletion waits here, and never while it
+# holds what this waits for. A text that is being deleted is passed over.
+_HOLD_TEXTS = """
+SELECT id FROM indexed_texts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE SKIP LOCKED
+"""
+_MOVE_POINTS = """
+UPDATE map_points AS point
+   SET x = moved.x, y = moved.y, cluster = moved.cluster
+  FROM unnest(%(ids)s::bigint[], %(xs)s::smallint[], %(ys)s::smallint[], %(clusters)s::smallint[])
+       AS moved(text_id, x, y, cluster)
+ WHERE point.user_id = %(user_id)s AND point.text_id = moved.text_id
+"""
+_ADD_POINTS = """
+INSERT INTO map_points (user_id, text_id, x, y, cluster)
+SELECT %(user_id)s, *
+  FROM unnest(%(ids)s::bigint[], %(xs)s::smallint[], %(ys)s::smallint[], %(clusters)s::smallint[])
+    ON CONFLICT DO NOTHING
+"""
+_ADD_WORDS = """
+INSERT INTO telling_words (user_id, kind, bucket, rank, word, texts, text_id)
+SELECT %(user_id)s, *
+  FROM unnest(%(kinds)s::text[], %(buckets)s::int[], %(ranks)s::smallint[], %(words)s::text[], %(counts)s::int[],
+              %(ids)s::bigint[])
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Texts by their ids, where each lies (N, 2), and in which cluster."""
+
+    ids: list[int]
+    places: WholeNumbers
+    clusters: WholeNumbers
+
+    def where(self, kept: Sequence[bool]) -> "Points":
+        return Points(
+            [each for each, keep in zip(self.ids, kept, strict=True) if keep], self.places[kept], self.clusters[kept]
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "ids": self.ids,
+            "xs": self.places[:, 0].tolist(),
+            "ys": self.places[:, 1].tolist(),
+            "clusters": self.clusters.tolist(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapDrawing:
+    """What is stored of a map: points that are new or have moved, and, if all was laid out anew, the layout."""
+
+    points: Points
+    layout: Layout | None
+    method: MemoryMap.Method
+
+
+def draw_due(*, until: datetime) -> int:
+    """Draw what is due, until nothing is or the time is up; returns how many maps that were."""
+    drawn = 0
+    while timezone.now() < until and (owner := claim(now=timezone.now())) is not None:
+        draw(owner)
+        drawn += 1
+    return drawn
+
+
+def drop_unasked(*, now: datetime) -> None:
+    """What a map keeps is gone with it: its row is deleted last."""
+    for stale in MemoryMap.objects.filter(asked_at__lt=now - KEPT):
+        with transaction.atomic():
+            MapPoint.objects.filter(user_id=stale.user_id).delete()
+            TellingWord.objects.filter(user_id=stale.user_id).delete()
+            stale.delete()
+
+
+def claim(*, now: datetime) -> int | None:
+    """Whose map is to be drawn; this worker has it for a while. None if nothing is due."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, {"now": now, "until": now + LEASE, "model": get_embedder().name})
+        row = cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+def draw(user_id: int) -> None:
+    """Draw a claimed map; a person who is deleted meanwhile takes everything along."""
+    began = time.monotonic()
+    model = get_embedder().name
+    present = MemoryMap.objects.filter(pk=user_id).select_related("model").first()
+    if present is None:
+        return
+    latest = IndexedText.objects.filter(user_id=user_id).order_by("-pk").values_list("pk", flat=True).first() or 0
+    texts = vectors.embedded_texts(user_id, model=model)
+    known = _points_of(user_id)
+    drawing = _drawing(present, texts, known, model=model)
+    try:
+        with transaction.atomic():
+            # The claim may have run out, and another worker have drawn it: that changes nothing.
+            if not MemoryMap.objects.select_for_update(no_key=True, of=("self",)).filter(pk=user_id).exists():
+                return
+            _store(user_id, drawing, known)
+            took = timedelta(seconds=time.monotonic() - began)
+            _finish(present, drawing, latest=latest, model=model, took=took)
+    except IntegrityError:
+        # What it was drawn of has just been deleted; the sweep comes back to it when the claim runs out.
+        logger.info("A map was not stored, for texts of it were deleted meanwhile")
+
+
+def _points_of(user_id: int) -> Points:
+    rows = list(MapPoint.objects.filter(user_id=user_id).order_by("pk").values_list("pk", "x", "y", "cluster"))
+    numbers = np.array(rows, dtype=np.int64).reshape(len(rows), 4)
+    return Points(numbers[:, 0].tolist(), numbers[:, 1:3], numbers[:, 3])
+
+
+def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str) -> MapDrawing:
+    method = MemoryMap.Method(settings.MAP_LAYOUT)
+    if not texts:
+        return MapDrawing(_no_points(), None, method)
+    of_another_kind = present.model is None or present.model.name != model or present.method != method
+    deleted = present.placed - len(known.ids)
+    changed = abs(len(texts) - present.laid_out) > GROWTH * present.laid_out
+    if of_another_kind or changed or (deleted > 0 and len(texts) <= FEW_TEXTS):
+        return _laid_out(present.user_id, texts, known, method=method, model=model)
+    layout = Layout.parse(bytes(present.layout))
+    on_it = set(known.ids)
+    new = [text_id for text_id in texts if text_id not in on_it]
+    neighbours = _neighbours(present.user_id, layout, known, model=model) if new and method == "tsne" else None
+    return MapDrawing(_placed(present.user_id, layout, new, model=model, neighbours=neighbours), None, method)
+
+
+def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMap.Method, model: str) -> MapDrawing:
+    """Everything anew: a layout of a sample, and every text placed by it."""
+    ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
+    if not ids:
+        # Deleted since they were listed.
+        return MapDrawing(_no_points(), None, method)
+    layout = Layout.of(sample)
+    reduced = layout.reduce(sample)
+    places = layout.place(reduced)
+    where = dict(zip(known.ids, known.places, strict=True))
+    common = [place for place, text_id in enumerate(ids) if text_id in where]
+    if len(common) > 1:
+        layout = layout.turned_towards(
+            places[common], np.array([where[ids[each]] for each in common], dtype=np.float32)
+        )
+        places = layout.place(reduced)
+    layout = layout.fitted(places)
+    places = layout.place(reduced)
+    neighbours = None
+    if method == MemoryMap.Method.TSNE and len(ids) >= tsne.LEAST_TEXTS:
+        neighbours = reduced, _in_the_square(tsne.places_of(reduced, beginning=places))
+    return MapDrawing(_placed(user_id, layout, texts, model=model, neighbours=neighbours), layout, method)
+
+
+Neighbours = tuple[Matrix, Matrix]
+"""Texts among the layout's axes (M, R), and where each lies on the map (M, 2)."""
+
+
+def _neighbours(user_id: int, layout: Layout, known: Points, *, model: str) -> Neighbours | None:
+    """Some of the texts that are on the map, by which t-SNE's places of new ones are found."""
+    ids, sample = vectors.means(user_id, model=model, texts=_evenly(known.ids, SAMPLE))
+    where = dict(zip(known.ids, known.places, strict=True))
+    return (layout.reduce(sample), np.array([where[each] for each in ids], dtype=np.float32)) if ids else None
+
+
+def _in_the_square(places: Matrix) -> Matrix:
+    low, high = places.min(axis=0), places.max(axis=0)
+    scale = SIDE * (1 - 2 * MARGIN) / max(float((high - low).max()), 1e-6)
+    return np.asarray((places - (low + high) / 2) * scale + SIDE / 2, dtype=np.float32)
+
+
+def _placed(user_id: int, layout: Layout, texts: list[int], *, model: str, neighbours: Neighbours | None) -> Points:
+    ids: list[int] = []
+    pieces: list[tuple[WholeNumbers, WholeNumbers]] = []
+    for batch in _batches(texts):
+        found, matrix = vectors.means(user_id, model=model, texts=batch)
+        if not found:
+            continue
+        reduced = layout.reduce(matrix)
+        there = layout.place(reduced) if neighbours is None else by_neighbours(reduced, *neighbours)
+        ids += found
+        pieces.append((on_the_map(there), layout.cluster(reduced)))
+    if not ids:
+        return _no_points()
+    places, clusters = zip(*pieces, strict=True)
+    return Points(ids, np.concatenate(places), np.concatenate(clusters))
+
+
+def _no_points() -> Points:
+    return Points([], np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+def _evenly(texts: list[int], most: int) -> list[int]:
+    return texts[:: -(-len(texts) // most)] if texts else []
+
+
+def _batches(texts: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(texts), BATCH_TEXTS):
+        yield texts[start : start + BATCH_TEXTS]
+
+
+def _store(user_id: int, drawing: MapDrawing, known: Points) -> None:
+    clusters = dict(zip(known.ids, known.clusters.tolist(), strict=True))
+    clusters |= dict(zip(drawing.points.ids, drawing.points.clusters.tolist(), strict=True))
+    by_month, by_cluster = telling_words(user_id, [_months_of(user_id), clusters])
+    words = [
+        (kind, bucket, rank, one.word, one.texts, one.text_id)
+        for kind, told in ((TellingWord.Kind.MONTH, by_month), (TellingWord.Kind.CLUSTER, by_cluster))
+        for bucket, ones in told.items()
+        for rank, one in enumerate(ones)
+    ]
+    on_it = set(known.ids)
+    new = {text_id for text_id in drawing.points.ids if text_id not in on_it}
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLD_TEXTS, {"user_id": user_id, "ids": sorted(new | {word[-1] for word in words})})
+        held = {text_id for (text_id,) in cursor.fetchall()}
+        moved = drawing.points.where([text_id in on_it for text_id in drawing.points.ids])
+        added = drawing.points.where([text_id in new and text_id in held for text_id in drawing.points.ids])
+        cursor.execute(_MOVE_POINTS, {"user_id": user_id, **moved.parameters()})
+        cursor.execute(_ADD_POINTS, {"user_id": user_id, **added.parameters()})
+        TellingWord.objects.filter(user_id=user_id).delete()
+        names = ("kinds", "buckets", "ranks", "words", "counts", "ids")
+        columns = [list(column) for column in zip(*(word for word in words if word[-1] in held), strict=True)]
+        if columns:
+            cursor.execute(_ADD_WORDS, {"user_id": user_id, **dict(zip(names, columns, strict=True))})
+
+
+def _months_of(user_id: int) -> dict[int, int]:
+    """The month of each text, as 202603, in its owner's time zone."""
+    zone = User.objects.only("pk", "time_zone").get(pk=user_id).zone
+    times = IndexedText.objects.filter(user_id=user_id).values_list("pk", "said_at")
+    local = ((pk, at.astimezone(zone)) for pk, at in times.iterator(chunk_size=5_000))
+    return {pk: at.year * 100 + at.month for pk, at in local}
+
+
+def _finish(present: MemoryMap, drawing: MapDrawing, *, latest: int, model: str, took: timedelta) -> None:
+    now = timezone.now()
+    fields: dict[str, Any] = {}
+    if drawing.layout is not None:
+        fields = {"layout": drawing.layout.write(), "laid_out": len(drawing.points.ids), "method": drawing.method}
+    MemoryMap.objects.filter(pk=present.pk).update(
+        **fields,
+        model=EmbeddingModel.objects.filter(name=model).first(),
+        drawn_at=now,
+        due_at=now + max(PAUSE, took * PAUSE_FACTOR),
+        claimed_until=None,
+        through_text=latest,
+        placed=MapPoint.objects.filter(user_id=present.user_id).count(),
+        waiting=Embedding.objects.of_model(model).waiting().filter(user_id=present.user_id, is_further=False).count(),
+    )

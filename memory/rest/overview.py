@@ -1,0 +1,271 @@
+"""The timeline and the map over REST: the same that their pages show."""
+
+from datetime import date
+from typing import Annotated
+from uuid import UUID
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from pydantic import AwareDatetime, BaseModel, Field
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from core.errors import NotFound
+from core.validation import Input
+from intake.identity import person_of
+from intake.rest.acting import ActsAsCaller
+from intake.schemas import problems
+from memory.models import Corpus
+from memory.models.overview import SIDE
+from memory.overview import atlas, timeline
+from memory.overview.atlas import MapState
+from memory.overview.sources import MapText
+from memory.overview.timeline import MonthEntry
+from memory.rest.queries import parse_day, validate_query
+from memory.search.sources import Reference
+
+MONTH = OpenApiParameter("month", str, OpenApiParameter.PATH, description="As 2026-03.")
+TEXT_ID = OpenApiParameter("text_id", int, OpenApiParameter.PATH)
+MOST_SKIPPED = 1_000_000
+SKIP = OpenApiParameter(
+    "skip",
+    {"type": "integer", "minimum": 0, "maximum": MOST_SKIPPED, "default": 0},
+    description="How many to pass over: the `more` of the list before.",
+)
+ON_MAP = Annotated[int, Field(ge=0, le=SIDE)]
+LARGEST_ID = 2**63 - 1
+
+
+class WordOutput(BaseModel):
+    """A word as a text has it, and how many of the month's texts have it, inflected or not."""
+
+    word: str
+    texts: int
+
+
+class MonthOutput(BaseModel):
+    """What there is of a month; `words` tell it from the other months, the most telling first."""
+
+    month: str
+    turns: int
+    daily_logs: int
+    records: int
+    notes: int
+    words: list[WordOutput]
+
+
+class TimelineOutput(BaseModel):
+    """Every month from the first with a text to the last, oldest first."""
+
+    months: list[MonthOutput]
+    drawing: Annotated[bool, Field(description="The words have not been looked for yet: ask again in a moment.")]
+
+
+class PlaceOutput(BaseModel):
+    """Where a text is read: a chat and a turn in it, a document, or a record."""
+
+    conversation_id: UUID | None = None
+    turn_number: int | None = None
+    document_id: UUID | None = None
+    record_id: UUID | None = None
+
+
+class MonthEntryOutput(BaseModel):
+    """A chat, document or record of a month; `turns` are those of a chat in this month."""
+
+    source: Corpus
+    title: str
+    at: AwareDatetime
+    turns: int
+    place: PlaceOutput
+
+
+class MonthListOutput(BaseModel):
+    """The latest first."""
+
+    entries: list[MonthEntryOutput]
+    more: Annotated[
+        int | None, Field(description="Ask again with this `skip` for those behind these; null at the end.")
+    ]
+
+
+class MapTextOutput(BaseModel):
+    """A text on the map; `snippet` is how it begins."""
+
+    id: int
+    source: Corpus
+    title: str
+    said_at: AwareDatetime
+    snippet: str
+    place: PlaceOutput
+
+
+class ClusterOutput(BaseModel):
+    """Texts that are alike. `x` and `y`: its middle; `words` tell it from the others, the most telling first."""
+
+    cluster: int
+    name: str
+    texts: int
+    x: ON_MAP
+    y: ON_MAP
+    words: list[str]
+    newest: list[MapTextOutput]
+
+
+class MapOutput(BaseModel):
+    """The clusters, the largest first. `texts` counts all that there are, `placed` those that are on the map."""
+
+    state: MapState
+    texts: int
+    placed: int
+    drawn_at: AwareDatetime | None
+    side: Annotated[int, Field(description="Coordinates are whole numbers from 0 to this, `y` downwards.")] = SIDE
+    clusters: list[ClusterOutput]
+
+
+class PointsOutput(BaseModel):
+    """Every point, the oldest first, a list for each thing: point k is `id[k]`, `x[k]`, `y[k]` and so on."""
+
+    id: list[int]
+    x: list[ON_MAP]
+    y: list[ON_MAP]
+    cluster: list[int]
+    source: Annotated[list[int], Field(description="A place in `sources`.")]
+    day: Annotated[list[int], Field(description="Days since 1970-01-01, in UTC.")]
+    sources: list[Corpus]
+
+
+class MonthQuery(Input):
+    skip: Annotated[int, Field(ge=0, le=MOST_SKIPPED)] = 0
+
+
+class TimelineViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="read_timeline",
+        summary="What was talked about when",
+        responses={200: TimelineOutput, **problems(401, 503)},
+    )
+    def retrieve(self, request: Request) -> Response:
+        found = timeline.read_timeline(user=person_of(request), now=timezone.now())
+        months = [
+            MonthOutput(
+                month=f"{month.first:%Y-%m}",
+                turns=month.turns,
+                daily_logs=month.logs,
+                records=month.records,
+                notes=month.notes,
+                words=[WordOutput(word=word.word, texts=word.texts) for word in month.words],
+            )
+            for month in found.months
+        ]
+        return Response(TimelineOutput(months=months, drawing=found.is_drawing).model_dump(mode="json"))
+
+
+class MonthViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="read_month",
+        summary="The chats, documents and records of a month",
+        parameters=[MONTH, SKIP],
+        responses={200: MonthListOutput, **problems(400, 401, 404, 503)},
+    )
+    def retrieve(self, request: Request, month: str) -> Response:
+        wanted = validate_query(MonthQuery, request)
+        found = timeline.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
+        body = MonthListOutput(entries=[_entry(entry) for entry in found.entries], more=found.more)
+        return Response(body.model_dump(mode="json"))
+
+
+class MapViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="read_map",
+        summary="Everything there is, by what it is about",
+        description="Asking has the map drawn, or brought up to date, in the background.",
+        responses={200: MapOutput, **problems(401, 503)},
+    )
+    def retrieve(self, request: Request) -> Response:
+        found = atlas.read_atlas(user=person_of(request), now=timezone.now())
+        body = MapOutput(
+            state=found.state,
+            texts=found.texts,
+            placed=found.placed,
+            drawn_at=found.drawn_at,
+            clusters=[
+                ClusterOutput(
+                    cluster=cluster.number,
+                    name=cluster.name,
+                    texts=cluster.texts,
+                    x=cluster.x,
+                    y=cluster.y,
+                    words=cluster.words,
+                    newest=[_text(text) for text in cluster.newest],
+                )
+                for cluster in found.clusters
+            ],
+        )
+        return Response(body.model_dump(mode="json"))
+
+
+class MapPointsViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="read_map_points",
+        summary="The points of the map",
+        responses={200: PointsOutput, **problems(401, 503)},
+    )
+    def retrieve(self, request: Request) -> Response:
+        found = atlas.read_points(user=person_of(request))
+        # As it is: to validate hundreds of thousands of our own numbers would take longer than to read them.
+        return Response({name: getattr(found, name) for name in PointsOutput.model_fields})
+
+
+class MapTextViewSet(ActsAsCaller, ViewSet):
+    @extend_schema(
+        operation_id="read_map_text",
+        summary="A text on the map",
+        parameters=[TEXT_ID],
+        responses={200: MapTextOutput, **problems(401, 404, 503)},
+    )
+    def retrieve(self, request: Request, text_id: str) -> Response:
+        found = atlas.read_text(user=person_of(request), text_id=text_id_of(text_id))
+        return Response(_text(found).model_dump(mode="json"))
+
+
+def month_of(text: str) -> date:
+    """The first day of a month that is written 2026-03. Raises `NotFound` for anything else."""
+    try:
+        return parse_day(f"{text}-01")
+    except ValueError:
+        raise NotFound from None
+
+
+def text_id_of(text: str) -> int:
+    """Raises `NotFound` for what is no id, as for one that does not exist."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_ID)) or int(text) > LARGEST_ID:
+        raise NotFound
+    return int(text)
+
+
+def _entry(entry: MonthEntry) -> MonthEntryOutput:
+    return MonthEntryOutput(
+        source=entry.corpus, title=entry.title, at=entry.at, turns=entry.turns, place=_place(entry.reference)
+    )
+
+
+def _text(text: MapText) -> MapTextOutput:
+    return MapTextOutput(
+        id=text.id,
+        source=text.corpus,
+        title=text.title,
+        said_at=text.said_at,
+        snippet=text.snippet,
+        place=_place(text.reference),
+    )
+
+
+def _place(reference: Reference) -> PlaceOutput:
+    return PlaceOutput(
+        conversation_id=reference.conversation_id,
+        turn_number=reference.turn_number,
+        document_id=reference.document_id,
+        record_id=reference.record_id,
+    )

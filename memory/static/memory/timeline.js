@@ -1,0 +1,11 @@
+/** The timeline while its words are being looked for: it is shown again when they are there. */
+
+const PAUSE_MS = 3000;
+
+async function waitForWords() {
+  const response = await fetch("/api/v1/memory/timeline/", { headers: { accept: "application/json" } }).catch(() => null);
+  if (response?.ok && !(await response.json()).drawing) location.reload();
+  else setTimeout(waitForWords, PAUSE_MS);
+}
+
+setTimeout(waitForWords, PAUSE_MS);

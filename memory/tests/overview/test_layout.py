@@ -1,0 +1,63 @@
+"""The layout of a map: alike texts lie together, inside the square, and the same vectors always at the same places."""
+
+import numpy as np
+import pytest
+
+from memory.models.overview import SIDE
+from memory.overview.layout import Layout, by_neighbours, on_the_map
+from memory.tests.vectors import directions
+
+
+def topics(count, *, of, seed=3):
+    """So many vectors around each of some directions, and which direction each is of."""
+    numbers = np.arange(count * of) % of
+    vectors = directions(of, seed=seed)[numbers] + 0.6 * directions(count * of, seed=seed + 1)
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), numbers
+
+
+def places_by(vectors):
+    layout = Layout.of(vectors)
+    layout = layout.fitted(layout.place(layout.reduce(vectors)))
+    return layout, on_the_map(layout.place(layout.reduce(vectors)))
+
+
+def test_alike_texts_lie_together():
+    vectors, numbers = topics(40, of=5)
+    _, places = places_by(vectors)
+    centres = np.array([places[numbers == topic].mean(axis=0) for topic in range(5)])
+    nearest = np.linalg.norm(places[:, None] - centres[None], axis=2).argmin(axis=1)
+    assert (nearest == numbers).mean() > 0.9
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_few_or_equal_texts_lie_inside_the_square(count):
+    for vectors in (directions(count, seed=1), np.repeat(directions(1, seed=1), count, axis=0)):
+        _, places = places_by(vectors)
+        assert np.isfinite(places).all()
+        assert places.min() >= 0 and places.max() <= SIDE
+
+
+def test_the_same_vectors_lie_at_the_same_places_also_by_a_layout_that_was_stored():
+    vectors, _ = topics(30, of=4)
+    layout, places = places_by(vectors)
+    assert (places_by(vectors)[1] == places).all()
+    stored = Layout.parse(layout.write())
+    assert (on_the_map(stored.place(stored.reduce(vectors))) == places).all()
+
+
+def test_a_new_layout_is_turned_as_the_old_one_was():
+    vectors, _ = topics(30, of=6)
+    _, before = places_by(vectors)
+    quarter = np.array([[0, -1], [1, 0]])
+    asked = (before - SIDE / 2) @ quarter
+    layout = Layout.of(vectors)
+    layout = layout.turned_towards(layout.place(layout.reduce(vectors)), asked.astype(np.float32))
+    layout = layout.fitted(layout.place(layout.reduce(vectors)))
+    after = layout.place(layout.reduce(vectors)) - SIDE / 2
+    assert np.linalg.norm(after - asked, axis=1).mean() < 0.05 * SIDE
+
+
+def test_a_text_among_neighbours_lies_among_them():
+    known = directions(6, seed=2)
+    places = np.array([[0, 0], [10, 0], [20, 0], [30, 0], [40, 0], [50, 0]], dtype=np.float32)
+    assert by_neighbours(known[3:4], known, places)[0] == pytest.approx([30, 0], abs=0.1)

@@ -1,0 +1,182 @@
+"""The map: what is on it, how its groups are named, how it grows, and that it shows nobody what is another's or gone."""
+
+import importlib.util
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from core.isolation.acting import acting_as
+from core.testing.examiner import as_a_worker
+from intake.deleting import delete_turn
+from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from memory import records
+from memory.checks import check_map_layout
+from memory.models import MapPoint, MemoryMap, TellingWord
+from memory.overview import atlas, drawing
+from memory.tests.overview.drawn import draw, draw_due, look
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+def talk(user, count=12):
+    """About two things, so many times."""
+    for number in range(count):
+        a_turn(user, f"How do I water the tomatoes in bed {number} of the garden?", "Water the soil.")
+        a_turn(user, f"Play suite {number} for the cello by Bach", "The strings need tuning before a concert.")
+
+
+def client_of(user):
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def api_of(user):
+    api = APIClient()
+    api.force_authenticate(user)
+    return api
+
+
+def places_of(user):
+    return {point.pk: (point.x, point.y) for point in MapPoint.objects.filter(user=user)}
+
+
+def test_a_group_is_named_by_words_as_people_write_them_without_stop_words(alice):
+    talk(alice)
+    found = draw(alice)
+    assert (found.state, found.placed, found.texts) == ("ready", 24, 24)
+    words = {word for cluster in found.clusters for word in cluster.words}
+    assert {"tomatoes", "garden", "cello", "Bach", "strings"} <= words
+    assert not {"the", "how", "tomato", "cellos", "string"} & words
+    for cluster in found.clusters:
+        about = {"garden" in text.snippet for text in cluster.newest}
+        assert len(about) == 1, "a group is of one topic"
+    names = [cluster.name for cluster in found.clusters]
+    assert len(set(names)) == len(names)
+
+
+def test_what_comes_later_is_placed_and_nothing_else_moves_until_a_fifth_has_come(alice):
+    talk(alice)
+    draw(alice)
+    before = places_of(alice)
+    for number in range(4):
+        a_turn(alice, f"Are the tomatoes ripe in week {number}?")
+    found = draw(alice)
+    assert found.placed == 28
+    assert before.items() <= places_of(alice).items()
+    assert MemoryMap.objects.get(user=alice).laid_out == 24
+    for number in range(4):
+        a_turn(alice, f"Which telescope shows the rings of Saturn, number {number}?")
+    draw(alice)
+    assert MemoryMap.objects.get(user=alice).laid_out == 32
+
+
+def test_drawing_again_without_anything_new_does_nothing(alice):
+    talk(alice, 3)
+    draw(alice)
+    assert draw_due() == 0
+
+
+def test_a_deleted_text_is_gone_from_the_map_at_once_with_the_words_that_rest_on_it(alice):
+    talk(alice, 3)
+    turn = a_turn(alice, "My kwyjibo is sick, the kwyjibo needs a doctor")
+    draw(alice)
+    assert TellingWord.objects.filter(word="kwyjibo").exists()
+    delete_turn(caller=caller_for(alice), conversation_id=turn.conversation_id, turn_number=1)
+    assert MapPoint.objects.filter(user=alice).count() == 6
+    assert not TellingWord.objects.filter(word="kwyjibo").exists()
+    assert draw_due() == 1, "and the rest is laid out without it"
+    assert MemoryMap.objects.get(user=alice).laid_out == 6
+    assert draw_due() == 0
+
+
+def test_nobody_sees_a_point_of_another(alice):
+    bob = a_person("bob@example.com")
+    for user in (alice, bob):
+        talk(user, 2)
+        draw(user)
+    mine = MapPoint.objects.filter(user=alice).first().pk
+    told = api_of(bob).get("/api/v1/memory/map/points/").json()
+    assert set(told["id"]) == set(MapPoint.objects.filter(user=bob).values_list("pk", flat=True))
+    assert api_of(alice).get(f"/api/v1/memory/map/points/{mine}/").status_code == 200
+    for path in (f"/api/v1/memory/map/points/{mine}/", f"/api/v1/memory/map/points/{10**30}/"):
+        assert api_of(bob).get(path).status_code == 404
+    assert client_of(bob).get(f"/memory/map/texts/{mine}/").status_code == 404
+    assert "tomatoes" in client_of(alice).get(f"/memory/map/texts/{mine}/").content.decode()
+
+
+def test_points_and_groups_say_where_from_and_when(alice):
+    a_turn(alice, "The cello is in the attic", said_at=NOW)
+    with acting_as(alice):
+        record = records.create(user=alice, content="We keep the cello", now=NOW + timedelta(days=3))
+    draw(alice)
+    told = api_of(alice).get("/api/v1/memory/map/points/").json()
+    assert [told["sources"][place] for place in told["source"]] == ["chat", "record"]
+    assert told["day"][1] - told["day"][0] == 3
+    newest = api_of(alice).get("/api/v1/memory/map/").json()["clusters"][0]["newest"][0]
+    assert newest["snippet"] == "We keep the cello"
+    assert newest["place"]["record_id"] == str(record.id)
+
+
+def test_the_page_says_that_there_is_nothing_then_that_it_is_being_drawn_then_lists_the_groups(alice):
+    page = client_of(alice)
+    assert "A map of what you think about" in page.get("/memory/map/").content.decode()
+    assert draw_due() == 1
+    talk(alice, 2)
+    assert "Your map is being drawn" in page.get("/memory/map/").content.decode()
+    draw(alice)
+    shown = page.get("/memory/map/").content.decode()
+    assert "How do I water the tomatoes in bed 1" in shown
+    assert "data-stage" in shown
+
+
+def test_a_map_that_nobody_has_looked_at_for_a_month_is_dropped_and_drawn_at_the_next_look(alice):
+    talk(alice, 2)
+    draw(alice)
+    with as_a_worker():
+        drawing.drop_unasked(now=timezone.now() + timedelta(days=29))
+    assert MapPoint.objects.exists()
+    with as_a_worker():
+        drawing.drop_unasked(now=timezone.now() + timedelta(days=31))
+    assert not (MapPoint.objects.exists() or TellingWord.objects.exists() or MemoryMap.objects.exists())
+    assert look(alice).state == atlas.MapState.DRAWING
+    assert draw(alice).placed == 4
+
+
+def test_a_map_is_drawn_by_one_worker_at_a_time(alice):
+    talk(alice, 2)
+    look(alice)
+    with as_a_worker():
+        assert drawing.claim(now=timezone.now()) == alice.pk
+        assert drawing.claim(now=timezone.now()) is None
+        assert drawing.claim(now=timezone.now() + drawing.LEASE * 2) == alice.pk
+
+
+@pytest.mark.skipif(importlib.util.find_spec("openTSNE") is None, reason="the extra `map` is not installed")
+def test_with_the_extra_neighbours_lie_together_and_what_comes_later_lies_among_them(alice, settings):
+    settings.MAP_LAYOUT = "tsne"
+    talk(alice)
+    assert draw(alice).placed == 24
+    before = places_of(alice)
+    a_turn(alice, "How do I water the tomatoes in bed 99 of the garden?")
+    draw(alice)
+    after = places_of(alice)
+    assert before.items() <= after.items() and len(after) == 25
+    assert MemoryMap.objects.get(user=alice).method == "tsne"
+
+
+def test_a_layout_that_is_unknown_or_not_installed_is_said_at_the_start(settings, monkeypatch):
+    assert check_map_layout() == []
+    settings.MAP_LAYOUT = "globe"
+    assert [error.id for error in check_map_layout()] == ["memory.E002"]
+    settings.MAP_LAYOUT = "tsne"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert [error.id for error in check_map_layout()] == ["memory.E003"]

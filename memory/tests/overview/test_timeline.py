@@ -1,0 +1,116 @@
+"""The timeline: what was talked about when, for a history of five days and for one of ten years."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from django.test import Client
+from rest_framework.test import APIClient
+
+from core.isolation.acting import acting_as
+from intake.tests.factories import a_person, a_turn
+from memory import documents, records
+from memory.tests.overview.drawn import draw
+from memory.tests.overview.histories import a_history
+
+pytestmark = pytest.mark.django_db
+
+MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
+MAY = datetime(2026, 5, 10, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+@pytest.fixture
+def client(alice):
+    client = Client()
+    client.force_login(alice)
+    return client
+
+
+@pytest.fixture
+def api(alice):
+    api = APIClient()
+    api.force_authenticate(alice)
+    return api
+
+
+def test_a_months_words_tell_it_from_the_others(alice, api, client):
+    for number in range(6):
+        a_turn(alice, f"How are the tomatoes in bed {number}, and the weather?", said_at=MARCH)
+        a_turn(alice, f"Is the cello tuned for concert {number}, and the weather?", said_at=MAY)
+    assert api.get("/api/v1/memory/timeline/").json()["drawing"]
+    draw(alice)
+    told = api.get("/api/v1/memory/timeline/").json()
+    assert [month["month"] for month in told["months"]] == ["2026-03", "2026-04", "2026-05"]
+    assert [month["turns"] for month in told["months"]] == [6, 0, 6]
+    march, april, may = ([word["word"] for word in month["words"]] for month in told["months"])
+    assert march[:2] == ["bed", "tomatoes"] and set(may[:3]) == {"cello", "concert", "tuned"} and april == []
+    assert not {"are", "the", "tomato"} & {*march, *may}
+    assert (
+        "/search/?q=tomatoes&amp;from=2026-03-01&amp;to=2026-03-31" in client.get("/memory/timeline/").content.decode()
+    )
+
+
+def test_a_month_is_that_of_the_persons_time_zone(alice, api):
+    alice.time_zone = "America/New_York"
+    alice.save()
+    a_turn(alice, "Late in the evening", said_at=datetime(2026, 3, 1, 2, tzinfo=UTC))
+    draw(alice)
+    (month,) = api.get("/api/v1/memory/timeline/").json()["months"]
+    assert (month["month"], month["turns"]) == ("2026-02", 1)
+    assert month["words"]
+    assert len(api.get("/api/v1/memory/timeline/2026-02/").json()["entries"]) == 1
+
+
+def test_a_month_leads_to_its_chats_and_notes(alice, api, client):
+    turn = a_turn(alice, "Plan the garden", said_at=MARCH)
+    a_turn(alice, "And the shed", conversation=turn.conversation, said_at=MARCH + timedelta(days=2))
+    a_turn(alice, "In May", conversation=turn.conversation, said_at=MAY)
+    with acting_as(alice):
+        documents.append(user=alice, day=MARCH.date(), text="Dug the beds", now=MARCH)
+        record = records.create(user=alice, content="No more beans", now=MARCH + timedelta(days=1))
+    entries = api.get("/api/v1/memory/timeline/2026-03/").json()["entries"]
+    assert [(entry["source"], entry["turns"]) for entry in entries] == [("chat", 2), ("record", 0), ("daily_log", 0)]
+    assert entries[0]["place"] == {
+        "conversation_id": str(turn.conversation_id),
+        "turn_number": 1,
+        "document_id": None,
+        "record_id": None,
+    }
+    page = client.get("/memory/timeline/2026-03/").content.decode()
+    assert f"/c/{turn.conversation_id}/?turn=1#turn-1" in page
+    assert "/memory/logs/2026-03-10/" in page and f"/memory/records/{record.id}/" in page
+    assert 'href="/memory/timeline/2026-05/"' in page
+    assert [len(api.get(f"/api/v1/memory/timeline/2026-03/?skip={skip}").json()["entries"]) for skip in (1, 3)] == [
+        2,
+        0,
+    ]
+    for month in ("2026-04", "2026-13", "march", "2026-3"):
+        assert client.get(f"/memory/timeline/{month}/").status_code == 404
+    assert api.get("/api/v1/memory/timeline/2026-03/?skip=-1").status_code == 400
+
+
+def test_ten_years_have_a_column_for_each_month_and_years_to_jump_to(alice, client):
+    a_history(alice, 600)
+    draw(alice)
+    page = client.get("/memory/timeline/").content.decode()
+    assert len(re.findall(r'<li class="month[ "]', page)) > 100
+    assert [f'href="#year-{year}"' in page for year in range(2017, 2027)] == [True] * 10
+    assert page.count('class="month-words"') > 100
+
+
+def test_a_log_of_long_ago_brings_no_empty_years_along(alice, client):
+    with acting_as(alice):
+        documents.append(user=alice, day=date(1950, 6, 1), text="Born", now=MARCH)
+    a_turn(alice, "Now", said_at=MARCH)
+    page = client.get("/memory/timeline/").content.decode()
+    assert len(re.findall(r'id="year-\d+"', page)) == 2
+
+
+def test_without_anything_the_page_says_what_will_be_there(client, api):
+    assert "Your time begins here" in client.get("/memory/timeline/").content.decode()
+    assert api.get("/api/v1/memory/timeline/").json() == {"months": [], "drawing": False}
