@@ -12,6 +12,7 @@ from django.test import TransactionTestCase
 from django.test.client import ClientHandler
 
 from core.isolation.connections import parameters
+from core.testing.cluster import cluster_urls, make_database
 from core.testing.emptying import empty
 from core.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
 
@@ -30,14 +31,33 @@ def django_db_modify_db_settings() -> Iterator[None]:
     kept = connections[DEFAULT_DB_ALIAS]
     owner = parameters(settings.DATABASE_OWNER_URL, name=kept.settings_dict["NAME"])
     connections[DEFAULT_DB_ALIAS] = type(kept)(owner, DEFAULT_DB_ALIAS)
+    if cluster_urls():
+        make_database(cluster_urls(), owner["PASSWORD"])
     yield
     connections[DEFAULT_DB_ALIAS] = kept
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On a cluster every test commits: a role has connections of its own to the nodes, and sees nothing on them that
+    another role has not committed, in the same transaction of the coordinator though it be."""
+    for item in items if cluster_urls() else ():
+        if item.get_closest_marker("django_db") or "db" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.django_db(transaction=True), append=False)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb: bool) -> bool:
+    """On a cluster the database is made on every node before Django looks, and dropped by the next run."""
+    return django_db_keepdb or bool(cluster_urls())
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Tests look on as the examiner; threads of their own, and so the served application, log in as the web role."""
     owners = connections[DEFAULT_DB_ALIAS]
+    if cluster_urls():
+        with django_db_blocker.unblock():
+            call_command("distribute", verbosity=0)
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
     with django_db_blocker.unblock():
         let_the_examiner_look()

@@ -8,4 +8,5 @@ class CoreConfig(AppConfig):
 
     def ready(self) -> None:
         from core import checks, log_checks  # noqa: F401
+        from core.distribution import checks as distribution_checks  # noqa: F401
         from core.isolation import checks as isolation_checks  # noqa: F401

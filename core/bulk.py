@@ -5,9 +5,11 @@ insertion itself. Source: PostgreSQL's documentation of `unnest` with several ar
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import connection, models
+
+from core.isolation.cluster import is_cluster
 
 InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 
@@ -32,9 +34,30 @@ def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) 
     arrays = ", ".join(f"%s::{str(field.db_type(connection)).partition('(')[0]}[]" for field in fields)
     values = [[field.get_db_prep_save(field.pre_save(row, True), connection) for row in rows] for field in fields]
     returning = "ON CONFLICT DO NOTHING" if ignore_conflicts else f"RETURNING {quote(str(key.column))}"
-    into = f"INSERT INTO {quote(model._meta.db_table)} ({columns})"
+    if is_cluster(connection):
+        names = [str(field.column) for field in fields]
+        keys = insert_values(model._meta.db_table, names, list(zip(*values, strict=True)), ending=returning)
+    else:
+        into = f"INSERT INTO {quote(model._meta.db_table)} ({columns})"
+        with connection.cursor() as cursor:
+            cursor.execute(f"{into} SELECT * FROM unnest({arrays}) {returning}", values)  # noqa: S608 - names of our own models
+            keys = [] if ignore_conflicts else cursor.fetchall()
+    if not ignore_conflicts:
+        for row, (pk,) in zip(rows, keys, strict=True):
+            row.pk = pk
+
+
+def insert_values(
+    table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, ending: str = ""
+) -> list[tuple[Any, ...]]:
+    """Insert rows of one person as a Citus cluster takes them, on one node; returns what `ending` asks for.
+
+    A row that a query makes Citus would send by COPY, which PostgreSQL does not allow under row-level security.
+    """
+    quote = connection.ops.quote_name
+    row = f"({', '.join(['%s'] * len(columns))})"
+    into = f"INSERT INTO {quote(table)} ({', '.join(map(quote, columns))})"
     with connection.cursor() as cursor:
-        cursor.execute(f"{into} SELECT * FROM unnest({arrays}) {returning}", values)  # noqa: S608 - names of our own models
-        if not ignore_conflicts:
-            for row, (pk,) in zip(rows, cursor.fetchall(), strict=True):
-                row.pk = pk
+        values = ", ".join([row] * len(rows))
+        cursor.execute(f"{into} VALUES {values} {ending}", [value for row in rows for value in row])
+        return cursor.fetchall() if "RETURNING" in ending else []

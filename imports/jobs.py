@@ -26,6 +26,8 @@ MAX_ATTEMPTS = 3
 # How often within a lease its worker is heard of.
 BEATS = 4
 RETRY_SECONDS = 5
+# Looked at to find one: more than there are importing workers.
+CANDIDATES = 20
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +41,9 @@ class LeaseLost(Exception):
 def want_worker(batch: Import, *, now: datetime) -> None:
     """Queue the import in the caller's transaction; a worker is woken when that has ended."""
     ImportJob.objects.update_or_create(
+        user_id=batch.user_id,
         import_id=batch.pk,
-        defaults={"user_id": batch.user_id, "created_at": now, "due_at": now, "lease": None, "attempts": 0},
+        defaults={"created_at": now, "due_at": now, "lease": None, "attempts": 0},
     )
     transaction.on_commit(wake_importer, robust=True)
 
@@ -48,8 +51,9 @@ def want_worker(batch: Import, *, now: datetime) -> None:
 def expire_at(batch: Import, moment: datetime) -> None:
     """Until then the person may go on with the upload; then a worker deletes it."""
     ImportJob.objects.update_or_create(
+        user_id=batch.user_id,
         import_id=batch.pk,
-        defaults={"user_id": batch.user_id, "created_at": moment, "due_at": moment, "lease": None, "attempts": 0},
+        defaults={"created_at": moment, "due_at": moment, "lease": None, "attempts": 0},
     )
 
 
@@ -59,17 +63,22 @@ def end(batch: Import) -> None:
 
 
 def claim(*, now: datetime) -> ImportJob | None:
-    """The job that waits longest, for as long as the lease runs."""
-    with transaction.atomic():
-        due = ImportJob.objects.filter(due_at__lte=now).order_by("created_at", "id")
-        job = due.select_for_update(skip_locked=True).first()
-        if job is None:
-            return None
-        job.lease = uuid.uuid4()
-        job.attempts += 1
-        job.due_at = now + _lease()
-        job.save(update_fields=["lease", "attempts", "due_at"])
-        return job
+    """The job that waits longest and that no other worker is taking, for as long as the lease runs.
+
+    Found first and locked then, since a lock is taken on one node of a cluster: that of the job's owner.
+    """
+    due = ImportJob.objects.filter(due_at__lte=now)
+    for user_id, pk in due.order_by("created_at", "id").values_list("user_id", "pk")[:CANDIDATES]:
+        with transaction.atomic():
+            one = due.filter(user_id=user_id, pk=pk)
+            job = one.select_for_update(skip_locked=True).first()
+            if job is not None:
+                job.lease = uuid.uuid4()
+                job.attempts += 1
+                job.due_at = now + _lease()
+                one.update(lease=job.lease, attempts=job.attempts, due_at=job.due_at)
+                return job
+    return None
 
 
 def has_due(*, now: datetime) -> bool:
@@ -82,7 +91,7 @@ def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
     The import's row is locked before the job's, as in a cancellation.
     """
     batch = Import.objects.for_user(user).select_for_update().filter(pk=job.import_id, state__in=states).first()
-    mine = ImportJob.objects.filter(pk=job.pk, lease=job.lease)
+    mine = ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease)
     if batch is None or not mine.update(due_at=timezone.now() + _lease()):
         raise LeaseLost
     return batch
@@ -90,13 +99,13 @@ def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
 
 def count_anew(job: ImportJob) -> None:
     """In the transaction of a batch that has got on: what fails next fails for the first time."""
-    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(attempts=0)
+    ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(attempts=0)
 
 
 def release(job: ImportJob, *, now: datetime) -> None:
     """Let the job be tried again in a moment."""
     later = now + timedelta(seconds=RETRY_SECONDS * job.attempts)
-    ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
+    ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
 
 
 @contextmanager
@@ -115,7 +124,9 @@ def kept_alive(job: ImportJob) -> Iterator[None]:
 def _renew(job: ImportJob, ended: threading.Event) -> None:
     while not ended.wait(settings.IMPORTS_LEASE_SECONDS / BEATS):
         try:
-            ImportJob.objects.filter(pk=job.pk, lease=job.lease).update(due_at=timezone.now() + _lease())
+            ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(
+                due_at=timezone.now() + _lease()
+            )
         except DatabaseError:
             logger.warning("The lease of an import could not be renewed")
         finally:

@@ -105,7 +105,7 @@ class ImportJob(models.Model):
     only once it has taken the job."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
-    import_id = models.UUIDField(unique=True)
+    import_id = models.UUIDField()
     created_at = models.DateTimeField(default=timezone.now)
     # Another worker may take it from this moment on.
     due_at = models.DateTimeField(default=timezone.now)
@@ -115,6 +115,7 @@ class ImportJob(models.Model):
 
     class Meta:
         db_table = "import_jobs"
+        constraints = [models.UniqueConstraint(fields=["user", "import_id"], name="import_jobs_once")]
         indexes = [models.Index(fields=["due_at", "id"], name="idx_import_jobs_due")]
 
     def __str__(self) -> str:

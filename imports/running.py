@@ -77,7 +77,7 @@ def _step(job: ImportJob, user: User) -> None:
         batch = Import.objects.for_user(user).filter(pk=job.import_id).first()
         step = None if batch is None else STEPS.get(batch.state)
         if step is None:
-            ImportJob.objects.filter(pk=job.pk, lease=job.lease).delete()
+            ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).delete()
             return
     step(job, user)
 

@@ -26,7 +26,7 @@ from core.errors import (
 from core.pagination import Position
 from core.pg_text import storable_text
 from imports import jobs, uploads
-from imports.models import MAX_FILENAME, Import, ImportEntry
+from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
 from imports.previewing import counted
 from imports.readers import readers
 from imports.storing import finish
@@ -197,6 +197,8 @@ def remove(*, user: User, import_id: str) -> None:
         batch = _locked(user, import_id)
         jobs.end(batch)
         transaction.on_commit(partial(uploads.delete, batch), robust=True)
+        # What came in stays known, of no import; a foreign key would see to it too, but on no cluster.
+        ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)
         # Its lines go with it, in the database.
         Import.objects.for_user(user).filter(pk=batch.pk).delete()
 

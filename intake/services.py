@@ -177,7 +177,8 @@ def save_exchange(
     around it.
     """
     with transaction.atomic(savepoint=False):
-        locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
+        mine = Conversation.objects.filter(user=conversation.user_id)
+        locked = mine.select_for_update().get(pk=conversation.pk)
         turn = _add_turn(
             locked,
             user_message=without_nul(user_message),
@@ -193,7 +194,7 @@ def save_exchange(
 def open_turns(*, silent_since: datetime) -> list[Turn]:
     """Turns that are being answered and have shown no sign of life since: at most a thousand, the most silent first."""
     silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
-    return list(silent.order_by("updated_at").only("pk", "attempt", "updated_at")[:1000])
+    return list(silent.order_by("updated_at").only("pk", "user_id", "attempt", "updated_at")[:1000])
 
 
 def interrupt_turn(*, turn_id: int, attempt: int) -> bool:

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from core.isolation.routing import about
 from memory import embedders, indexing, vectors
 from memory.embedders import Embedder, using
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -90,7 +91,7 @@ class Switch:
         return len(outdated)
 
     def _refresh(self, place: IndexedPlace) -> None:
-        with transaction.atomic():
+        with transaction.atomic(), about(place[0]):
             # First for its lock on the text, which everybody takes before they touch its rows. It leaves a chunk alone
             # that has rows and whose words are indexed already.
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())

@@ -11,11 +11,15 @@ another worker holds is passed over. A deletion of a text takes neither. So none
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
+
+from core.bulk import insert_values
+from core.isolation.cluster import is_cluster
 
 # Flushed by one statement.
 BATCH_TEXTS = 200
@@ -72,7 +76,9 @@ WITH {source}, filled AS (
       FROM (SELECT block, unnest(ordinals) AS ordinal, unnest(said) AS said, unnest(answered) AS answered
               FROM (SELECT * FROM placed ORDER BY lexeme) AS sorted) AS each
      GROUP BY block
-), written AS (
+){result}
+"""
+_WRITTEN = """, written AS (
     INSERT INTO term_blocks (user_id, segment_id, first_lexeme, lexemes, ends, ordinals, said, answered)
     SELECT %(user_id)s, %(segment)s, first_lexeme, lexemes, ends, ordinals, said, answered
       FROM directory JOIN lists USING (block)
@@ -80,11 +86,32 @@ WITH {source}, filled AS (
 )
 SELECT coalesce(sum(texts), 0) FROM filled
 """
+# On a cluster the blocks come here and are inserted by a statement of their own: Citus sends one that inserts and does
+# something else to no single node.
+_TO_WRITE = """
+SELECT (SELECT coalesce(sum(texts), 0) FROM filled), first_lexeme, lexemes, ends, ordinals, said, answered
+  FROM (SELECT 1) AS once LEFT JOIN (SELECT * FROM directory JOIN lists USING (block)) AS made ON true
+ ORDER BY first_lexeme
+"""
+_BLOCK_COLUMNS = ("user_id", "segment_id", "first_lexeme", "lexemes", "ends", "ordinals", "said", "answered")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """`_WRITE` of one source, as a single server and as a cluster runs it."""
+
+    single: str
+    cluster: str
+
+    @classmethod
+    def of(cls, source: str) -> Self:
+        return cls(_WRITE.format(source=source, result=_WRITTEN), _WRITE.format(source=source, result=_TO_WRITE))
+
 
 # A text that is being deleted is passed over. A deletion waits for the flush of its text, and then finds it in a
 # segment.
-_FLUSH = _WRITE.format(
-    source="""taken AS (
+_FLUSH = _Statements.of(
+    """taken AS (
     DELETE FROM pending_terms
      WHERE user_id = %(user_id)s
        AND text_id IN (SELECT text_id
@@ -113,8 +140,8 @@ _SIZES = "SELECT id, texts FROM term_segments WHERE user_id = %(user_id)s AND co
 _LOCK = """
 SELECT id FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(replaced)s) ORDER BY id FOR UPDATE SKIP LOCKED
 """
-_REPLACE = _WRITE.format(
-    source="""text AS MATERIALIZED (
+_REPLACE = _Statements.of(
+    """text AS MATERIALIZED (
     SELECT segment.id AS segment_id, held.ordinal AS held_as, held.text_id, held.said_length, held.answered_length,
            (row_number() OVER (ORDER BY held.text_id))::smallint AS ordinal
       FROM term_segments AS segment
@@ -325,11 +352,17 @@ def _begin_segment(owner: dict[str, Any]) -> int:
         return int(segment)
 
 
-def _write(statement: str, parameters: dict[str, Any]) -> int:
+def _write(statements: _Statements, parameters: dict[str, Any]) -> int:
     """Fill the segment that was begun, or drop it if there is nothing; returns how many texts it has."""
+    on_cluster = is_cluster(connection)
     with connection.cursor() as cursor:
+        statement = statements.cluster if on_cluster else statements.single
         cursor.execute(statement, {**parameters, "block_postings": BLOCK_POSTINGS})
-        (texts,) = cursor.fetchone()
+        (texts, *block), *others = cursor.fetchall()
+        blocks = [block, *(other for _, *other in others)] if on_cluster and texts else []
+        if block and block[0] is not None:
+            begin = (parameters["user_id"], parameters["segment"])
+            insert_values("term_blocks", _BLOCK_COLUMNS, [(*begin, *columns) for columns in blocks])
         if not texts:
             cursor.execute(_DROP, {**parameters, "dropped": [parameters["segment"]]})
         return int(texts)

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import connection
 
+from core.bulk import insert_values
+from core.isolation.cluster import is_cluster
 from memory.chunking import UNSPACED
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
@@ -42,8 +44,8 @@ _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe
 
 # A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
 # together takes longer than all the rest that is done with them here.
-_ADD = """
-WITH term AS (
+_TERMS = """
+term AS (
     SELECT coalesce(array_agg(lexeme), '{}') AS lexemes,
            coalesce(array_agg(said), '{}') AS said, coalesce(sum(said), 0) AS said_length,
            coalesce(array_agg(answered), '{}') AS answered, coalesce(sum(answered), 0) AS answered_length
@@ -54,7 +56,10 @@ WITH term AS (
               FROM unnest(%(answered)s::text[]) AS piece,
                    unnest(to_tsvector(%(configuration)s::text::regconfig, piece))) AS side
      WHERE length(lexeme) <= %(max_lexeme)s
-), indexed AS (
+)"""
+_COUNT_TERMS = f"WITH {_TERMS} SELECT * FROM term"  # noqa: S608 - constant SQL
+_ADD = f"""
+WITH {_TERMS}, indexed AS (
     INSERT INTO indexed_texts
            (user_id, corpus, source_id, chunk_index, said_at, configuration, content_hash, signature,
             said_length, answered_length)
@@ -70,8 +75,31 @@ WITH term AS (
      CROSS JOIN term
 )
 SELECT count(*) FROM indexed
-"""
+"""  # noqa: S608 - constant SQL
 
+
+_TEXT_COLUMNS = (
+    "user_id",
+    "corpus",
+    "source_id",
+    "chunk_index",
+    "said_at",
+    "configuration",
+    "content_hash",
+    "signature",
+    "said_length",
+    "answered_length",
+)
+_PENDING_COLUMNS = (
+    "text_id",
+    "user_id",
+    "corpus",
+    "said_length",
+    "answered_length",
+    "lexemes",
+    "said",
+    "answered",
+)
 
 _DELETE = "DELETE FROM indexed_texts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
 # A statement of its own, so that it sees the segment which a flush has written while the deletion waited for it.
@@ -181,7 +209,7 @@ WITH {deleted}asked AS MATERIALIZED (
      LIMIT %(limit)s
 )
 SELECT source_id::text, chunk_index, score, said_score, has_only, (SELECT sum(idf) FROM term),
-       EXISTS (SELECT FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
+       EXISTS (SELECT 1 FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
  CROSS JOIN LATERAL (
@@ -241,6 +269,10 @@ def add(entry: Entry) -> set[int]:
 def add_many(texts: Sequence[Text]) -> None:
     """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
     with connection.cursor() as cursor:
+        if is_cluster(connection):
+            for text in texts:
+                _insert_on_node(row_of(text))
+            return
         # Each is sent as it is made, so that the database parses one text while the next one's filter is computed.
         cursor.executemany(_ADD, map(row_of, texts))  # type: ignore[arg-type]  # any iterable will do
 
@@ -400,6 +432,20 @@ def _known_as(text: Text) -> bytes:
 
 
 def _insert(row: dict[str, Any]) -> bool:
+    if is_cluster(connection):
+        return _insert_on_node(row)
     with connection.cursor() as cursor:
         cursor.execute(_ADD, row)
         return bool(cursor.fetchone() == (1,))
+
+
+def _insert_on_node(row: dict[str, Any]) -> bool:
+    """As `_ADD` does, on a cluster: two tables are written by two statements there, with values."""
+    ((lexemes, said, said_length, answered, answered_length),) = _fetch(_COUNT_TERMS, row)
+    text = {**row, "content_hash": row["text_hash"], "said_length": said_length, "answered_length": answered_length}
+    ending = "ON CONFLICT DO NOTHING RETURNING id"
+    keys = insert_values("indexed_texts", _TEXT_COLUMNS, [[text[name] for name in _TEXT_COLUMNS]], ending=ending)
+    if keys:
+        pending = {**text, "text_id": keys[0][0], "lexemes": lexemes, "said": said, "answered": answered}
+        insert_values("pending_terms", _PENDING_COLUMNS, [[pending[name] for name in _PENDING_COLUMNS]])
+    return bool(keys)

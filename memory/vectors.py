@@ -17,6 +17,9 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
+from core.bulk import insert_values
+from core.isolation.cluster import is_cluster
+from core.isolation.routing import by_owner
 from memory.chunking import PassageSpan, Side
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -85,19 +88,37 @@ WITH made AS MATERIALIZED (
 UPDATE embeddings SET block_id = passage.block_id FROM passage JOIN unpacked USING (id) WHERE embeddings.id = passage.id
 """
 
-# A foreign key makes what else they held unpacked.
-_DELETE_BLOCKS = """
-WITH locked AS MATERIALIZED (
-    SELECT user_id, id
-      FROM unnest(%(users)s::bigint[], %(ids)s::bigint[]) AS asked(user_id, id)
-      JOIN embedding_blocks AS block USING (user_id, id)
-     ORDER BY user_id, id
-       FOR UPDATE OF block
+# On a cluster no one statement writes two tables: the steps of `_STORE` and `_PACK`.
+_STORE_OF_ONE = """
+WITH made AS MATERIALIZED (
+    SELECT id, content_hash, text::halfvec AS vector
+      FROM unnest(%(ids)s::bigint[], %(hashes)s::bytea[], %(vectors)s::text[]) AS each(id, content_hash, text)
+), stored AS (
+    UPDATE embeddings AS row
+       SET vector = made.vector, embedded_at = %(now)s, last_error = ''
+      FROM made
+     WHERE row.user_id = %(user_id)s AND row.id = made.id AND row.content_hash = made.content_hash
+       AND row.vector IS NULL
+    RETURNING row.corpus, row.model_id, row.is_further
 )
-DELETE FROM embedding_blocks AS block
- USING locked
- WHERE block.user_id = locked.user_id AND block.id = locked.id
+SELECT DISTINCT corpus, model_id, is_further FROM stored
 """
+_UNPACKED = """
+SELECT id, said_at, vector::text
+  FROM embeddings
+ WHERE user_id = %(user_id)s AND corpus = %(corpus)s AND model_id = %(model_id)s AND is_further = %(is_further)s
+   AND vector IS NOT NULL AND block_id IS NULL
+ ORDER BY id
+   FOR NO KEY UPDATE SKIP LOCKED
+"""
+_PACKED = "UPDATE embeddings SET block_id = %(block_id)s WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
+
+_LOCK_BLOCKS = """
+SELECT id FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE
+"""
+# What else they held becomes unpacked. A foreign key would do so too, but on no cluster.
+_UNPACK = "UPDATE embeddings SET block_id = NULL WHERE user_id = %(user_id)s AND block_id = ANY(%(ids)s)"
+_DELETE_BLOCKS = "DELETE FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
 
 # A block is full when it is packed, and is deleted as a whole.
 _WITH_GAPS = """
@@ -178,7 +199,8 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
                    unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
                                 v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
                    + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
-              FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
+              FROM asked, near_block JOIN embedding_blocks USING (id)
+             WHERE user_id = %(user_id)s) AS passage
      WHERE distance IS NOT NULL
      UNION ALL
     SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
@@ -191,7 +213,11 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
 ), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
     SELECT corpus, source_id, chunk_index, min(distance) AS distance
       FROM near
-     CROSS JOIN LATERAL (SELECT corpus, source_id, chunk_index FROM embeddings WHERE id = near.id OFFSET 0) AS passage
+     CROSS JOIN LATERAL (
+        SELECT corpus, source_id, chunk_index
+          FROM embeddings
+         WHERE user_id = %(user_id)s AND id = near.id
+        OFFSET 0) AS passage
      GROUP BY corpus, source_id, chunk_index
      ORDER BY distance, source_id, chunk_index
      LIMIT %(texts)s
@@ -233,7 +259,8 @@ WITH asked AS NOT MATERIALIZED (
                    unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
                                 v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
                    + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
-              FROM asked, near_block JOIN embedding_blocks USING (id)) AS passage
+              FROM asked, near_block JOIN embedding_blocks USING (id)
+             WHERE user_id = %(user_id)s) AS passage
      WHERE distance IS NOT NULL
      UNION ALL
     SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
@@ -262,7 +289,11 @@ WITH asked AS NOT MATERIALIZED (
     SELECT corpus, source_id, chunk_index, min(distance) AS distance,
            min(distance) FILTER (WHERE part = 0) AS said_distance
       FROM near
-     CROSS JOIN LATERAL (SELECT corpus, source_id, chunk_index, part FROM embeddings WHERE id = near.id OFFSET 0) AS row
+     CROSS JOIN LATERAL (
+        SELECT corpus, source_id, chunk_index, part
+          FROM embeddings
+         WHERE user_id = %(user_id)s AND id = near.id
+        OFFSET 0) AS row
      GROUP BY corpus, source_id, chunk_index
 ), candidate AS MATERIALIZED (
     SELECT source_id, chunk_index, distance, said_distance FROM found
@@ -405,8 +436,45 @@ def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
         "now": now,
         "slots": slots_for(vectors.shape[1]),
     }
+    if is_cluster(connection):
+        _store_on_nodes(rows, parameters)
+        return
     with connection.cursor() as cursor:
         cursor.execute(_STORE, parameters)
+
+
+def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> None:
+    """As `_STORE` does, each person's rows on their node: first the vectors, and then what can be packed."""
+    for user_id in sorted({row.user_id for row in rows}):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_STORE_OF_ONE, parameters | {"user_id": user_id})
+            for corpus, model_id, is_further in cursor.fetchall():
+                owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
+                _pack_on_node(owner, slots=parameters["slots"])
+
+
+def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
+    """As `_PACK` does; returns how many vectors it packed. Keys and vectors come here and go back: see `insert_values`.
+
+    Must run in a transaction.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_UNPACKED, owner)
+        rows = cursor.fetchall()
+    full = [rows[place : place + slots] for place in range(0, len(rows) - slots + 1, slots)]
+    if not full:
+        return 0
+    columns = [*owner, *(f"{array}{slot}" for array in "ptv" for slot in range(SLOTS))]
+    none = [None] * (SLOTS - slots)
+    values = [
+        [*owner.values(), *(each for array in zip(*block, strict=True) for each in (*array, *none))] for block in full
+    ]
+    keys = insert_values("embedding_blocks", columns, values, ending="RETURNING id")
+    with connection.cursor() as cursor:
+        for (block_id,), block in zip(keys, full, strict=True):
+            packed = {"block_id": block_id, "ids": [row[0] for row in block]}
+            cursor.execute(_PACKED, owner | packed)
+    return len(full) * slots
 
 
 def slots_for(dimensions: int) -> int:
@@ -424,8 +492,12 @@ def pack_all(*, until: datetime | None = None) -> int:
     for user_id, corpus, model_id, is_further in owners:
         owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_PACK, owner | {"slots": slots_for(dimensions[model_id])})
-            packed += cursor.rowcount
+            slots = slots_for(dimensions[model_id])
+            if is_cluster(connection):
+                packed += _pack_on_node(owner, slots=slots)
+            else:
+                cursor.execute(_PACK, owner | {"slots": slots})
+                packed += cursor.rowcount
         if until is not None and timezone.now() >= until:
             break
     return packed
@@ -433,9 +505,11 @@ def pack_all(*, until: datetime | None = None) -> int:
 
 def delete(rows: EmbeddingQuerySet) -> int:
     """Remove rows with their vectors, and the blocks that hold those; returns how many rows they were."""
+    deleted = 0
     with transaction.atomic():
-        unpack(rows)
-        deleted, _ = rows.delete()
+        for some in by_owner(rows):
+            unpack(some)
+            deleted += some.delete()[0]
     return deleted
 
 
@@ -445,8 +519,9 @@ def unpack(rows: EmbeddingQuerySet) -> None:
     Must run in a transaction. Blocks are locked before rows everywhere, so that two who delete neighbours cannot
     deadlock. Then the rows stay locked; the second look is for what a worker has packed since the first.
     """
-    _delete_blocks(_blocks_of(rows))
-    _delete_blocks(_blocks_of(rows.order_by("pk").select_for_update(of=("self",))))
+    for some in by_owner(rows):
+        _delete_blocks(_blocks_of(some))
+        _delete_blocks(_blocks_of(some.order_by("pk").select_for_update(of=("self",))))
 
 
 def sweep() -> int:
@@ -560,10 +635,13 @@ def _blocks_of(rows: EmbeddingQuerySet) -> list[Block]:
 
 
 def _delete_blocks(blocks: Sequence[Block]) -> None:
-    if blocks:
-        users, ids = (list(column) for column in zip(*blocks, strict=True))
-        with connection.cursor() as cursor:
-            cursor.execute(_DELETE_BLOCKS, {"users": users, "ids": ids})
+    by_user: dict[int, list[int]] = {}
+    for user_id, block in sorted(blocks):
+        by_user.setdefault(user_id, []).append(block)
+    with connection.cursor() as cursor:
+        for user_id, ids in by_user.items():
+            for statement in (_LOCK_BLOCKS, _UNPACK, _DELETE_BLOCKS):
+                cursor.execute(statement, {"user_id": user_id, "ids": ids})
 
 
 def _scan(statement: str, scope: Scope, parameters: dict[str, Any]) -> Rows:

@@ -6,6 +6,8 @@ from django.db.backends.postgresql import base
 from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
+from config.database.operations import DatabaseOperations
+
 
 class DatabaseWrapper(base.DatabaseWrapper):
     """Checks each connection that the pool gives, and has the pool replace all dead ones when it finds the first.
@@ -14,6 +16,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
     PostgreSQL four of them use up the five seconds of a request. `pool` is an attribute that Django does not document;
     `test_the_first_request_after_a_restart_is_served_at_once` fails when it goes away.
     """
+
+    ops_class = DatabaseOperations
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         connection = super().get_new_connection(conn_params)

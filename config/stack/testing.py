@@ -11,6 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
+from core.testing.cluster import cluster_urls, make_roles_everywhere
 from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ServersFailed, ThrowawayServers
 
 DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
@@ -25,6 +26,8 @@ WORKER = "PYTEST_XDIST_WORKER"
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     os.environ["IGNORE_ENV_FILES"] = "1"
     options = early_config.known_args_namespace
+    if cluster_urls():
+        os.environ.update(make_roles_everywhere(cluster_urls()))
     given = [name for name in DATABASE if os.environ.get(name)]
     if given and given != list(DATABASE):
         raise pytest.UsageError(f"{', '.join(given)} is set: set all of {', '.join(DATABASE)}, or none of them.")

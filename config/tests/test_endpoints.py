@@ -2,14 +2,13 @@
 
 import inspect
 from dataclasses import replace
-from datetime import date
 
 import pytest
 from django.utils import timezone
 
 from config.celery import app
 from config.tests.endpoints import house, walking
-from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, Matrix
+from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
 from core.testing.examiner import as_a_worker, take_policies_away
 from intake.models import Turn, User
@@ -25,11 +24,7 @@ pytestmark = pytest.mark.django_db
 def matrix(monkeypatch):
     # A result's score falls with its age: the same question has to be asked at the same moment.
     monkeypatch.setattr(timezone, "now", lambda: NOW)
-    alice = house.move_in("alice", "rumpelstiltskin", day=date(2026, 2, 3))
-    bob = house.move_in("bob", "kwyjibo", day=date(2026, 2, 4))
-    root = User.objects.create_superuser("root@example.com", house.PASSWORD)
-    staff = house.Resident(words=(), email_word="root", things=bob.things, user=root)
-    return Matrix(owner=alice, other=bob, staff=staff, visitor=house.drop_in("zebedee"))
+    return a_matrix()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from core.isolation.caller import Caller
+from core.isolation.cluster import is_cluster
 from core.request_ids import APPLICATION, request_id
 
 # The role that logged in, also after another has been taken on.
@@ -26,6 +27,8 @@ _BECOME = """
 SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
        set_config('application_name', %(name)s, true)
 """
+# On a Citus cluster a setting reaches the nodes as a statement alone, and as a whole: `set_config` stays on this one.
+_BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
 
@@ -90,8 +93,12 @@ def _database() -> Any:
 
 
 def _become(identity: _Identity) -> None:
-    with _database().cursor() as cursor:
+    database = _database()
+    with database.cursor() as cursor:
         cursor.execute(_BECOME, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
+        if is_cluster(database):
+            # A number or nothing: no text of anybody's gets here.
+            cursor.execute(_BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else ""))
 
 
 def _present() -> _Identity:

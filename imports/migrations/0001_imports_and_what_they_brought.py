@@ -171,7 +171,7 @@ class Migration(migrations.Migration):
             name="ImportJob",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("import_id", models.UUIDField(unique=True)),
+                ("import_id", models.UUIDField()),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("due_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("lease", models.UUIDField(null=True)),
@@ -230,6 +230,10 @@ class Migration(migrations.Migration):
             constraint=models.UniqueConstraint(
                 fields=("user", "batch", "kind", "external_id"), name="import_entries_once"
             ),
+        ),
+        migrations.AddConstraint(
+            model_name="importjob",
+            constraint=models.UniqueConstraint(fields=("user", "import_id"), name="import_jobs_once"),
         ),
         migrations.AddIndex(
             model_name="importjob",

@@ -15,10 +15,9 @@ KEYS = """
         ADD CONSTRAINT imported_items_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE,
         ADD CONSTRAINT imported_items_import
             FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE SET NULL (import_id);
-    ALTER TABLE import_jobs
+    ALTER TABLE import_jobs DROP CONSTRAINT import_jobs_pkey, ADD PRIMARY KEY (user_id, id),
         ADD CONSTRAINT import_jobs_import
-            FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE CASCADE;
-    CREATE INDEX idx_import_jobs_import ON import_jobs (user_id, import_id)
+            FOREIGN KEY (user_id, import_id) REFERENCES imports (user_id, id) ON DELETE CASCADE
 """
 
 

@@ -2,8 +2,10 @@
 
 from datetime import datetime, timedelta
 
+from core.isolation.routing import about
 from intake import services
 from intake.answers import streams
+from intake.models import Turn
 
 # A writer shows a sign of life in the database every few seconds, also while its model is silent.
 SILENT_SECONDS = 10
@@ -17,4 +19,9 @@ def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     silent = services.open_turns(silent_since=now - min(idle, timedelta(seconds=SILENT_SECONDS)))
     dead = set(streams.without_lease([(turn.pk, turn.attempt) for turn in silent]) or ())
     abandoned = [turn for turn in silent if turn.pk in dead or turn.updated_at < now - idle]
-    return sum(services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt) for turn in abandoned)
+    return sum(_interrupt(turn) for turn in abandoned)
+
+
+def _interrupt(turn: Turn) -> bool:
+    with about(turn.user_id):
+        return services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)

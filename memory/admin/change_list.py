@@ -15,6 +15,7 @@ from django.db.models import F, FloatField, Func, IntegerField, QuerySet, Subque
 from django.http import HttpRequest
 from pgvector.django import CosineDistance
 
+from core.isolation.routing import about
 from memory.health import CAP, Precision, Quantity, count_up_to_cap, estimated_count
 from memory.models import Embedding
 
@@ -113,4 +114,5 @@ def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
     )
     others = comparable.exclude(source_id=embedding.source_id, chunk_index=embedding.chunk_index)
     nearest = others.annotate(distance=CosineDistance("vector", vector)).order_by("distance", "pk")[:NEIGHBOURS]
-    return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]
+    with about(embedding.user_id):
+        return [Neighbour(*row) for row in nearest.values_list("pk", "source_id", "chunk_index", "part", F("distance"))]

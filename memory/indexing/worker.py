@@ -7,22 +7,25 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
+from core.isolation.cluster import is_cluster
+from core.isolation.routing import about
 from memory import sources, vectors
 from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.writer import refresh
-from memory.models import Corpus, Embedding
+from memory.models import Corpus, Embedding, EmbeddingQuerySet
 from memory.sources import SourceKey, content_hash, passages_of
 
 logger = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ WITH RECURSIVE model AS (
 ), looked_at AS (
     SELECT user_id FROM owner WHERE user_id IS NOT NULL LIMIT %(owners)s
 )
-SELECT id
+SELECT user_id, id
   FROM looked_at
  CROSS JOIN LATERAL (
     SELECT id, row_number() OVER (ORDER BY is_further, said_at DESC, id) AS place
@@ -67,6 +70,19 @@ SELECT id
                AND next_attempt_at <= %(now)s AND attempts < %(max_attempts)s
              ORDER BY is_further, said_at DESC, id
              LIMIT %(batch)s) AS newest) AS row
+ ORDER BY place, random()
+ LIMIT %(batch)s
+"""
+# On a cluster, which jumps from one to the next on no node: of every owner.
+_DUE_ON_NODES = """
+SELECT user_id, id
+  FROM (SELECT user_id, id,
+               row_number() OVER (PARTITION BY user_id ORDER BY is_further, said_at DESC, id) AS place
+          FROM embeddings
+         WHERE vector IS NULL AND quarantined_at IS NULL
+           AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+           AND next_attempt_at <= %(now)s AND attempts < %(max_attempts)s) AS row
+ WHERE place <= %(batch)s
  ORDER BY place, random()
  LIMIT %(batch)s
 """
@@ -171,11 +187,12 @@ def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
         passages = zip(of_text, passages_of(text, (row.span for row in of_text), embedder), strict=True)
         current = {row: passage for row, passage in passages if _is_current(row, text.user_id, passage)}
         if len(current) < len(of_text):
-            refresh(text.key, embedder=embedder, now=timezone.now())
+            with about(text.user_id):
+                refresh(text.key, embedder=embedder, now=timezone.now())
         batch |= current
-    gone = [row.pk for of_text in by_key.values() for row in of_text]
-    if gone:
-        Embedding.objects.filter(pk__in=gone).delete()
+    gone = [(row.user_id, row.pk) for of_text in by_key.values() for row in of_text]
+    for some in _by_node(Embedding.objects.all(), gone) if gone else ():
+        some.delete()
     return batch
 
 
@@ -199,14 +216,13 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
     for _ in range(CLAIM_TRIES):
         due = _due_in_turns(embedder, now=now)
         with transaction.atomic():
-            waiting = Embedding.objects.due(now).filter(pk__in=due).defer("vector")
-            rows = sorted(waiting.select_for_update(skip_locked=True), key=lambda row: due.index(row.pk))
+            waiting = Embedding.objects.due(now).defer("vector")
+            rows = [row for some in _by_node(waiting, due) for row in some.select_for_update(skip_locked=True)]
+            rows.sort(key=lambda row: due.index((row.user_id, row.pk)))
             if rows and rows[0].attempts:
                 rows = rows[:1]
             rows = [row for row in rows if not row.attempts] or rows
-            Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
-                attempts=F("attempts") + 1, next_attempt_at=now + _lease()
-            )
+            _update(rows, attempts=F("attempts") + 1, next_attempt_at=now + _lease())
         for row in rows:
             row.next_attempt_at = now + _lease()
         if rows or not due:
@@ -215,10 +231,29 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
     return []
 
 
-def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[int]:
+def _by_node(rows: EmbeddingQuerySet, keys: Iterable[tuple[int, int]]) -> Iterator[EmbeddingQuerySet]:
+    """Those of these (user, id) that are among `rows`: in one query, or on a cluster in one for each person, whose
+    rows are on one node."""
+    if not is_cluster(connection):
+        yield rows.filter(pk__in=[pk for _, pk in keys])
+        return
+    owners: dict[int, list[int]] = defaultdict(list)
+    for user_id, pk in keys:
+        owners[user_id].append(pk)
+    # In one order, so that two workers do not wait for each other.
+    for user_id, ids in sorted(owners.items()):
+        yield rows.filter(user_id=user_id, pk__in=ids)
+
+
+def _update(rows: Iterable[Embedding], **changes: Any) -> None:
+    for some in _by_node(Embedding.objects.all(), [(row.user_id, row.pk) for row in rows]):
+        some.update(**changes)
+
+
+def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[tuple[int, int]]:
     with connection.cursor() as cursor:
         cursor.execute(
-            _DUE_IN_TURNS,
+            _DUE_ON_NODES if is_cluster(connection) else _DUE_IN_TURNS,
             {
                 "model": embedder.name,
                 "now": now,
@@ -227,7 +262,7 @@ def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[int]:
                 "batch": settings.EMBEDDING_BATCH_SIZE,
             },
         )
-        return [pk for (pk,) in cursor.fetchall()]
+        return list(cursor.fetchall())
 
 
 def hold(rows: Collection[Embedding], *, now: datetime) -> None:
@@ -236,7 +271,8 @@ def hold(rows: Collection[Embedding], *, now: datetime) -> None:
     Not while most of it is left, since each row is written anew for it.
     """
     if any(row.next_attempt_at < now + LEASE_LEFT * _lease() for row in rows):
-        Embedding.objects.filter(pk__in=[row.pk for row in rows], vector=None).update(next_attempt_at=now + _lease())
+        for some in _by_node(Embedding.objects.filter(vector=None), [(row.user_id, row.pk) for row in rows]):
+            some.update(next_attempt_at=now + _lease())
 
 
 def quarantine_exhausted(*, now: datetime) -> int:
@@ -250,11 +286,8 @@ def quarantine_exhausted(*, now: datetime) -> int:
 def postpone(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
     """The model is away: nobody's fault, so no attempt is counted, however long it lasts."""
     logger.warning("The embedding model is away: %s", error)
-    Embedding.objects.filter(pk__in=[row.pk for row in rows]).update(
-        attempts=F("attempts") - 1,
-        last_error=_describe(error),
-        next_attempt_at=now + timedelta(seconds=settings.EMBEDDING_SWEEP_SECONDS),
-    )
+    later = now + timedelta(seconds=settings.EMBEDDING_SWEEP_SECONDS)
+    _update(rows, attempts=F("attempts") - 1, last_error=_describe(error), next_attempt_at=later)
 
 
 def count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
@@ -264,7 +297,7 @@ def count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime)
         attempts = row.attempts + 1
         wait = min(timedelta(seconds=2**attempts), BACKOFF_LIMIT) if alone else timedelta()
         is_last = attempts >= settings.EMBEDDING_MAX_ATTEMPTS
-        Embedding.objects.filter(pk=row.pk).update(
+        Embedding.objects.filter(user_id=row.user_id, pk=row.pk).update(
             last_error=_describe(error),
             next_attempt_at=now + wait,
             quarantined_at=now if is_last else None,

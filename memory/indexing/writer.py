@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
 from core.bulk import insert_many
+from core.isolation.routing import about
 from memory import terms, vectors, wake
 from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
@@ -139,8 +140,8 @@ def enqueue_missing(*, now: datetime) -> int:
 
 def _enqueue_missing(reader: Reader[Any], *, embedder: Embedder, now: datetime) -> int:
     indexed = 0
-    for pk in _unknown(reader, embedder).values_list("pk", flat=True).iterator(chunk_size=500):
-        with transaction.atomic():
+    for user_id, pk in _unknown(reader, embedder).values_list("user_id", "pk").iterator(chunk_size=500):
+        with transaction.atomic(), about(user_id):
             for row in _locked(reader.rows().filter(pk=pk)):
                 indexed += enqueue(reader.entry(row), embedder=embedder, now=now)
     return indexed

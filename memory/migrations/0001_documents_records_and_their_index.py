@@ -8,6 +8,13 @@ from django.db import migrations, models
 import core.ids
 import memory.models.postings
 
+# Not by IF NOT EXISTS: on a cluster that asks for the rights of the extension's owner, on each node.
+VECTOR = """
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'vector') THEN CREATE EXTENSION vector; END IF;
+END $$
+"""
+
 
 class Migration(migrations.Migration):
     initial = True
@@ -18,7 +25,7 @@ class Migration(migrations.Migration):
 
     operations = [
         # Backwards it stays: only a superuser may drop it.
-        migrations.RunSQL("CREATE EXTENSION IF NOT EXISTS vector", migrations.RunSQL.noop),
+        migrations.RunSQL(VECTOR, migrations.RunSQL.noop),
         migrations.CreateModel(
             name="EmbeddingModel",
             fields=[

@@ -122,7 +122,7 @@ class Migration(migrations.Migration):
         isolate(
             "embeddings",
             worker=["SELECT", "INSERT", "DELETE", PROGRESS, PACKED],
-            staff=["SELECT", PROGRESS],
+            staff=["SELECT", PROGRESS, PACKED],
         ),
         # Staff send rows back to the queue, and so remove the blocks that hold their vectors.
         isolate(

@@ -1,0 +1,203 @@
+"""The product on a Citus cluster: how the schema is placed, and that a personal query asks one node.
+
+`CITUS_URLS` names the cluster (core/testing/cluster.py). Any other module of the suite runs on it as well then.
+"""
+
+import re
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.core.checks import run_checks
+from django.core.management import CommandError, call_command
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.utils import timezone
+
+from config.tests.endpoints.matrix import a_matrix
+from core.distribution.plan import plan_tables
+from core.isolation.acting import acting_as
+from core.isolation.checks import personal_models
+from core.isolation.cluster import placed_tables
+from core.testing.cluster import VARIABLE, cluster_urls, make_database
+from core.testing.examiner import as_a_worker, as_the_application
+from intake import deleting
+from intake.models import Conversation, Turn
+from intake.tests.factories import NOW, a_person, a_turn, caller_for
+from memory import indexing, term_segments, vectors
+from memory.models import Embedding, IndexedText, VectorBlock
+from memory.search.history import HistoryRequest, search_history
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(not cluster_urls(), reason=f"{VARIABLE} names no Citus cluster."),
+]
+
+
+@contextmanager
+def superuser(node=0):
+    with psycopg.connect(cluster_urls()[node], dbname=connection.settings_dict["NAME"], autocommit=True) as server:
+        yield server
+
+
+def rows_of(table):
+    with superuser() as server:
+        return server.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+def say(user, *messages):
+    for message in messages:
+        a_turn(user, message)
+    indexing.embed_pending()
+
+
+def found(user, query):
+    request = HistoryRequest(query=query, max_results=10)
+    with as_the_application(), acting_as(user):
+        return [result.excerpt.text for result in search_history(request, user=user, now=NOW).results]
+
+
+def test_every_personal_table_is_distributed_by_its_user_and_every_other_lies_on_each_node():
+    placed = placed_tables(connection)
+    plan = plan_tables()
+    assert {table for table, method in placed.items() if method == "h"} == set(plan.personal)
+    assert {table for table, method in placed.items() if method == "n"} == set(plan.shared)
+    assert {"users", "embedding_models"} <= set(plan.shared)
+    assert "import_jobs" in plan.personal
+    with superuser() as server:
+        columns = server.execute(
+            "SELECT DISTINCT column_to_column_name(logicalrelid, partkey), colocationid FROM pg_dist_partition "
+            "WHERE partmethod = 'h'"
+        ).fetchall()
+    assert [column for column, _ in columns] == ["user_id"]
+
+
+def test_running_it_again_places_nothing(capsys):
+    call_command("distribute")
+    assert "Every table is placed already." in capsys.readouterr().out
+
+
+def test_policies_are_in_force_on_each_node_so_that_nobody_and_a_stranger_see_nothing():
+    alice, bob = a_person(), a_person("bob@example.com")
+    a_turn(alice, "The roof is leaking")
+    turns = Turn.objects.values_list("user_message", flat=True)
+    with as_the_application():
+        assert list(turns.all()) == []
+        with acting_as(bob):
+            assert list(turns.all()) == []
+            assert list(turns.filter(user=alice)) == []
+        with acting_as(alice):
+            assert list(turns.all()) == ["The roof is leaking"]
+    # Asked of a node itself, as the role of the application.
+    with superuser(1) as node:
+        node.execute("SET ROLE recollect_web")
+        assert node.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (0,)
+        with node.transaction():
+            node.execute("SET LOCAL citus.propagate_set_commands = 'local'")
+            node.execute(f"SET LOCAL app.user_id = '{alice.pk}'")
+            assert node.execute("SELECT count(*) FROM intake_conversation_turns").fetchone() == (1,)
+
+
+def test_what_people_say_on_different_nodes_is_indexed_packed_and_found_by_them_alone():
+    people = [a_person(f"{number}@example.com") for number in range(6)]
+    for person in people:
+        say(person, *(f"The plumber comes on day {number} to {person.email}" for number in range(12)))
+    with as_a_worker():
+        term_segments.flush()
+        vectors.pack_all()
+    assert not Embedding.objects.filter(vector=None).exists()
+    assert VectorBlock.objects.values("user_id").distinct().count() == len(people)
+    for person in people:
+        texts = found(person, "When does the plumber come?")
+        assert texts
+        assert all(person.email in text for text in texts)
+
+
+def test_a_deleted_chat_and_a_deleted_account_leave_nothing_on_any_node():
+    alice, bob = a_person(), a_person("bob@example.com")
+    say(alice, *(f"Alice and her boat {number}" for number in range(12)))
+    say(bob, "Bob and his boat")
+    with as_the_application(), acting_as(alice):
+        first = Conversation.objects.for_user(alice).earliest("id")
+        deleting.delete_conversation(caller=caller_for(alice), conversation_id=first.pk)
+    assert "Alice and her boat 0" not in " ".join(found(alice, "boat"))
+    with as_the_application():
+        deleting.delete_account(user=alice)
+    left = {model._meta.db_table for model in personal_models() if model.objects.filter(user=alice.pk).exists()}
+    assert left == set()
+    assert IndexedText.objects.filter(user=bob).count() == 1
+
+
+@pytest.fixture
+def undistributed():
+    """Another database of the cluster, as `migrate` leaves it, in the place of the suite's own."""
+    name = "test_undistributed"
+    make_database(cluster_urls(), urlsplit(settings.DATABASE_OWNER_URL).password, name=name)
+    kept = connections[DEFAULT_DB_ALIAS]
+    connections[DEFAULT_DB_ALIAS] = type(kept)({**kept.settings_dict, "NAME": name}, DEFAULT_DB_ALIAS)
+    call_command("migrate", verbosity=0)
+    yield
+    connection.close()
+    connections[DEFAULT_DB_ALIAS] = kept
+
+
+def test_a_schema_that_is_not_distributed_is_named_by_the_check_and_a_filled_one_is_distributed_whole(undistributed):
+    alice = a_person()
+    say(alice, *(f"The roof leaks since {number}" for number in range(12)))
+    before = {table: rows_of(table) for table in plan_tables().tables}
+    (error,) = [error for error in run_checks(databases=["default"]) if error.id == "core.E006"]
+    assert "intake_conversation_turns" in error.msg
+    assert "manage.py distribute" in error.hint
+    call_command("distribute", verbosity=0)
+    assert {table: rows_of(table) for table in before} == before
+    assert "core.E006" not in {error.id for error in run_checks(databases=["default"])}
+    assert found(alice, "roof")
+
+
+def test_rows_without_an_owner_are_named_and_nothing_is_changed(undistributed):
+    table = "intake_conversations"
+    with superuser() as server:
+        server.execute(
+            f"INSERT INTO {table} (id, title, source, external_id, turn_count, has_versions, started_at, last_active_at, "
+            "titled_by) VALUES (gen_random_uuid(), 'From before', 'chat', '', 0, false, now(), now(), 'line')"
+        )
+    with pytest.raises(CommandError, match=f"{table} has 1 rows without an owner"):
+        call_command("distribute", verbosity=0)
+    assert not placed_tables(connection)
+
+
+# By the beginning of the statement, as it is sent: what asks more than one node while somebody waits, and why.
+ON_SEVERAL_NODES: dict[str, str] = {}
+
+
+def test_every_personal_query_of_every_endpoint_is_one_task_on_one_node(monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: NOW)
+    walked = a_matrix()
+    personal = re.compile(rf"\b({'|'.join(plan_tables().personal)})\b")
+    plans = {}
+
+    def explained(execute, sql, params, many, context):
+        acting = getattr(connection, "acting", None)
+        if (
+            acting is not None
+            and acting.user_id
+            and personal.search(sql)
+            and not sql.startswith("EXPLAIN")
+            and not many
+        ):
+            with connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN (COSTS OFF) {sql}", params)
+                plans[sql] = "\n".join(line for (line,) in cursor.fetchall())
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(explained):
+        walked.open_all()
+    assert len(plans) > 100
+    spread = {
+        sql: plan
+        for sql, plan in plans.items()
+        if set(re.findall(r"Task Count: (\d+)", plan)) != {"1"} or "Distributed Subplan" in plan
+    }
+    unknown = [sql for sql in spread if not any(sql.startswith(beginning) for beginning in ON_SEVERAL_NODES)]
+    assert not unknown, "\n\n".join(f"{sql[:400]}\n{spread[sql][:600]}" for sql in unknown[:8])

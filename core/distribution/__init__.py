@@ -1,0 +1,1 @@
+"""`manage.py distribute`: the schema on a Citus cluster, checked first and placed in one transaction."""

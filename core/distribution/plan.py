@@ -1,0 +1,47 @@
+"""Which tables go where on a cluster: personal ones by their user, all others on every node."""
+
+from dataclasses import dataclass
+
+from django.apps import apps
+from django.db import connection
+
+from core.isolation.checks import personal_models
+
+OWNER_COLUMN = "user_id"
+
+_REFERENCES = """
+SELECT conrelid::regclass::text, confrelid::regclass::text
+  FROM pg_constraint WHERE contype = 'f' AND connamespace = 'public'::regnamespace AND conparentid = 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tables by name, sorted: `personal` are distributed by `user_id`, `shared` have a copy on every node."""
+
+    personal: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @property
+    def tables(self) -> list[str]:
+        return [*self.shared, *self.personal]
+
+
+def plan_tables() -> Plan:
+    """Of the tables that the database has. One that refers to a personal table lies beside it, with row-level security
+    or without: no reference leads from every node to one."""
+    existing = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
+    existing |= {"django_migrations"} & set(connection.introspection.table_names())
+    personal = {model._meta.db_table for model in personal_models()} & existing
+    with connection.cursor() as cursor:
+        cursor.execute(_REFERENCES)
+        references = [pair for pair in cursor.fetchall() if existing.issuperset(pair)]
+    while beside := {table for table, other in references if other in personal} - personal:
+        personal |= beside
+    return Plan(tuple(sorted(personal)), tuple(sorted(existing - personal)))
+
+
+def label_of(table: str) -> str:
+    """The model's name, for a person; the table's where no model has it."""
+    names = {model._meta.db_table: model._meta.label for model in apps.get_models(include_auto_created=True)}
+    return names.get(table, table)

@@ -1,0 +1,72 @@
+"""On a cluster each query of the ORM names the person it is about, beside each of their tables; elsewhere nothing is added."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.db.models import Exists, OuterRef
+from django.test.utils import CaptureQueriesContext
+
+from core.isolation import routing
+from core.isolation.acting import acting_as
+from intake.models import Conversation, IdempotentAnswer, Turn
+from intake.tests.factories import a_person, a_turn
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice():
+    return a_person()
+
+
+def written(query):
+    """The first statement that is sent to the database."""
+    with CaptureQueriesContext(connection) as captured:
+        query()
+    return captured[0]["sql"]
+
+
+def named(sql, user):
+    return len(re.findall(rf'"user_id" = {user.pk}\b', sql))
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    monkeypatch.setattr(routing, "is_cluster", lambda connection: True)
+
+
+def queries(turn):
+    latest = Turn.objects.filter(conversation=OuterRef("pk"))
+    return {
+        "a look-up by key": (lambda: Turn.objects.filter(pk=turn.pk).first(), 1),
+        "a join": (lambda: list(Turn.objects.filter(conversation__title="T")), 2),
+        "a row beside": (lambda: list(Turn.objects.select_related("conversation")), 2),
+        "a subquery": (lambda: list(Conversation.objects.filter(Exists(latest))), 2),
+        "a lock": (lambda: list(Turn.objects.select_for_update(of=("self",)).filter(pk=turn.pk)), 1),
+        "a count": (Turn.objects.count, 1),
+        "an update": (lambda: Turn.objects.filter(pk=turn.pk).update(error=None), 1),
+        "a save": (lambda: turn.save(update_fields=["error"]), 1),
+        "a deletion": (lambda: IdempotentAnswer.objects.filter(key="k").delete(), 1),
+    }
+
+
+NAMES = list(queries(None))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_personal_table_of_a_query_is_compared_with_the_person_on_a_cluster(alice, cluster, name):
+    query, tables = queries(a_turn(alice, "The roof"))[name]
+    with acting_as(alice):
+        assert named(written(query), alice) == tables
+
+
+def test_nothing_is_added_on_a_single_server_nor_while_nobody_is_known(alice, monkeypatch):
+    query, _ = queries(a_turn(alice, "The roof"))["a join"]
+    monkeypatch.setattr(routing, "is_cluster", lambda connection: False)
+    with acting_as(alice):
+        assert named(written(query), alice) == 0
+    monkeypatch.setattr(routing, "is_cluster", lambda connection: True)
+    assert named(written(query), alice) == 0
+    with routing.about(alice.pk):
+        assert named(written(query), alice) == 2
