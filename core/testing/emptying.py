@@ -2,21 +2,35 @@
 
 from typing import Any
 
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.db.models import QuerySet
+from psycopg.errors import DeadlockDetected
 
 from core.isolation.cluster import is_cluster
 
 # Migrations filled these, and no test changes them: `flush` would empty them and make every row again.
 KEPT = {"django_content_type", "auth_permission"}
+TRIES = 5
 
 
 def empty(alias: str) -> None:
     """Delete every row of every table but those that are KEPT.
 
-    As TRUNCATE would, it first waits for transactions that are still writing. Deleting only where there is something
-    leaves the other tables' files and their indexes' alone, and most tests write to a few.
+    As TRUNCATE would, it first waits for transactions that are still writing; where one of them waits for it as well,
+    and PostgreSQL ends this one of the two, it begins again. Deleting only where there is something leaves the other
+    tables' files and their indexes' alone, and most tests write to a few.
     """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            _empty(alias)
+        except OperationalError as error:
+            if not (tries_left and isinstance(error.__cause__, DeadlockDetected)):
+                raise
+        else:
+            break
+
+
+def _empty(alias: str) -> None:
     connection = connections[alias]
     names = set(connection.introspection.django_table_names(only_existing=True, include_views=False)) - KEPT
     tables = sorted(connection.ops.quote_name(name) for name in names)
