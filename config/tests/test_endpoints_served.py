@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 
 from agent_tools.chat import toolset
@@ -78,6 +79,20 @@ def streamed(homes, client, headers):
     one = f"/api/v1/conversations/{homes.alice.things.conversation}/export/"
     for form in ("markdown", "json"):
         yield f"a conversation as {form}", client.get(one, params={"as": form}, headers=headers)
+
+
+@pytest.fixture
+def log_in(new_client):
+    """By the session itself, since everybody here has a second factor."""
+
+    def log_in(user):
+        browser = Client()
+        browser.force_login(user)
+        client = new_client()
+        client.cookies.set("sessionid", browser.session.session_key)
+        return client
+
+    return log_in
 
 
 def everything_told(homes, log_in, visitor, tools=READING):
