@@ -327,7 +327,7 @@ def test_nobody_is_sent_where_no_client_was_registered(parameters, method):
 def test_a_person_may_agree_to_less_than_was_asked():
     alice = a_person()
     assert connected(alice, scopes=["search"])[1]["scope"] == "search"
-    # Whoever may search may read, and so is not asked about it.
+    # A search reads, so nobody is asked about reading beside it.
     everything = {"scope": "search read write offline_access"}
     assert connected(alice, scopes=["search"], **everything)[1]["scope"] == "search read"
     page = session_of(alice).get("/oauth/authorize/", asked(register().json()["client_id"], **everything))
