@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-from django.utils import timezone
-
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import services
@@ -49,11 +47,9 @@ def a_turn(
 
 
 def a_temporary_turn(user: User, message: str, answer: str = "Between us.") -> Turn:
-    """As the chat saves it, for a caller who acts as the user already."""
+    """As the chat saves it, for a caller who acts as the user already. Its time is over."""
     choices = services.ChatChoices(is_temporary=True)
-    turn = services.begin_turn(
-        caller=caller_for(user), message=message, conversation_id=None, now=timezone.now(), choices=choices
-    )
+    turn = services.begin_turn(caller=caller_for(user), message=message, conversation_id=None, now=NOW, choices=choices)
     services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
     return turn
 
