@@ -10,9 +10,10 @@ from config.celery import app
 from config.tests.endpoints import house, walking
 from config.tests.endpoints.matrix import PERSONAL_QUERYSETS, REGISTER, a_matrix
 from config.tests.endpoints.registered import CALL, ENDPOINTS, MCP, MCP_TOOLS, TASKS, TOOLS
+from core.isolation.acting import acting_as
 from core.testing.examiner import as_a_worker, take_policies_away
-from intake.models import Turn, User
-from intake.tests.factories import NOW, a_person, a_turn
+from intake.models import Conversation, Turn, User
+from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn
 from memory.models import Embedding, PendingTerms, VectorBlock
 from memory.models.embeddings import SLOTS
 from memory.tests.vectors import directions, fill
@@ -138,6 +139,10 @@ def is_removed():
     return not User.objects.filter(is_visitor=True).exists()
 
 
+def is_over():
+    return not Conversation.objects.exclude(expires_at=None).exists()
+
+
 def is_packed():
     return VectorBlock.objects.exists()
 
@@ -151,6 +156,7 @@ def is_packed():
         ("memory.close_abandoned_turns", is_closed),
         ("memory.sweep_deleted", is_packed),
         ("memory.remove_silent_visitors", is_removed),
+        ("memory.remove_temporary_chats", is_over),
     ],
 )
 def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, logged):
@@ -159,6 +165,8 @@ def test_a_task_takes_nothing_does_its_work_and_tells_nothing(name, is_done, log
     User.objects.filter(is_visitor=True).update(joined_at=NOW)
     alice = a_person()
     a_turn(alice, "rumpelstiltskin")
+    with acting_as(alice):
+        a_temporary_turn(alice, "rumpelstiltskin")
     fill(alice, directions(SLOTS, seed=1))
     assert not is_done()
     with as_a_worker():

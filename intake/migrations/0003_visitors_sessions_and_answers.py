@@ -228,7 +228,7 @@ class Migration(migrations.Migration):
                 name="idx_ic_expiring",
             ),
         ),
-        migrations.AddField("turn", "reasoning", models.TextField(blank=True, default="")),
+        migrations.AddField("turn", "reasoning", models.TextField(blank=True, default="", db_default="")),
         migrations.AddField("turn", "is_temporary", models.BooleanField(default=False, editable=False)),
         migrations.CreateModel(
             name="ChatPreferences",

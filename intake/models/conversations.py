@@ -154,7 +154,7 @@ class Turn(models.Model):
     user_message = models.TextField()
     assistant_message = models.TextField(blank=True, default="")
     # What a thinking model wrote before its answer: shown, never indexed, and never sent back to a model.
-    reasoning = models.TextField(blank=True, default="")
+    reasoning = models.TextField(blank=True, default="", db_default="")
     # As its conversation, here for workers, which may not read those. What is temporary is never indexed.
     is_temporary = models.BooleanField(default=False, editable=False)
     # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.

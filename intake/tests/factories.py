@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives.asymmetric import ec
-from django.utils import timezone
 from fido2.cose import ES256
 from fido2.utils import sha256
 from fido2.webauthn import (
@@ -62,11 +61,9 @@ def a_turn(
 
 
 def a_temporary_turn(user: User, message: str, answer: str = "Between us.") -> Turn:
-    """As the chat saves it, for a caller who acts as the user already."""
+    """As the chat saves it, for a caller who acts as the user already. Its time is over."""
     choices = services.ChatChoices(is_temporary=True)
-    turn = services.begin_turn(
-        caller=caller_for(user), message=message, conversation_id=None, now=timezone.now(), choices=choices
-    )
+    turn = services.begin_turn(caller=caller_for(user), message=message, conversation_id=None, now=NOW, choices=choices)
     services.finish_turn(turn_id=turn.pk, answer=services.Answer(text=answer, status=Turn.Status.COMPLETE))
     return turn
 

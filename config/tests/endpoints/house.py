@@ -226,7 +226,10 @@ def drop_in(word: str) -> Resident:
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
         services.save_progress(turn_id=turn.pk, text=f"Indeed, {word}", tool_calls=[], now=NOW)
-    things = Things(conversation=str(turn.conversation_id), turn_id=str(turn.pk))
+        temporary = a_temporary_turn(visitor, f"My {TOPIC} is {word}, between us")
+    things = Things(
+        conversation=str(turn.conversation_id), temporary=str(temporary.conversation_id), turn_id=str(turn.pk)
+    )
     return Resident(words=(word,), email_word="no address", things=things, user=visitor)
 
 

@@ -610,6 +610,7 @@ TASKS = {
     "memory.embed_pending",
     "memory.flush_terms",
     "memory.remove_silent_visitors",
+    "memory.remove_temporary_chats",
     "memory.sweep_deleted",
     "memory.sweep_pending",
 }
