@@ -360,21 +360,28 @@ SELECT count(DISTINCT (source_id, chunk_index))
 _EMBEDDED = """
 SELECT text.id
   FROM indexed_texts AS text
- WHERE user_id = %(user_id)s
-   AND EXISTS (SELECT
-                 FROM embeddings AS row
-                WHERE row.user_id = text.user_id AND row.corpus = text.corpus AND row.source_id = text.source_id
-                  AND row.chunk_index = text.chunk_index AND vector IS NOT NULL AND NOT is_further
-                  AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s))
+ CROSS JOIN LATERAL (
+    SELECT
+      FROM embeddings AS row
+     WHERE row.user_id = text.user_id AND row.corpus = text.corpus AND row.source_id = text.source_id
+       AND row.chunk_index = text.chunk_index AND vector IS NOT NULL AND NOT is_further
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+     LIMIT 1) AS having_one
+ WHERE text.user_id = %(user_id)s
  ORDER BY text.id
 """
+# A lookup for each text, whatever the planner knows of tables that were filled a moment ago.
 _MEANS = """
-SELECT text.id, halfvec_send(avg(vector))
+SELECT text.id, halfvec_send(mean)
   FROM indexed_texts AS text
-  JOIN embeddings AS row USING (user_id, corpus, source_id, chunk_index)
- WHERE user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND vector IS NOT NULL AND NOT is_further
-   AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
- GROUP BY text.id
+ CROSS JOIN LATERAL (
+    SELECT avg(vector) AS mean
+      FROM embeddings AS row
+     WHERE row.user_id = text.user_id AND row.corpus = text.corpus AND row.source_id = text.source_id
+       AND row.chunk_index = text.chunk_index AND vector IS NOT NULL AND NOT is_further
+       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
+    OFFSET 0) AS of_text
+ WHERE text.user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND mean IS NOT NULL
  ORDER BY text.id
 """
 # What `halfvec_send` writes before the numbers, in numbers: how many they are, and a reserved one.

@@ -1,8 +1,8 @@
 /**
  * Draws points into the pixels of a canvas, and names and rings onto a second one above it.
  *
- * Tens of thousands of shapes take a canvas longer than a frame lasts. So a point is a small stamp, made once for its
- * size, that is mixed into an array of pixels: 50,000 points are a few milliseconds, on any machine and without WebGL.
+ * A canvas draws tens of thousands of shapes slowly where there is no graphics processor. So a point is a small stamp,
+ * made once for its size, that is mixed into an array of pixels: one way for every machine, and without WebGL.
  */
 
 const SHADES = 64;
