@@ -40,20 +40,23 @@ class LeaseLost(Exception):
 
 def want_worker(batch: Import, *, now: datetime) -> None:
     """Queue the import in the caller's transaction; a worker is woken when that has ended."""
-    ImportJob.objects.update_or_create(
-        user_id=batch.user_id,
-        import_id=batch.pk,
-        defaults={"created_at": now, "due_at": now, "lease": None, "attempts": 0},
-    )
+    _put(batch, now)
     transaction.on_commit(wake_importer, robust=True)
 
 
 def expire_at(batch: Import, moment: datetime) -> None:
     """Until then the person may go on with the upload; then a worker deletes it."""
-    ImportJob.objects.update_or_create(
-        user_id=batch.user_id,
-        import_id=batch.pk,
-        defaults={"created_at": moment, "due_at": moment, "lease": None, "attempts": 0},
+    _put(batch, moment)
+
+
+def _put(batch: Import, moment: datetime) -> None:
+    """One job for each import, as new."""
+    job = ImportJob(user_id=batch.user_id, import_id=batch.pk, created_at=moment, due_at=moment, lease=None, attempts=0)
+    ImportJob.objects.bulk_create(
+        [job],
+        update_conflicts=True,
+        unique_fields=["user", "import_id"],
+        update_fields=["created_at", "due_at", "lease", "attempts"],
     )
 
 

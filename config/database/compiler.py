@@ -19,9 +19,15 @@ from django.db.models.sql.constants import LOUTER
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import AND, WhereNode
 
+from core.isolation.cluster import is_cluster
 from core.isolation.routing import owner_fields, routed_to
 
-SQLInsertCompiler = compiler.SQLInsertCompiler
+
+class SQLInsertCompiler(compiler.SQLInsertCompiler):
+    def assemble_as_sql(self, fields: Any, value_rows: Any) -> Any:
+        """On a cluster as values: rows that a query makes, as from `unnest`, Citus sends by a COPY that is refused."""
+        one_by_one = is_cluster(self.connection)
+        return (super(compiler.SQLInsertCompiler, self) if one_by_one else super()).assemble_as_sql(fields, value_rows)  # type: ignore[attr-defined]
 
 
 class SQLCompiler(compiler.SQLCompiler):

@@ -193,6 +193,7 @@ def test_every_personal_query_of_every_endpoint_is_one_task_on_one_node(monkeypa
 
     with connection.execute_wrapper(explained):
         walked.open_all()
+    assert not walked.found
     assert len(plans) > 100
     spread = {
         sql: plan

@@ -34,11 +34,10 @@ ABOUT_ME = AboutMe.ABOUT_ME
 DocumentDay = date | AboutMe | None
 """Which document: the log of a day, the page about the person, or MEMORY.md for None."""
 
-# A last line without an end is ended first. What would be too long leaves no row, and the caller sees that.
+# A last line without an end is ended first. What would be too long changes no row, and the caller sees that.
 _APPEND = r"""
 INSERT INTO memory_documents AS document (id, user_id, kind, date, title, content, version, created_at, updated_at)
-SELECT %(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s
- WHERE char_length(%(lines)s) <= %(max_length)s
+VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s)
     ON CONFLICT (user_id, kind, date) WHERE kind <> 'note' DO UPDATE
    SET content = rtrim(document.content, E'\n') || left(E'\n', char_length(document.content)) || excluded.content,
        version = document.version + 1, updated_at = excluded.updated_at
@@ -74,6 +73,8 @@ class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
 
         Writers wait for each other at the row and then see what the others wrote, so none of them overwrites anything.
         """
+        if len(lines) > MAX_DOCUMENT_LENGTH:
+            return False
         with connection.cursor() as cursor:
             cursor.execute(
                 _APPEND,
