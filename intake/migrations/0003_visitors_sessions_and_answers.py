@@ -216,10 +216,12 @@ class Migration(migrations.Migration):
         ),
         # How a chat is answered, and whether it is kept.
         migrations.AddField("conversation", "expires_at", models.DateTimeField(editable=False, null=True)),
-        migrations.AddField("conversation", "model", models.CharField(blank=True, default="", max_length=200)),
-        migrations.AddField("conversation", "instructions", models.TextField(blank=True, default="")),
+        migrations.AddField(
+            "conversation", "model", models.CharField(blank=True, db_default="", default="", max_length=200)
+        ),
+        migrations.AddField("conversation", "instructions", models.TextField(blank=True, db_default="", default="")),
         migrations.AddField("conversation", "temperature", models.FloatField(blank=True, null=True)),
-        migrations.AddField("conversation", "uses_memory", models.BooleanField(default=True)),
+        migrations.AddField("conversation", "uses_memory", models.BooleanField(db_default=True, default=True)),
         migrations.AddIndex(
             "conversation",
             models.Index(
@@ -229,7 +231,9 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField("turn", "reasoning", models.TextField(blank=True, default="", db_default="")),
-        migrations.AddField("turn", "is_temporary", models.BooleanField(default=False, editable=False)),
+        migrations.AddField(
+            "turn", "is_temporary", models.BooleanField(db_default=False, default=False, editable=False)
+        ),
         migrations.CreateModel(
             name="ChatPreferences",
             fields=[

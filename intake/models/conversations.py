@@ -71,10 +71,10 @@ class Conversation(models.Model):
     # A temporary chat goes when it is left, and at this time at the latest. NULL: it is kept.
     expires_at = models.DateTimeField(null=True, editable=False)
     # How it is answered. Empty, or a model that there is no more: by the person's default.
-    model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")
-    instructions = models.TextField(blank=True, default="")
+    model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="", db_default="")
+    instructions = models.TextField(blank=True, default="", db_default="")
     temperature = models.FloatField(null=True, blank=True)
-    uses_memory = models.BooleanField(default=True)
+    uses_memory = models.BooleanField(default=True, db_default=True)
     # What made the title: a model's replaces that of the first line only, and nothing replaces a person's.
     titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 
@@ -156,7 +156,7 @@ class Turn(models.Model):
     # What a thinking model wrote before its answer: shown, never indexed, and never sent back to a model.
     reasoning = models.TextField(blank=True, default="", db_default="")
     # As its conversation, here for workers, which may not read those. What is temporary is never indexed.
-    is_temporary = models.BooleanField(default=False, editable=False)
+    is_temporary = models.BooleanField(default=False, db_default=False, editable=False)
     # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.
     is_recall = models.BooleanField(default=False)
     tool_calls = models.JSONField(default=list, blank=True)
