@@ -66,12 +66,15 @@ class TokenCaller:
 
 
 def effective(names: Iterable[str]) -> frozenset[TokenScope]:
-    """The scopes of these names with what they include: `search` includes `read`, and with `write` also `chat`."""
+    """The scopes of these names with what they include.
+
+    `search` includes `read`. With `write`, as every token had both before there were others, also `delete` and `chat`.
+    """
     given = {scope for scope in ALL_SCOPES if scope in set(names)}
     if TokenScope.SEARCH in given:
         given.add(TokenScope.READ)
         if TokenScope.WRITE in given:
-            given.add(TokenScope.CHAT)
+            given |= {TokenScope.DELETE, TokenScope.CHAT}
     return frozenset(given)
 
 

@@ -195,6 +195,14 @@ def test_a_token_that_may_only_write_gets_the_id_and_what_it_sent_back_and_canno
     assert client_of(alice, scopes=[TokenScope.DELETE]).delete(f"/api/v1/memory/records/{record['id']}/").content == b""
 
 
+def test_search_and_write_together_delete_as_they_always_did_and_read_and_write_do_not(alice):
+    both = client_of(alice, scopes=[TokenScope.SEARCH, TokenScope.WRITE])
+    record = call(both, "save_memory", {"content": "oaks"}).json()["record"]
+    reading = client_of(alice, scopes=[TokenScope.READ, TokenScope.WRITE])
+    assert reading.delete(f"/api/v1/memory/records/{record['id']}/").status_code == 403
+    assert both.delete(f"/api/v1/memory/records/{record['id']}/").status_code == 204
+
+
 def test_a_token_that_may_only_read_opens_what_is_named_and_searches_nothing(alice):
     client = client_of(alice, scopes=[TokenScope.READ])
     assert client.get("/api/v1/memory/records/").status_code == 200

@@ -97,7 +97,7 @@ def test_warming_up_asks_no_vendor_and_builds_what_is_asked_with(settings, logge
             return kept
 
         kept = asyncio.run(warm_up())
-    assert list(kept) == [("scripted", f"{address}/v1", "")]
+    assert [(each.name, each.base_url) for each in kept] == [("scripted", f"{address}/v1")]
     assert model.requests == []
     assert not logged.about("could not be warmed up")
 
