@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from django.db import connection, models
 
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 
 InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 

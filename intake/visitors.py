@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import acting_as, is_cluster
 from intake import passwords, registration
 from intake.models import Conversation, IdempotentAnswer, Turn, User
 

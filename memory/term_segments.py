@@ -19,7 +19,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.bulk import insert_values
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 
 # Flushed by one statement.
 BATCH_TEXTS = 200

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import connection
 
 from core.bulk import insert_values
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 from memory.chunking import UNSPACED
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope

@@ -18,7 +18,7 @@ from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from core.bulk import insert_values
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 from core.isolation.routing import by_owner
 from memory.chunking import PassageSpan, Side
 from memory.embedders.base import Matrix, Vector

@@ -19,7 +19,7 @@ from django.db.models.sql.constants import LOUTER
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import AND, WhereNode
 
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 from core.isolation.routing import owner_fields, routed_to
 
 

@@ -2,6 +2,11 @@
 
 from django.db.backends.postgresql import operations
 
+from core.isolation.acting import is_cluster
+
 
 class DatabaseOperations(operations.DatabaseOperations):
-    compiler_module = "config.database.compiler"
+    @property
+    def compiler_module(self) -> str:  # type: ignore[override]
+        """Asked once by each thread. A single server has Django's own."""
+        return "config.database.compiler" if is_cluster(self.connection) else "django.db.backends.postgresql.compiler"

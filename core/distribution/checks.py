@@ -9,8 +9,9 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.db import connections
 
+from core.isolation.acting import is_cluster
 from core.isolation.checks import personal_models
-from core.isolation.cluster import is_cluster, placed_tables
+from core.isolation.cluster import placed_tables
 
 
 @register(Tags.database)

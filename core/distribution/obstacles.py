@@ -7,7 +7,8 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, 
 from django.db.migrations.executor import MigrationExecutor
 
 from core.distribution.plan import OWNER_COLUMN, Plan
-from core.isolation.cluster import is_cluster, nodes
+from core.isolation.acting import is_cluster
+from core.isolation.cluster import nodes
 
 # Unique indexes that could not be kept over several nodes; a primary key is given its column by `distribute`.
 _UNIQUE_WITHOUT_OWNER = """

@@ -9,14 +9,15 @@ Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing ma
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from core.isolation.caller import Caller
-from core.isolation.cluster import is_cluster
 from core.request_ids import APPLICATION, request_id
 
 # The role that logged in, also after another has been taken on.
@@ -29,7 +30,13 @@ SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s
 """
 # On a Citus cluster a setting reaches the nodes as a statement alone, and as a whole: `set_config` stays on this one.
 _BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
+_HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
+
+
+# By the address of a database: Citus is installed once, before the schema.
+_clusters: dict[tuple[Any, ...], bool] = {}
+_lock = Lock()
 
 
 class ActingAsAnother(RuntimeError):
@@ -86,6 +93,20 @@ def _being(identity: _Identity) -> Iterator[None]:
         # released leaves them to the transaction around it.
         if before is not None and not database.needs_rollback:
             _become(before)
+
+
+def is_cluster(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the connection's database is part of a Citus cluster; asked once for each database and process."""
+    address = tuple(connection.settings_dict[name] for name in ("HOST", "PORT", "NAME"))
+    with _lock:
+        known = _clusters.get(address)
+    if known is None:
+        with connection.cursor() as cursor:
+            cursor.execute(_HAS_CITUS)
+            known = bool(cursor.fetchone()[0])
+        with _lock:
+            _clusters[address] = known
+    return known
 
 
 def _database() -> Any:

@@ -13,8 +13,8 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, QuerySet
 
+from core.isolation.acting import is_cluster
 from core.isolation.checks import personal_models
-from core.isolation.cluster import is_cluster
 
 AnyRows = TypeVar("AnyRows", bound="QuerySet[Any, Any]")
 

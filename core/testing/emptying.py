@@ -6,7 +6,7 @@ from django.db import OperationalError, connection, connections, transaction
 from django.db.models import QuerySet
 from psycopg.errors import DeadlockDetected
 
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 
 # Migrations filled these, and no test changes them: `flush` would empty them and make every row again.
 KEPT = {"django_content_type", "auth_permission"}

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from core.isolation.cluster import is_cluster
+from core.isolation.acting import is_cluster
 from core.isolation.routing import about
 from memory import sources, vectors
 from memory.chunking import CUTTING_RULES

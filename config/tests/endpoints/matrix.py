@@ -26,9 +26,8 @@ from agent_tools.models import AccessToken
 from config.tests.endpoints.house import PASSWORD, Resident, drop_in, move_in, move_out
 from config.tests.endpoints.registered import ENDPOINTS, Does, Endpoint, Probe
 from config.tests.endpoints.walking import METHODS
-from core.isolation.acting import acting_as
+from core.isolation.acting import acting_as, is_cluster
 from core.isolation.checks import personal_models
-from core.isolation.cluster import is_cluster
 from core.testing.examiner import as_the_application
 from intake.models import Session, User
 from memory.models import MemoryDocument
