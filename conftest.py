@@ -67,6 +67,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
     connections[DEFAULT_DB_ALIAS].close_pool()  # type: ignore[attr-defined]
     connections[DEFAULT_DB_ALIAS] = owners
+    if cluster_urls():
+        # Nobody drops the database, and so nobody closes what would have.
+        owners.close()
 
 
 def _end_sessions_left_in_threads() -> None:

@@ -18,6 +18,7 @@ from django.utils import timezone
 from config.tests.endpoints.matrix import a_matrix
 from core.distribution.plan import plan_tables
 from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.isolation.cluster import placed_tables
 from core.testing.cluster import VARIABLE, cluster_urls, make_database
@@ -171,28 +172,27 @@ def test_rows_without_an_owner_are_named_and_nothing_is_changed(undistributed):
 ON_SEVERAL_NODES: dict[str, str] = {}
 
 
+def explained(sql, params, user_id):
+    with as_the_application(), acting_as(Caller(user_id=user_id)), connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (COSTS OFF) {sql}", params)
+        return "\n".join(line for (line,) in cursor.fetchall())
+
+
 def test_every_personal_query_of_every_endpoint_is_one_task_on_one_node(monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: NOW)
     walked = a_matrix()
     personal = re.compile(rf"\b({'|'.join(plan_tables().personal)})\b")
-    plans = {}
+    asked = {}
 
-    def explained(execute, sql, params, many, context):
+    def recorded(execute, sql, params, many, context):
         acting = getattr(connection, "acting", None)
-        if (
-            acting is not None
-            and acting.user_id
-            and personal.search(sql)
-            and not sql.startswith("EXPLAIN")
-            and not many
-        ):
-            with connection.cursor() as cursor:
-                cursor.execute(f"EXPLAIN (COSTS OFF) {sql}", params)
-                plans[sql] = "\n".join(line for (line,) in cursor.fetchall())
+        if acting is not None and acting.user_id and personal.search(sql) and not many:
+            asked[sql] = (params, int(acting.user_id))
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(explained):
+    with connection.execute_wrapper(recorded):
         walked.open_all()
+    plans = {sql: explained(sql, *rest) for sql, rest in asked.items()}
     assert not walked.found
     assert len(plans) > 100
     spread = {

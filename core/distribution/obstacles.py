@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
 from django.db.migrations.executor import MigrationExecutor
 
-from core.distribution.plan import OWNER_COLUMN, Plan
+from core.distribution.plan import OWNER_COLUMN, TablePlan
 from core.isolation.acting import is_cluster
 from core.isolation.cluster import nodes
 
@@ -35,7 +35,7 @@ class CannotDistribute(Exception):
     """The message is a sentence for each obstacle, a line each."""
 
 
-def obstacles(plan: Plan) -> list[str]:
+def obstacles(plan: TablePlan) -> list[str]:
     """As the owner of the tables. Empty where the schema can be distributed."""
     if not is_cluster(connection):
         return ["This database has no extension citus: `distribute` is for the coordinator of a Citus cluster."]
@@ -81,7 +81,7 @@ def _of_nodes_as(role: str | None) -> Iterator[str]:
             yield f"The node {node} has no extension vector: as a superuser there, run CREATE EXTENSION vector."
 
 
-def _of_schema(plan: Plan) -> Iterator[str]:
+def _of_schema(plan: TablePlan) -> Iterator[str]:
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         yield "There are migrations to run: run `manage.py migrate` first."
@@ -94,7 +94,7 @@ def _of_schema(plan: Plan) -> Iterator[str]:
             yield f"The unique index {index} of {table} does not contain {OWNER_COLUMN}: a migration has to add it."
 
 
-def _of_rows(plan: Plan) -> Iterator[str]:
+def _of_rows(plan: TablePlan) -> Iterator[str]:
     """Rows from before there were owners belong on no node. The owner sees rows only while policies are not forced."""
     with transaction.atomic(), connection.cursor() as cursor:
         for table in plan.personal:

@@ -20,7 +20,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from core.distribution.obstacles import CannotDistribute, obstacles
-from core.distribution.plan import OWNER_COLUMN, Plan, plan_tables
+from core.distribution.plan import OWNER_COLUMN, TablePlan, plan_tables
 from core.isolation.cluster import placed_tables
 
 Log = Callable[[str], None]
@@ -64,7 +64,7 @@ def distribute(*, log: Log) -> list[str]:
     if found:
         raise CannotDistribute("\n".join(found))
     placed = placed_tables(connection)
-    missing = Plan(
+    missing = TablePlan(
         tuple(table for table in plan.personal if table not in placed),
         tuple(table for table in plan.shared if table not in placed),
     )
@@ -76,7 +76,7 @@ def distribute(*, log: Log) -> list[str]:
     return missing.tables
 
 
-def _place(cursor: Cursor, missing: Plan, log: Log) -> None:
+def _place(cursor: Cursor, missing: TablePlan, log: Log) -> None:
     before = {table: _count(cursor, table) for table in missing.tables}
     for table in missing.shared:
         cursor.execute("SELECT create_reference_table(%s)", [table])
@@ -96,7 +96,7 @@ def _place(cursor: Cursor, missing: Plan, log: Log) -> None:
 
 
 @contextmanager
-def _without_foreign_keys(cursor: Cursor, missing: Plan) -> Iterator[None]:
+def _without_foreign_keys(cursor: Cursor, missing: TablePlan) -> Iterator[None]:
     cursor.execute(_FOREIGN_KEYS, {"tables": missing.tables})
     keys = cursor.fetchall()
     for table, name, *_ in keys:
@@ -113,7 +113,7 @@ def _without_foreign_keys(cursor: Cursor, missing: Plan) -> Iterator[None]:
 
 
 @contextmanager
-def _not_forced(cursor: Cursor, missing: Plan) -> Iterator[None]:
+def _not_forced(cursor: Cursor, missing: TablePlan) -> Iterator[None]:
     cursor.execute(
         "SELECT relname FROM pg_class WHERE oid = ANY(%s::regclass[]) AND relforcerowsecurity ORDER BY relname",
         [list(missing.tables)],

@@ -16,7 +16,7 @@ SELECT conrelid::regclass::text, confrelid::regclass::text
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TablePlan:
     """Tables by name, sorted: `personal` are distributed by `user_id`, `shared` have a copy on every node."""
 
     personal: tuple[str, ...]
@@ -27,7 +27,7 @@ class Plan:
         return [*self.shared, *self.personal]
 
 
-def plan_tables() -> Plan:
+def plan_tables() -> TablePlan:
     """Of the tables that the database has. One that refers to a personal table lies beside it, with row-level security
     or without: no reference leads from every node to one."""
     existing = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
@@ -38,7 +38,7 @@ def plan_tables() -> Plan:
         references = [pair for pair in cursor.fetchall() if existing.issuperset(pair)]
     while beside := {table for table, other in references if other in personal} - personal:
         personal |= beside
-    return Plan(tuple(sorted(personal)), tuple(sorted(existing - personal)))
+    return TablePlan(tuple(sorted(personal)), tuple(sorted(existing - personal)))
 
 
 def label_of(table: str) -> str:

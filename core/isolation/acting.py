@@ -10,15 +10,18 @@ Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing ma
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from core.isolation.caller import Caller
 from core.request_ids import APPLICATION, request_id
+
+if TYPE_CHECKING:
+    # The database engine imports this module before there may be models.
+    from django.contrib.auth.base_user import AbstractBaseUser
 
 # The role that logged in, also after another has been taken on.
 OWN_ROLE = "none"
@@ -52,7 +55,7 @@ class _Identity(NamedTuple):
 
 
 @contextmanager
-def acting_as(who: AbstractBaseUser | Caller) -> Iterator[None]:
+def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
     """A transaction in which the rows of `who`, and no others, can be seen and written.
 
     Within another `acting_as` of the same caller it costs nothing; within one of somebody else it raises
