@@ -23,7 +23,7 @@ from imports.tests.factories import an_import
 from intake import services, visitors
 from intake.idempotency import once
 from intake.links import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records, term_segments, vectors
@@ -70,6 +70,7 @@ def rows_everywhere(*users):
             documents.replace(user=user, day=None, content=f"I was {SECRET}", expected=None, now=NOW)
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
+            ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
         an_import(user, word=SECRET)
         let_in(user, f"agent of {user.pk}")
     return turn
