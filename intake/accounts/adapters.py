@@ -30,6 +30,7 @@ from intake.models import User
 logger = logging.getLogger(__name__)
 
 NOT_SENT = "The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect."
+TAKEN = "This address belongs to another account by now. Your own stays as it was."
 # What django-allauth calls a proof, and how it is called here.
 PROOFS = {
     "reauthenticate": "Use your password",
@@ -98,6 +99,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             self.send_account_already_exists_mail(address.email)
         else:
             super().send_confirmation_mail(request, emailconfirmation, signup)
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        """Somebody else may have registered with it since the email was sent."""
+        if User.objects.filter(email=email_address.email).exclude(pk=email_address.user_id).exists():
+            self.add_message(request, messages.ERROR, message=TAKEN)
+            return False
+        return bool(super().confirm_email(request, email_address))
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Without a database connection meanwhile. What cannot be sent is said on the next page, and undoes nothing."""

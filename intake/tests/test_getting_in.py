@@ -128,6 +128,16 @@ def test_a_new_address_counts_when_it_is_confirmed(client, alice):
     assert alice.email == "alice@new.example"
 
 
+def test_a_new_address_that_somebody_registered_meanwhile_is_theirs(client, alice):
+    client.force_login(alice)
+    client.post(reverse("account_email"), {"email": "alice@new.example", "action_add": ""})
+    confirm = next(link for link in links() if link.startswith("/email/"))
+    a_person("alice@new.example")
+    assert "belongs to another account" in client.post(confirm, follow=True).text
+    alice.refresh_from_db()
+    assert alice.email == "alice@example.com"
+
+
 def test_an_email_that_cannot_be_sent_is_told_and_undoes_nothing(client, monkeypatch):
     def refuse(*args, **kwargs):
         raise SMTPServerDisconnected
