@@ -15,7 +15,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
-from intake.models import Conversation, Turn, User
+from core.isolation.acting import acting_as
+from intake.models import ChatPreferences, Conversation, Turn, User
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
@@ -56,7 +57,15 @@ def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Ite
 
 def opening(*, user: User, now: datetime) -> dict[str, Any]:
     """How every whole export begins."""
-    profile = {"email": user.email, "time_zone": user.time_zone, "joined_at": user.joined_at}
+    with acting_as(user):
+        preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
+    profile = {
+        "email": user.email,
+        "time_zone": user.time_zone,
+        "joined_at": user.joined_at,
+        "model": preferences.model,
+        "how_to_answer": preferences.how_to_answer,
+    }
     return {"format": FORMAT, "exported_at": now, "profile": profile}
 
 

@@ -12,7 +12,7 @@ from django.apps import apps
 from django.utils import timezone
 
 from intake import export_files, exporting
-from intake.models import Conversation, Turn, User
+from intake.models import ChatPreferences, Conversation, Turn, User
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
 
 pytestmark = pytest.mark.django_db
@@ -29,8 +29,10 @@ def test_an_export_holds_all_of_ones_own_and_nothing_of_others():
     a_turn(bob, "Bob's alone")
     first = a_turn(alice, 'Quotes " and \\ and \u2028 and 🙂', "Noted.\n")
     a_turn(alice, "Second", conversation=first.conversation)
+    ChatPreferences.objects.create(user=alice, how_to_answer="Briefly")
     document = exported(alice)
     assert document["profile"]["email"] == "alice@example.com"
+    assert document["profile"]["how_to_answer"] == "Briefly"
     [conversation] = document["conversations"]
     assert conversation["id"] == str(first.conversation_id)
     assert [turn["turn_number"] for turn in conversation["turns"]] == [1, 2]
