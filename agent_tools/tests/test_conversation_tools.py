@@ -11,7 +11,7 @@ from core.errors import AuthenticationRequired
 from core.isolation.caller import Caller
 from intake import versions
 from intake.models import Conversation
-from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn
+from intake.tests.factories import NOW, a_long_conversation, a_person, a_temporary_turn, a_turn
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +49,12 @@ def test_the_turns_around_a_hit_with_the_way_on(api, alice):
         "person": "Message 10",
         "assistant": "Answer 10",
     }
+
+
+def test_a_temporary_chat_is_read_by_no_agent(api, alice):
+    temporary = a_temporary_turn(alice, "Between us").conversation
+    assert read(api, temporary).status_code == 404
+    assert titles(api) == []
 
 
 def test_at_the_ends_of_a_conversation(api, alice):

@@ -11,7 +11,7 @@ from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.scopes import TokenScope
 from agent_tools.times import moment
 from agent_tools.tools.chat_history import LINKS, link_text
-from core.errors import AuthenticationRequired, InvalidInput
+from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.caller import Caller
 from core.pagination import Position
 from core.validation import LONGEST_REFERENCE
@@ -132,6 +132,9 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
     """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
     user = _known(user)
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
+    if conversation.expires_at is not None:
+        # A temporary chat is no part of the history.
+        raise NotFound
     if wanted.around is not None and wanted.around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
     window = turns_near(conversation=conversation, around=wanted.around, on_each_side=wanted.window)
