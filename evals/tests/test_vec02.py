@@ -22,7 +22,7 @@ def test_the_suite_passes_a_line_for_each_eval(capsys):
 @pytest.fixture
 def unbound(monkeypatch):
     """The query for the nearest turns is bound to the caller nowhere, neither for vectors nor for what is shown."""
-    everybodys = vectors._NEAREST.replace("user_id = %(user_id)s AND ", "")
+    everybodys = vectors._NEAREST.replace("user_id = %(user_id)s AND ", "").replace("WHERE user_id = %(user_id)s)", ")")
     assert "user_id" not in everybodys
     monkeypatch.setattr(vectors, "_NEAREST", everybodys)
 
