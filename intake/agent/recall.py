@@ -7,6 +7,7 @@ links, and in what they noted. Chats and notes are asked for each on its own, so
 import asyncio
 import json
 import math
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
@@ -38,6 +39,7 @@ NEAREST_SHOWN = 2
 SAVED = "Saved. "
 NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
+HEADING_MARKS = re.compile(r"^\s*#{1,6}\s+", re.MULTILINE)
 # The second is for those who can do something about it.
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
@@ -147,8 +149,10 @@ def _noted(found: dict[str, Any]) -> list[str]:
 def _quote_note(result: dict[str, Any]) -> str:
     """The whole excerpt: it is cut around what was found."""
     day = date.fromisoformat(result["date"])
+    # In one line a heading's marks would make all of it a heading.
+    excerpt = " ".join(HEADING_MARKS.sub("", result["excerpt"]).split())
     place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {' '.join(result['excerpt'].split())}\n\n"
+    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {excerpt}\n\n"
 
 
 def _quote(turn: Turn) -> str:
