@@ -16,6 +16,7 @@ from core.pg_text import storable_text
 from imports.items import ImportedDocument, ImportedRecord
 from imports.keys import hash_of, key_of
 from imports.models import Import, ImportedItem, ImportEntry
+from imports.reading import id_of
 from intake.models import User
 from memory import documents, indexing, notes
 from memory.models import MemoryDocument, MemoryRecord
@@ -49,10 +50,14 @@ def status_of(item: KeptItem, known: KnownItems) -> ImportEntry.Status:
     return ImportEntry.Status.HERE if bytes(came_in.content_hash) == _hash(item) else ImportEntry.Status.LONGER
 
 
-def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> list[KeptItem]:
-    """Store what is not here yet, in the caller's transaction; returns what added something."""
+def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tuple[list[KeptItem], dict[str, str]]:
+    """Store what is not here yet, in the caller's transaction.
+
+    Returns what added something, and by its id in the export why a document did not come in.
+    """
     known = known_kept(user, items)
-    added = []
+    added: list[KeptItem] = []
+    refused: dict[str, str] = {}
     for item in items:
         came_in = known.get(_key(item))
         if came_in is not None and bytes(came_in.content_hash) == _hash(item):
@@ -60,12 +65,17 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> li
         entry = came_in or ImportedItem(
             user=user, batch=brought_by, kind=ImportedItem.Kind.DOCUMENT, key=_key(item), content_hash=b""
         )
-        if _keep(item, entry, user):
+        try:
+            is_new = _keep(item, entry, user)
+        except TooLarge as error:
+            refused[id_of(item)] = str(error)
+            continue
+        if is_new:
             entry.content_hash = _hash(item)
             entry.save()
             known[_key(item)] = entry
             added.append(item)
-    return added
+    return added, refused
 
 
 def take_out(item: ImportedItem, user: User) -> None:
@@ -156,15 +166,12 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
     if not "".join(new).strip():
         # So that lines that stand there already are not added once the person takes them out.
         return True
-    try:
-        if not there and item.updated_at is not None:
-            documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
-            MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
-        else:
-            now = timezone.now() if there else _moment(item) or timezone.now()
-            documents.append(user=user, day=day, text="\n".join(new), now=now)
-    except TooLarge:
-        return False
+    if not there and item.updated_at is not None:
+        documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
+        MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
+    else:
+        now = timezone.now() if there else _moment(item) or timezone.now()
+        documents.append(user=user, day=day, text="\n".join(new), now=now)
     entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
     return True
 

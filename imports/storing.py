@@ -20,7 +20,7 @@ from imports import jobs, uploads
 from imports.items import ImportedConversation
 from imports.keeping import KeptItem, keep_all
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
-from imports.reading import LeftOut, id_of, kind_of, read
+from imports.reading import MAX_LISTED, LeftOut, id_of, kind_of, read
 from imports.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
 from intake.models import User
 
@@ -133,7 +133,7 @@ class _Store:
         with acting_as(self._user):
             batch = jobs.keep(self._job, user=self._user, states=STATES)
             done = write(together.stretches, user=self._user, brought_by=batch)
-            kept = keep_all(together.others, user=self._user, brought_by=batch)
+            kept, refused = keep_all(together.others, user=self._user, brought_by=batch)
             noted: list[tuple[str, str, Any, int]] = [
                 (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
             ]
@@ -144,6 +144,7 @@ class _Store:
             # A conversation counts as much as a turn: reading it takes time too.
             self._passed += sum(len(stretch.turns) for stretch in together.stretches)
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
+            _note_refused(batch, refused)
             self._count(batch, done, kept)
 
     def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
@@ -159,7 +160,17 @@ class _Store:
         batch.stored = {name: stored.get(name, 0) + number for name, number in new.items()}
         batch.progress = min(0.999, self._passed / self._total)
         batch.updated_at = timezone.now()
-        batch.save(update_fields=["stored", "progress", "updated_at"])
+        batch.save(update_fields=["stored", "progress", "skipped", "found", "updated_at"])
+
+
+def _note_refused(batch: Import, refused: dict[str, str]) -> None:
+    """A document that has no room in the one that it belongs to is among what was skipped; told once."""
+    known = {each["where"] for each in batch.skipped}
+    new = [
+        {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known
+    ]
+    batch.skipped = [*batch.skipped, *new][:MAX_LISTED]
+    batch.found = {**(batch.found or {}), "skipped": (batch.found or {}).get("skipped", 0) + len(new)}
 
 
 def _note_stored(batch: Import, noted: list[tuple[str, str, Any, int]]) -> None:

@@ -6,7 +6,9 @@ import zipfile
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from imports import jobs, running, storing
 from imports.models import Import, ImportJob
@@ -14,7 +16,9 @@ from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_person, a_turn
+from memory import documents
 from memory.models import MemoryDocument, MemoryRecord
+from memory.models.documents import MAX_DOCUMENT_LENGTH
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -388,10 +392,10 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     before = everything()
     done = importer.bring(zipped(files))
     assert done["stored"]["documents"] == 3
-    documents = {document.kind: document for document in MemoryDocument.objects.all()}
-    assert set(documents) == {"memory", "about", "daily_log"}
-    assert "Likes rye." in documents["memory"].content
-    assert str(documents["daily_log"].date) == "2024-02-03"
+    by_kind = {document.kind: document for document in MemoryDocument.objects.all()}
+    assert set(by_kind) == {"memory", "about", "daily_log"}
+    assert "Likes rye." in by_kind["memory"].content
+    assert str(by_kind["daily_log"].date) == "2024-02-03"
     contents = sorted(MemoryDocument.objects.values_list("content", flat=True))
     importer.bring(zipped(files))
     assert sorted(MemoryDocument.objects.values_list("content", flat=True)) == contents
@@ -401,6 +405,18 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     importer.undo(done["id"])
     assert not MemoryRecord.objects.exists()
     assert everything() == before
+
+
+def test_a_memory_that_has_no_room_any_more_is_listed_with_its_place_and_the_rest_comes_in(importer, alice):
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text="x" * (MAX_DOCUMENT_LENGTH - 10), now=timezone.now())
+    before = MemoryDocument.objects.get(kind="memory").content
+    done = importer.bring(zipped({"workspace/MEMORY.md": "Likes rye and oats.\n", "workspace/USER.md": "Of Baarn.\n"}))
+    assert (done["state"], done["stored"]["documents"], done["found"]["skipped"]) == ("done", 1, 1)
+    (skipped,) = done["skipped"]
+    assert "MEMORY.md" in skipped["where"]
+    assert str(MAX_DOCUMENT_LENGTH) in skipped["reason"].replace(",", "")
+    assert MemoryDocument.objects.get(kind="memory").content == before
 
 
 def test_notes_are_documents_of_their_own_with_their_dates(importer, alice):
