@@ -13,6 +13,10 @@ Figures = dict[str, Any]
 TableRows = Sequence[Sequence[str]]
 
 
+def no_words(figures: Figures) -> Sequence[str]:
+    return ()
+
+
 def one_a_line(figures: Figures) -> TableRows:
     """Figures that are numbers, each with its name."""
     return [[name, f"{value:,}"] for name, value in figures.items()]
@@ -22,7 +26,7 @@ def one_a_line(figures: Figures) -> TableRows:
 class Benchmark:
     """`run(options, report)` gives figures by the names that the JSON file has; `report` takes lines on progress.
 
-    `table` shows them to a person.
+    `table` shows them to a person, and `words` are lines below it.
     """
 
     name: str
@@ -30,6 +34,7 @@ class Benchmark:
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[dict[str, Any], Report], Figures]
     table: Callable[[Figures], TableRows] = one_a_line
+    words: Callable[[Figures], Sequence[str]] = no_words
 
 
 def percentiles(milliseconds: Sequence[float], name: str) -> dict[str, float]:

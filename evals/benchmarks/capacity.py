@@ -4,29 +4,47 @@
 2. Each time, the worker's code makes their vectors and flushes their terms, and the tables are vacuumed, as autovacuum
    does sooner or later: the next rows take the room of those that waited in queues.
 3. Each table's growth since the database was empty is divided by the number of turns.
+4. The processor's time, the application's and the database's, is taken of embedding, of both saves of a turn as the
+   chat makes them, and of hybrid searches among histories of average length.
 
-And the cost of meaning by the length of a text: bytes of vectors, and the processor's milliseconds.
+From that, what populations of several sizes take (`population`). And the cost of meaning by the length of a text: bytes
+of vectors, and the processor's milliseconds.
 """
 
-import time
-from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from django.core.management import CommandError
 from django.db import connection
+from django.utils import timezone
 
+from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import saving_turns
+from evals.benchmarks.population import NodeSize, Population, ProcessorTime, TurnCosts, breaks_first, needs
+from evals.benchmarks.processor import ProcessorClock
+from evals.benchmarks.saving import begin_conversation, save_answer, save_message
+from evals.benchmarks.search import ours
+from evals.benchmarks.search.loading import load
+from evals.benchmarks.search.questions import ask
 from evals.datasets.loading import Report
+from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
-from intake.models import Turn
+from intake.models import Turn, User
 from memory import indexing, term_segments
 from memory.embedders import get_embedder
 from memory.models import Embedding
 
 TURNS_AT_A_TIME = 50
 VECTOR_TABLES = ("embeddings", "embedding_blocks")
+# A search scans these; of the other tables it reads the rows of its few results.
+HOT_TABLES = ("embedding_blocks", "term_blocks", "term_segments")
+PEOPLE = (10**4, 10**5, 10**6, 10**7)
+SEARCHED_PEOPLE = 2
+WARM_UP = 20
+WITHOUT_DECIMALS = 100
 
 _SIZES = """
 SELECT relname, pg_total_relation_size(oid)
@@ -40,25 +58,50 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--answer", type=int, default=0, metavar="CHARACTERS", help="of every answer (default: of usual lengths)"
     )
+    parser.add_argument(
+        "--samples", type=int, default=100, help="searches and saves that are timed (default 100; 0: sizes alone)"
+    )
+    people = parser.add_argument_group("the population")
+    people.add_argument("--people", type=_sizes_of, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
+    people.add_argument("--active", type=float, default=0.2, help="share of them who come on a day (default 0.2)")
+    people.add_argument("--turns-a-day", type=float, default=10, help="of those who come, on average (default 10)")
+    people.add_argument("--searches-a-day", type=float, default=10, help="of those who come (default 10)")
+    people.add_argument("--zipf", type=float, default=0.5, help="exponent of how much each says (default 0.5)")
+    people.add_argument("--years", type=float, default=2, help="for which turns are kept (default 2)")
+    node = parser.add_argument_group("a node of the database")
+    node.add_argument("--node-cores", type=float, default=16, help="default 16")
+    node.add_argument("--node-memory", type=float, default=128, metavar="GB", help="default 128")
+    node.add_argument("--node-disk", type=float, default=2000, metavar="GB", help="default 2000")
 
 
-def run(options: Mapping[str, int], report: Report) -> Figures:
-    """`embedding_ms…`: what the processor did, waiting not counted, from a pending row to its vector in a block."""
+def _sizes_of(written: str) -> list[int]:
+    try:
+        sizes = [int(size) for size in written.split(",")]
+    except ValueError:
+        sizes = [0]
+    if min(sizes) < 1:
+        raise ArgumentTypeError(f"{written!r} is not a list of whole numbers from 1 on, with commas between.")
+    return sizes
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    """`embedding_ms…`: what a worker did, waiting not counted, from a pending row to its vector in a block."""
+    _check(options)
     count = options["turns"]
-    if count < 1:
-        raise CommandError("--turns must be at least 1.")
-    with scratch_database():
+    with scratch_database() as database:
         empty = _sizes()
         get_embedder().warm_up(for_documents=True)
         turns: list[Turn] = []
-        seconds = 0.0
+        clock = ProcessorClock()
         for some in _batched(saving_turns(count, seed=0, answer_length=options["answer"] or None)):
             turns += some
-            seconds += _index()
+            _index(clock)
             report(f"{len(turns):,} turns are saved and indexed.")
         with as_worker():
             passages = Embedding.objects.count()
         grown = {table: (size - empty[table]) / count for table, size in _sizes().items()}
+        embedding = clock.per_operation(count)
+        populations = _populations(options, grown, embedding, database, report) if options["samples"] else {}
     text = sum(len((turn.user_message + turn.assistant_message).encode()) for turn in turns)
     thousands = sum(len(turn.user_message + turn.assistant_message) for turn in turns) / 1_000
     vectors = sum(grown[table] for table in VECTOR_TABLES) * count
@@ -67,12 +110,79 @@ def run(options: Mapping[str, int], report: Report) -> Figures:
         "turns": count,
         "text_bytes_per_turn": round(text / count),
         "passages_per_turn": round(passages / count, 2),
-        "embedding_ms_per_turn": round(1_000 * seconds / count, 1),
-        "embedding_ms_per_1000_characters": round(1_000 * seconds / thousands, 1),
+        "embedding_ms_per_turn": round(embedding.process, 1),
+        "embedding_ms_per_1000_characters": round(embedding.process * count / thousands, 1),
         "vector_bytes_per_1000_characters": round(vectors / thousands),
+        "embedding_database_ms_per_turn": round(embedding.database, 2),
         "bytes_per_turn": round(sum(grown.values())),
         "bytes_per_turn_by_table": by_table,
+        **populations,
     }
+
+
+def _populations(
+    options: dict[str, Any], grown: dict[str, float], embedding: ProcessorTime, database: str, report: Report
+) -> Figures:
+    population = Population(**{name: options[name] for name in Population.__dataclass_fields__})
+    node = NodeSize(cores=options["node_cores"], memory_gb=options["node_memory"], disk_gb=options["node_disk"])
+    hot = sum(grown[table] for table in HOT_TABLES)
+    save = _save(options["samples"])
+    search = _search(max(1, round(population.history)), options["samples"], database, report)
+    costs = TurnCosts(sum(grown.values()), hot, search=search, save=save, embedding=embedding)
+    needed = [needs(people, population, costs, node) for people in options["people"]]
+    return {
+        "save_ms": round(save.process, 2),
+        "save_database_ms": round(save.database, 2),
+        "searched_history": round(population.history),
+        "search_ms": round(search.process, 2),
+        "search_database_ms": round(search.database, 2),
+        "hot_bytes_per_turn": round(hot),
+        "populations": needed,
+        "assumptions": population.assumptions(node),
+        "breaks_first": [breaks_first(each) for each in needed],
+    }
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raises `CommandError` before anything is made."""
+    if options["turns"] < 1:
+        raise CommandError("--turns must be at least 1.")
+    if not 0 < options["active"] <= 1:
+        raise CommandError("--active must be above 0 and at most 1.")
+    if min(options["zipf"], options["searches_a_day"], options["samples"]) < 0:
+        raise CommandError("--zipf, --searches-a-day and --samples must not be below 0.")
+    for name in ("turns_a_day", "years", "node_cores", "node_memory", "node_disk"):
+        if options[name] <= 0:
+            raise CommandError(f"--{name.replace('_', '-')} must be above 0.")
+
+
+def _save(count: int) -> ProcessorTime:
+    """Of both saves of a turn."""
+    chat = begin_conversation(User.objects.create_user("saving@evals.invalid"))
+    clock = ProcessorClock()
+    # All made up beforehand: that takes as long as a save.
+    turns = list(synthetic.turns(WARM_UP + count, seed=1))
+    for said in turns[:WARM_UP]:
+        save_answer(save_message(chat, said), said)
+    with clock.running():
+        for said in turns[WARM_UP:]:
+            save_answer(save_message(chat, said), said)
+    return clock.per_operation(count)
+
+
+def _search(history: int, count: int, database: str, report: Report) -> ProcessorTime:
+    """Of a hybrid search of a person who has so many turns, its query embedded by the model in force."""
+    given = environment(database=database, broker="")
+    users = load([history] * SEARCHED_PEOPLE, given=given, now=timezone.now(), report=report)
+    clock, searches = ProcessorClock(), 0
+    for asked in ask(users, count=count):
+        for question in asked.warm_up:
+            ours.hybrid(asked.user, question)
+        with clock.running():
+            for question in asked.questions:
+                ours.hybrid(asked.user, question)
+        searches += len(asked.questions)
+    return clock.per_operation(searches)
 
 
 def _batched(turns: Iterator[Turn]) -> Iterator[list[Turn]]:
@@ -80,21 +190,34 @@ def _batched(turns: Iterator[Turn]) -> Iterator[list[Turn]]:
         yield some
 
 
-def _index() -> float:
-    """Returns the seconds of the processor that the vectors took."""
+def _index(clock: ProcessorClock) -> None:
+    """The clock runs while vectors are made and stored."""
     with as_worker():
-        begun = time.process_time()
-        indexing.embed_pending()
-        seconds = time.process_time() - begun
+        with clock.running():
+            indexing.embed_pending()
         term_segments.flush()
     with unbound(), connection.cursor() as cursor:
         cursor.execute("VACUUM")
-    return seconds
 
 
 def table(figures: Figures) -> TableRows:
-    rows = {name: value for name, value in figures.items() if name != "bytes_per_turn_by_table"}
-    return [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
+    """What was measured, then a column for each population."""
+    rows = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    measured = [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
+    if not (populations := figures.get("populations")):
+        return measured
+    needed = [[name, *(_shown(each[name]) for each in populations)] for name in populations[0]]
+    return [[*row, *[""] * (len(populations) - 1)] for row in measured] + [[""] * (len(populations) + 1)] + needed
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) or value > WITHOUT_DECIMALS else f"{value:,.3g}"
+
+
+def words(figures: Figures) -> Sequence[str]:
+    if "populations" not in figures:
+        return ()
+    return ["Assumptions:", *figures["assumptions"], "What breaks first:", *figures["breaks_first"]]
 
 
 def _sizes() -> dict[str, int]:
@@ -105,8 +228,9 @@ def _sizes() -> dict[str, int]:
 
 BENCHMARK = Benchmark(
     name="capacity",
-    help="bytes per turn by table, indexes included",
+    help="bytes per turn by table, the processor's time, and what they make of so many people",
     add_arguments=add_arguments,
     run=run,
     table=table,
+    words=words,
 )

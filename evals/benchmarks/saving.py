@@ -77,7 +77,7 @@ class Saves:
 
 def time_saves(users: Sequence[User], *, count: int) -> Saves:
     """Save turns one by one into these people's histories, and insert the same turns beside."""
-    chats, others = [_begin_conversation(user) for user in users], [_begin_conversation(user) for user in users]
+    chats, others = [begin_conversation(user) for user in users], [begin_conversation(user) for user in users]
     warm_up, saves = Saves(), Saves()
     with bare_connection() as connection:
         # All made up beforehand: that takes as long as a save, and would leave the processor's caches full of it.
@@ -109,7 +109,7 @@ def save_answer(turn: Turn, said: SyntheticTurn) -> None:
         finish_turn(turn_id=turn.pk, answer=Answer(text=said.assistant_message, status=Turn.Status.COMPLETE))
 
 
-def _begin_conversation(user: User) -> Conversation:
+def begin_conversation(user: User) -> Conversation:
     with acting_as(user):
         return Conversation.objects.create(user=user)
 

@@ -49,11 +49,12 @@ def test_both_saves_of_a_turn_are_measured_beside_a_bare_insert(monkeypatch, tmp
     assert database_names() == before
 
 
-def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
+def test_capacity_is_measured_by_table_after_everything_is_indexed_and_reckoned_for_so_many_people(tmp_path, capsys):
     before = database_names()
     target = tmp_path / "figures.json"
 
-    call_command("benchmark", "capacity", "--turns=20", f"--json={target}")
+    population = ("--people=1000,1000000", "--active=0.5", "--turns-a-day=4", "--years=0.05", "--samples=10")
+    call_command("benchmark", "capacity", "--turns=20", *population, f"--json={target}")
 
     figures = json.loads(target.read_text())
     by_table = figures["bytes_per_turn_by_table"]
@@ -61,7 +62,17 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed(tmp_path):
     assert by_table["term_blocks"] > 0
     assert by_table["embeddings"] > 0
     assert figures["bytes_per_turn"] == pytest.approx(sum(by_table.values()), abs=len(by_table))
-    assert figures["embedding_ms_per_turn"] > 0
+    for operation in ("search_ms", "save_ms", "embedding_ms_per_turn"):
+        assert figures[operation] > 0
+    few, many = figures["populations"]
+    assert (few["people"], many["people"]) == (1_000, 1_000_000)
+    assert many["stored_turns"] == pytest.approx(1_000_000 * 0.5 * 4 * 365 * 0.05)
+    assert many["disk_gb"] == pytest.approx(many["stored_turns"] * figures["bytes_per_turn"] / 1e9, rel=0.001)
+    assert many["nodes"] > few["nodes"]
+    shown = capsys.readouterr().out
+    assert "stored_turns" in shown
+    assert "On a day 50% of the people come" in shown
+    assert "1,000,000 people: " in shown.partition("What breaks first:")[2]
     assert database_names() == before
 
 
@@ -94,15 +105,24 @@ def test_capacity_follows_the_length_of_the_answers(tmp_path):
     passages = []
     for length in (10_000, 20_000):
         target = tmp_path / f"{length}.json"
-        call_command("benchmark", "capacity", "--turns=2", f"--answer={length}", f"--json={target}")
+        call_command("benchmark", "capacity", "--turns=2", "--samples=0", f"--answer={length}", f"--json={target}")
         passages.append(json.loads(target.read_text())["passages_per_turn"])
     assert passages[0] > 5
     assert passages[1] == pytest.approx(2 * passages[0], rel=0.2)
 
 
-def test_capacity_of_no_turns_is_refused():
-    with pytest.raises(CommandError, match="--turns must be at least 1"):
-        call_command("benchmark", "capacity", "--turns=0")
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ("--turns=0", "--turns must be at least 1"),
+        ("--active=20", "--active must be above 0 and at most 1"),
+        ("--node-disk=0", "--node-disk must be above 0"),
+        ("--people=many", "not a list of whole numbers from 1 on"),
+    ],
+)
+def test_capacity_of_nothing_is_refused(option, error):
+    with pytest.raises(CommandError, match=error):
+        call_command("benchmark", "capacity", option)
 
 
 def test_query_embedding_is_measured(capsys):

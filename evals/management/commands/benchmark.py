@@ -25,6 +25,8 @@ class Command(BaseCommand):
         benchmark = BENCHMARKS[options["name"]]
         figures = benchmark.run(options, self._progress)
         self.stdout.write(columns(benchmark.table(figures)))
+        for line in benchmark.words(figures):
+            self.stdout.write(line)
         if options["json"]:
             options["json"].write_text(json.dumps(figures, indent=2) + "\n")
 
