@@ -14,6 +14,7 @@ from core.testing.model_server import BreakOff, CallTool, Hang, Say
 from core.testing.serving import serving
 from core.testing.sse_client import read_events
 from core.testing.traces import traces_of
+from intake.answers.streams import entry_of, stream_key
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
 
@@ -100,8 +101,9 @@ def test_an_answer_that_has_ended_is_gone_on_with_or_told_anew(person, log_in, t
     before = begin(log_in(person), "One ")
     turn_id = before[0].data["turnId"]
     wait_until(lambda: the_turn().status == "complete")
+    # The stream has its end a moment after the database has the answer.
+    wait_until(has_stream_ended)
     if when != "just now":
-        wait_until(streams)
         forget_streams()
     again = follow(there, turn_id, after=before[-1].id)
     if when == "just now":
@@ -116,6 +118,12 @@ def test_an_answer_that_has_ended_is_gone_on_with_or_told_anew(person, log_in, t
 def streams():
     with redis.Redis.from_url(project.REDIS_URL) as broker:
         return list(broker.scan_iter("recollect:answer:*"))
+
+
+def has_stream_ended():
+    key = stream_key(the_turn().pk)
+    with redis.Redis.from_url(project.REDIS_URL) as broker:
+        return any(entry_of(id_, fields).event is None for id_, fields in broker.xrevrange(key, count=1))
 
 
 def forget_streams():
