@@ -61,7 +61,7 @@ def list_tokens(*, user: User) -> list[TokenInfo]:
 
 
 def revoke_token(*, user: User, token_id: str) -> None:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     try:
         deleted, _ = AccessToken.objects.filter(user=user, public_id=UUID(token_id)).delete()
     except ValueError:

@@ -79,7 +79,7 @@ def as_turn_number(text: str | None) -> int | None:
 
 
 def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     try:
         return Conversation.objects.for_caller(caller).get(pk=as_conversation_id(conversation_id))
     except Conversation.DoesNotExist:
@@ -95,7 +95,7 @@ def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn
 
 
 def get_turn_by_id(*, caller: Caller, turn_id: str) -> Turn:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     is_an_id = turn_id.isascii() and turn_id.isdecimal() and len(turn_id) <= LONGEST_ID
     turn = Turn.objects.for_caller(caller).filter(pk=int(turn_id)).first() if is_an_id else None
     if turn is None:

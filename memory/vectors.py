@@ -370,7 +370,7 @@ SELECT text.id
  WHERE text.user_id = %(user_id)s
  ORDER BY text.id
 """
-# A lookup for each text, whatever the planner knows of tables that were filled a moment ago.
+# A lookup for each text, also when the planner knows little of tables that were filled a moment ago.
 _MEANS = """
 SELECT text.id, halfvec_send(mean)
   FROM indexed_texts AS text

@@ -43,7 +43,7 @@ def ask(server, alice):
     secret = create_token(user=alice).secret
 
     def ask(tool, arguments, secret=secret):
-        """What is told, which is JSON in its one text."""
+        """The result, parsed from the JSON in its one text part."""
         result = call(server, secret, tool, arguments).json()["result"]
         (content,) = result["content"]
         told = json.loads(content["text"])

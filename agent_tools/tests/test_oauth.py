@@ -378,7 +378,7 @@ def test_a_client_is_known_by_the_address_of_its_metadata(monkeypatch, settings)
     assert by_code(address, "a code").status_code == 401
     assert Client().get("/oauth/authorize/", asked(address)).status_code == 302
     assert Published.fetched == []
-    # Code goes over http to no other machine, whatever a document says.
+    # A code is sent over plain http only to this machine, even if a document names another.
     assert (
         session_of(alice).get("/oauth/authorize/", asked(address, redirect_uri="http://agent.example/")).status_code
         == 400

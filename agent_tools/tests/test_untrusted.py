@@ -36,7 +36,7 @@ DRAWN = "-\u2010-\u2015\u2212\u2500\uff0d"
 
 
 def lines_of_ours(text):
-    """As a reader takes them: what begins a line, whatever ends one, with nothing before it."""
+    """The lines that begin as a result's own do, split at every kind of line break."""
     return [
         line
         for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text)

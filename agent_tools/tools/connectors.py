@@ -88,7 +88,7 @@ def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
 
 
 def fetch_one(wanted: ConnectorReference, user: User | None) -> ConnectorDocument:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     if user is None:
         raise AuthenticationRequired(conversations.NO_CALLER)
     kind, _, key = wanted.id.partition(":")

@@ -129,7 +129,7 @@ class ListRecentConversationsOutput(ToolOutput):
 
 
 def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     user = _known(user)
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
     if conversation.expires_at is not None:

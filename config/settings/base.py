@@ -397,9 +397,9 @@ RATE_LIMITS = {
         # OAuth clients that register or whose metadata are fetched: of all addresses, and from one.
         "client": "600/hour",
         "client_address": "60/hour",
-        # Codes of a second factor, for one account from everywhere: whoever tries them has its password already.
+        # Codes of a second factor, for one account from all addresses: a client that tries them has its password.
         "code": "10/5minute",
-        # Emails that a page sends to one address, and for whoever asks from one.
+        # Emails that a page sends to one address, and those that one address asks for.
         "mail": "6/hour",
         "mail_address": "60/hour",
     }.items()

@@ -182,7 +182,7 @@ class _CountedCode:
         return code
 
     def _is_first_use(self) -> bool:
-        """One statement, so that of two requests with the same code one is refused, whatever process has it."""
+        """One statement, so that of two requests with the same code one is refused, in every process."""
         if self.authenticator.type != Authenticator.Type.TOTP:
             return True
         period = second_factor_settings.TOTP_PERIOD

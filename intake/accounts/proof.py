@@ -1,6 +1,6 @@
 """When a person last proved who they are in this session, and what asks for a proof that is recent.
 
-A log-in is a proof, whatever it was made by, and so is confirming with a password, a code or a passkey. What changes an
+Every kind of log-in is a proof, and so is confirming with a password, a code or a passkey. What changes an
 account for good, or gives access to it, asks again when the last proof is older than `settings.PROOF_SECONDS`.
 """
 

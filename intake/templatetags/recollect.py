@@ -73,7 +73,7 @@ def usage(turn: Turn | None) -> str:
 
 @register.filter
 def unlocalize_number(value: float) -> str:
-    """As HTML has numbers, whatever the language of the page."""
+    """A number as HTML needs it, in every language of the page."""
     return f"{value:g}"
 
 

@@ -89,7 +89,7 @@ def _last_event_id(request: HttpRequest) -> str:
 
 
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
-    """Raises `NotFound` alike for what is malformed, nobody's or somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     admitted = _admit(request, scope)
     with acting_as(admitted.caller):
         return get_turn_by_id(caller=admitted.caller, turn_id=turn_id), admitted
