@@ -62,6 +62,7 @@ def opening(*, user: User, now: datetime) -> dict[str, Any]:
     profile = {
         "email": user.email,
         "time_zone": user.time_zone,
+        "language": user.language,
         "joined_at": user.joined_at,
         "model": preferences.model,
         "how_to_answer": preferences.how_to_answer,

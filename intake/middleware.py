@@ -41,7 +41,7 @@ PERMISSIONS_POLICY = ", ".join(
 )
 
 
-class _Middleware:
+class Middleware:
     """Runs natively in synchronous and asynchronous requests."""
 
     sync_capable: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class _Middleware:
         return response
 
 
-class FailureMiddleware(_Middleware):
+class FailureMiddleware(Middleware):
     """A lost database is a 503, a limit that is reached a 429: no fault of this program, and no 500."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
@@ -89,7 +89,7 @@ class FailureMiddleware(_Middleware):
         return None
 
 
-class LimitsMiddleware(_Middleware):
+class LimitsMiddleware(Middleware):
     """Counts every page, and every address that leads nowhere, before the database is asked anything.
 
     The API counts its own requests, by the user whom it has found. Its documentation is a page like any other.
@@ -122,7 +122,7 @@ class LimitsMiddleware(_Middleware):
         return None
 
 
-class PrivacyMiddleware(_Middleware):
+class PrivacyMiddleware(Middleware):
     """No cache keeps what Django answers, unless a view says that it is public; no page reaches for the device.
 
     Static files do not pass here: they are the same for everybody. The second is sent with documents only: to

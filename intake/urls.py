@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from intake.language import catalog
 from intake.views import accounts, changing, installed, keeping, outline, pages, security, settings, temporary
 
 app_name = "intake"
@@ -22,6 +23,7 @@ urlpatterns = [
     path("conversations/change/", keeping.change_conversations, name="change_conversations"),
     path("settings/account/", settings.account, name="account"),
     path("settings/account/titles/", settings.titles, name="titles"),
+    path("settings/account/language/", settings.language, name="language"),
     path("settings/account/answers/", settings.answers, name="answers"),
     path("settings/account/delete/", settings.delete_account, name="delete_account"),
     path("settings/account/export/", security.export, name="export_account"),
@@ -29,6 +31,7 @@ urlpatterns = [
     path("settings/account/sessions/", security.list_sessions, name="sessions"),
     path("settings/account/sessions/end-others/", security.end_other_sessions, name="end_other_sessions"),
     path("settings/account/sessions/<str:name>/end/", security.end_session, name="end_session"),
+    path("language/<str:language>.js", catalog, name="catalog"),
     path("worker.js", installed.worker, name="worker"),
     path("offline/", installed.offline, name="offline"),
     path("favicon.ico", installed.favicon, name="favicon"),

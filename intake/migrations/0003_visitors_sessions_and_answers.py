@@ -194,6 +194,7 @@ class Migration(migrations.Migration):
                 verbose_name="titles by the model",
             ),
         ),
+        migrations.AddField("user", "language", models.CharField(blank=True, default="", max_length=16)),
         # Keeping order among chats.
         migrations.AddField("conversation", "pinned_at", models.DateTimeField(blank=True, null=True)),
         migrations.AddField("conversation", "archived_at", models.DateTimeField(blank=True, null=True)),

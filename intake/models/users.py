@@ -43,6 +43,8 @@ class User(AbstractBaseUser, PermissionsMixin):
         "visitor", default=False, editable=False, help_text="Talks in a browser, and has not registered."
     )
     time_zone = models.CharField(max_length=64, default="UTC")
+    # Of the pages; as the browser has it when empty.
+    language = models.CharField(max_length=16, blank=True, default="")
     titles_by_model = models.BooleanField(
         "titles by the model", default=True, help_text="The language model makes a chat's title after its first answer."
     )

@@ -21,6 +21,7 @@ from intake.accounts.adapters import other_services
 from intake.accounts.proof import require_recent_proof
 from intake.forms import AnswersForm, DeleteAccountForm, TimeZoneForm, TitlesForm
 from intake.identity import caller_of, person_of
+from intake.language import LanguageForm
 from intake.language_models import is_recall_mode
 from intake.models import ChatPreferences
 
@@ -47,6 +48,18 @@ def titles(request: HttpRequest) -> HttpResponse:
         user.titles_by_model = form.cleaned_data["titles_by_model"]
         user.save(update_fields=["titles_by_model"])
         messages.success(request, "Saved.")
+    return HttpResponseRedirect(reverse("intake:account"))
+
+
+@never_cache
+@require_POST
+def language(request: HttpRequest) -> HttpResponse:
+    user = person_of(request)
+    form = LanguageForm(request.POST)
+    if not form.is_valid():
+        return _page(request, language_form=form)
+    user.language = form.cleaned_data["language"]
+    user.save(update_fields=["language"])
     return HttpResponseRedirect(reverse("intake:account"))
 
 
@@ -91,6 +104,7 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
         "factors_in_words": factors.in_words(user),
         "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),
         "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),
+        "language_form": LanguageForm(initial={"language": user.language}),
         "delete_form": DeleteAccountForm(user=user),
         **forms,
     }
