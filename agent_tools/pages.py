@@ -8,6 +8,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -30,25 +32,33 @@ from intake.identity import person_of
 from intake.views.failures import not_found
 
 SCOPES = [(scope.value, meaning) for scope, meaning in MEANINGS.items()]
-OFFERED = {7: "7 days", 30: "30 days", 90: "90 days", 365: "a year"}
+OFFERED = {
+    7: _("7 days"),
+    30: _("30 days"),
+    90: _("90 days"),
+    365: _("a year"),
+}
 LIFETIMES = [
-    (days, OFFERED.get(days, f"{days} days"))
+    (days, OFFERED.get(days, format_lazy(_("{days} days"), days=days)))
     for days in sorted({DEFAULT_DAYS, *(days for days in OFFERED if days <= LONGEST_DAYS)})
 ]
 
 
 class TokenForm(forms.Form):
     name = forms.CharField(
-        max_length=LONGEST_NAME, required=False, label="Name", help_text="What it is for, so that you know it again."
+        max_length=LONGEST_NAME,
+        required=False,
+        label=_("Name"),
+        help_text=_("What it is for, so that you know it again."),
     )
     scopes = forms.MultipleChoiceField(
         choices=SCOPES,
         initial=sorted(DEFAULT_SCOPES),
         widget=forms.CheckboxSelectMultiple,
-        label="It may",
-        error_messages={"required": "Choose what the token may do."},
+        label=_("It may"),
+        error_messages={"required": _("Choose what the token may do.")},
     )
-    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label="Good for")
+    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Good for"))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
@@ -73,7 +83,7 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
         revoke_token(user=person_of(request), token_id=token_id)
     except NotFound:
         return not_found(request)
-    messages.success(request, "Revoked. Its users are cut off within seconds.")
+    messages.success(request, _("Revoked. Its users are cut off within seconds."))
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 
@@ -84,7 +94,7 @@ def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
         end_connection(user=person_of(request), connection_id=connection_id)
     except NotFound:
         return not_found(request)
-    messages.success(request, "Ended. The agent is out within seconds.")
+    messages.success(request, _("Ended. The agent is out within seconds."))
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 

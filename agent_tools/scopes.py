@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from django.utils.translation import gettext_noop as _
+
 
 class TokenScope(StrEnum):
     """`search` finds and reads; `read` only reads what is asked for by its address; `write` adds and changes.
@@ -22,10 +24,10 @@ ALL_SCOPES = frozenset(TokenScope)
 DEFAULT_SCOPES = frozenset({TokenScope.SEARCH, TokenScope.WRITE})
 # What a scope means for a person who gives it.
 MEANINGS = {
-    TokenScope.SEARCH: "Search: find and read what I said and stored",
-    TokenScope.READ: "Read: open a conversation, note or log, without searching",
-    TokenScope.WRITE: "Write: add to my memory, and change it",
-    TokenScope.DELETE: "Delete: remove what I said and stored, for good",
-    TokenScope.CHAT: "Chat: talk with the assistant, which searches my memory and adds to it",
-    TokenScope.IMPORT: "Import: bring my history along from other products",
+    TokenScope.SEARCH: _("Search: find and read what I said and stored"),
+    TokenScope.READ: _("Read: open a conversation, note or log, without searching"),
+    TokenScope.WRITE: _("Write: add to my memory, and change it"),
+    TokenScope.DELETE: _("Delete: remove what I said and stored, for good"),
+    TokenScope.CHAT: _("Chat: talk with the assistant, which searches my memory and adds to it"),
+    TokenScope.IMPORT: _("Import: bring my history along from other products"),
 }

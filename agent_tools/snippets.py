@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass
 
+from django.utils.translation import gettext_noop as _
+
 PLACEHOLDER = "YOUR_TOKEN"
 
 
@@ -16,12 +18,14 @@ class Snippet:
 def snippets(*, address: str, secret: str = PLACEHOLDER) -> list[Snippet]:
     """`address` is the server's, such as `https://recollect.example`, without a slash at its end."""
     return [
-        Snippet("Claude Code", "Run in a terminal.", _claude_code(address, secret)),
-        Snippet("Claude Desktop", "Add to claude_desktop_config.json; needs Node.", _claude_desktop(address, secret)),
-        Snippet("Cursor", "Add to ~/.cursor/mcp.json.", _cursor(address, secret)),
-        Snippet("curl", "Run in a terminal.", _curl(address, secret)),
-        Snippet("OpenAI function calling", "Python; pip install openai.", _openai(address, secret)),
-        Snippet("Anthropic tool use", "Python; pip install anthropic.", _anthropic(address, secret)),
+        Snippet("Claude Code", _("Run in a terminal."), _claude_code(address, secret)),
+        Snippet(
+            "Claude Desktop", _("Add to claude_desktop_config.json; needs Node."), _claude_desktop(address, secret)
+        ),
+        Snippet("Cursor", _("Add to ~/.cursor/mcp.json."), _cursor(address, secret)),
+        Snippet("curl", _("Run in a terminal."), _curl(address, secret)),
+        Snippet("OpenAI function calling", _("Python; pip install openai."), _openai(address, secret)),
+        Snippet("Anthropic tool use", _("Python; pip install anthropic."), _anthropic(address, secret)),
     ]
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth.forms import AuthenticationForm, UsernameField
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError
+from django.utils.translation import gettext_lazy as _
 
 from core.errors import InvalidInput, RateLimited
 from core.isolation.caller import Caller
@@ -21,7 +22,7 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.models.users import UserManager
 from intake.services import without_nul
 
-EMAIL_TAKEN = "There is an account with this email already. Log in instead, or use another email."
+EMAIL_TAKEN = _("There is an account with this email already. Log in instead, or use another email.")
 
 
 class LoginForm(AuthenticationForm):
@@ -29,13 +30,14 @@ class LoginForm(AuthenticationForm):
         max_length=LONGEST_EMAIL, widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True})
     )
     password = forms.CharField(
+        label=_("Password"),
         strip=False,
         max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
     error_messages = {
         **AuthenticationForm.error_messages,
-        "invalid_login": "That email and password do not belong together. Passwords are case-sensitive.",
+        "invalid_login": _("That email and password do not belong together. Passwords are case-sensitive."),
     }
 
     # Why the password was not even looked at, if it was not.
@@ -43,25 +45,28 @@ class LoginForm(AuthenticationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
-        self.fields["username"].label = "Email"
+        self.fields["username"].label = _("Email")
 
     def clean(self) -> dict[str, Any]:
         try:
             return super().clean()
         except RateLimited as error:
             self.limited = error
-            raise ValidationError(error.detail, code=error.code) from None
+            raise ValidationError(_(error.detail), code=error.code) from None
 
 
 class RegisterForm(forms.Form):
     email = forms.EmailField(
-        max_length=LONGEST_EMAIL, widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True})
+        label=_("Email"),
+        max_length=LONGEST_EMAIL,
+        widget=forms.EmailInput(attrs={"autocomplete": "email", "autofocus": True}),
     )
     password = forms.CharField(
+        label=_("Password"),
         strip=False,
         max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 8 characters; not a common password, not only digits.",
+        help_text=_("At least 8 characters; not a common password, not only digits."),
     )
     # The browser knows it; days are counted in it when history is searched by date.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
@@ -104,7 +109,7 @@ class RegisterForm(forms.Form):
         except IntegrityError:
             self.add_error("email", ValidationError(EMAIL_TAKEN, code="email_taken"))
         except InvalidInput as error:
-            self.add_error(None, ValidationError(error.detail, code="not_invited"))
+            self.add_error(None, ValidationError(_(error.detail), code="not_invited"))
         return None
 
     def _validate_password(self, password: str) -> None:
@@ -115,7 +120,9 @@ class RegisterForm(forms.Form):
 
 
 class RenameForm(forms.Form):
-    title = forms.CharField(max_length=TITLE_LENGTH, widget=forms.TextInput(attrs={"autofocus": True}))
+    title = forms.CharField(
+        label=_("Title"), max_length=TITLE_LENGTH, widget=forms.TextInput(attrs={"autofocus": True})
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
@@ -123,9 +130,10 @@ class RenameForm(forms.Form):
 
 class TimeZoneForm(forms.Form):
     time_zone = forms.ChoiceField(
-        error_messages={"invalid_choice": "There is no such time zone: choose one of these."},
+        label=_("Time zone"),
+        error_messages={"invalid_choice": _("There is no such time zone: choose one of these.")},
         choices=lambda: [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())],
-        help_text="Days are counted in it when your history is searched by date.",
+        help_text=_("Days are counted in it when your history is searched by date."),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -134,28 +142,28 @@ class TimeZoneForm(forms.Form):
 
 class TitlesForm(forms.Form):
     titles_by_model = forms.BooleanField(
-        required=False, label="The language model makes a title after the first answer"
+        required=False, label=_("The language model makes a title after the first answer")
     )
 
 
 class AnswersForm(forms.Form):
     model = forms.ChoiceField(
         required=False,
-        label="Model of new chats",
-        error_messages={"invalid_choice": "There is no such model: choose one of these."},
+        label=_("Model of new chats"),
+        error_messages={"invalid_choice": _("There is no such model: choose one of these.")},
     )
     how_to_answer = forms.CharField(
         required=False,
         max_length=MAX_INSTRUCTIONS,
-        label="How to answer",
+        label=_("How to answer"),
         widget=forms.Textarea(attrs={"rows": 5}),
-        help_text="Every chat's model is told this: how long, in what tone, in which language.",
+        help_text=_("Every chat's model is told this: how long, in what tone, in which language."),
     )
 
     def __init__(self, *args: Any, caller: Caller, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
         names = [model.name for model in offered(caller)]
-        first = f"The first one ({names[0]})" if names else "The first one"
+        first = _("The first one (%(name)s)") % {"name": names[0]} if names else _("The first one")
         field = self.fields["model"]
         if isinstance(field, forms.ChoiceField):
             field.choices = [("", first), *((name, name) for name in names)]
@@ -166,10 +174,11 @@ class AnswersForm(forms.Form):
 
 class DeleteAccountForm(forms.Form):
     password = forms.CharField(
+        label=_("Password"),
         strip=False,
         max_length=LONGEST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
-        help_text="To make sure that it is you.",
+        help_text=_("To make sure that it is you."),
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -182,5 +191,5 @@ class DeleteAccountForm(forms.Form):
     def clean_password(self) -> str:
         password: str = self.cleaned_data["password"]
         if not self.user.check_password(password):
-            raise ValidationError("This is not your password.", code="wrong_password")
+            raise ValidationError(_("This is not your password."), code="wrong_password")
         return password

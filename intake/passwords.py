@@ -21,6 +21,7 @@ from django.contrib.auth.hashers import (
 )
 from django.core.exceptions import ValidationError
 from django.db import connections
+from django.utils.translation import gettext_noop as _
 
 from core.errors import RateLimited
 from core.validation import LONGEST_PASSWORD
@@ -28,7 +29,7 @@ from core.validation import LONGEST_PASSWORD
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BUSY = "Many people are logging in at this moment. Try again in a few seconds."
+BUSY = _("Many people are logging in at this moment. Try again in a few seconds.")
 RETRY_AFTER_SECONDS = 2
 # On Linux a thread has a priority of its own: searches and pages come before log-ins.
 NICENESS = 5

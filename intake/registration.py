@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.checks import Error, register
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.translation import gettext_noop as _
 
 from core.errors import InvalidInput
 from intake.models import Invitation
@@ -18,9 +19,11 @@ class Registration(StrEnum):
     CLOSED = "closed"
 
 
-BY_INVITATION = "To register here you need an invitation: a link that the administrator of this Recollect can send you."
-NOT_OPEN = "This invitation has been used up, has expired, or is not whole. Ask for a new one."
-CLOSED = "Nobody can register here. The administrator of this Recollect makes the accounts."
+BY_INVITATION = _(
+    "To register here you need an invitation: a link that the administrator of this Recollect can send you."
+)
+NOT_OPEN = _("This invitation has been used up, has expired, or is not whole. Ask for a new one.")
+CLOSED = _("Nobody can register here. The administrator of this Recollect makes the accounts.")
 
 
 def why_not(invitation: str) -> str | None:

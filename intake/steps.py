@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from intake.links import undo_path
 from intake.markdown import render_summary
@@ -53,7 +54,7 @@ def in_words(call: dict[str, Any]) -> str:
     arguments = call.get("input")
     query = arguments.get("query") if isinstance(arguments, dict) else None
     if name.startswith("search") and query:
-        return f"Searched your history for “{query}”"
+        return _("Searched your history for “%(query)s”") % {"query": query}
     return name.replace("_", " ").capitalize()
 
 

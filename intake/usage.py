@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from django.utils.translation import gettext as _
 from pydantic.alias_generators import to_camel
 
 
@@ -47,7 +48,10 @@ class Usage:
     def in_words(self) -> str:
         """A line for people; empty where nothing is known."""
         tokens = (
-            f"{self.input_tokens:,} tokens in, {self.output_tokens or 0:,} out" if self.input_tokens is not None else ""
+            _("%(read)s tokens in, %(written)s out")
+            % {"read": f"{self.input_tokens:,}", "written": f"{self.output_tokens or 0:,}"}
+            if self.input_tokens is not None
+            else ""
         )
         seconds = f"{self.seconds:.1f} s" if self.seconds is not None else ""
         return " · ".join(each for each in (self.model, tokens, seconds, self.finish_reason) if each)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.utils.translation import gettext_noop as _
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
@@ -15,58 +17,64 @@ INSTRUCTIONS = (
     Instruction(
         label="ChatGPT",
         steps=(
-            "On chatgpt.com open Settings → Data controls.",
-            "Beside “Export data” choose Export, and confirm it.",
-            "Open the link in the e-mail, and save the zip.",
+            _("On chatgpt.com open Settings → Data controls."),
+            _("Beside “Export data” choose Export, and confirm it."),
+            _("Open the link in the e-mail, and save the zip."),
         ),
-        arrives="The e-mail comes from OpenAI, “Your data export is ready”, after minutes or some hours. "
-        "Its link works for 24 hours.",
+        arrives=_(
+            "The e-mail comes from OpenAI, “Your data export is ready”, after minutes or some hours. "
+            "Its link works for 24 hours."
+        ),
     ),
     Instruction(
         label="Claude",
         steps=(
-            "On claude.ai open Settings → Privacy.",
-            "Choose Export data, and the time it covers.",
-            "Open the link in the e-mail while you are logged in, and save the zip.",
+            _("On claude.ai open Settings → Privacy."),
+            _("Choose Export data, and the time it covers."),
+            _("Open the link in the e-mail while you are logged in, and save the zip."),
         ),
-        arrives="The e-mail comes from Anthropic, “Your data is ready for download”, mostly within an hour. "
-        "Its link works for 24 hours.",
+        arrives=_(
+            "The e-mail comes from Anthropic, “Your data is ready for download”, mostly within an hour. "
+            "Its link works for 24 hours."
+        ),
     ),
     Instruction(
         label="Gemini",
         steps=(
-            "On takeout.google.com choose Deselect all, then My Activity alone.",
-            "Under All activity data included leave only Gemini Apps; under Multiple formats choose JSON.",
-            "Choose Next step and Create export, then save the zip.",
+            _("On takeout.google.com choose Deselect all, then My Activity alone."),
+            _("Under All activity data included leave only Gemini Apps; under Multiple formats choose JSON."),
+            _("Choose Next step and Create export, then save the zip."),
         ),
-        arrives="The e-mail comes from Google Takeout, “Your Google data is ready to download”. Gemini names no "
-        "conversations, so a pause of 30 minutes begins another here.",
+        arrives=_(
+            "The e-mail comes from Google Takeout, “Your Google data is ready to download”. Gemini names no "
+            "conversations, so a pause of 30 minutes begins another here."
+        ),
     ),
     Instruction(
         label="Open WebUI, LibreChat",
         steps=(
-            "Open WebUI: Settings → Chats → Export chats.",
-            "LibreChat: the menu of a conversation → Export → JSON.",
+            _("Open WebUI: Settings → Chats → Export chats."),
+            _("LibreChat: the menu of a conversation → Export → JSON."),
         ),
-        arrives="The file is saved at once.",
+        arrives=_("The file is saved at once."),
     ),
     Instruction(
         label="Claude Code, Codex, OpenClaw",
         steps=(
-            "Install the command line of Recollect, and make a token with the scope import.",
-            "Run recollect sync, or recollect sync --watch to stay up to date.",
-            "Or zip ~/.claude/projects, ~/.codex/sessions or ~/.openclaw, and drop the zip here.",
+            _("Install the command line of Recollect, and make a token with the scope import."),
+            _("Run recollect sync, or recollect sync --watch to stay up to date."),
+            _("Or zip ~/.claude/projects, ~/.codex/sessions or ~/.openclaw, and drop the zip here."),
         ),
-        arrives="The sessions lie on your machine already.",
+        arrives=_("The sessions lie on your machine already."),
     ),
     Instruction(
-        label="Markdown notes, Obsidian",
-        steps=("Zip the folder of your notes, and drop the zip here.",),
-        arrives="Each note becomes a document, with the title and the date that it names.",
+        label=_("Markdown notes, Obsidian"),
+        steps=(_("Zip the folder of your notes, and drop the zip here."),),
+        arrives=_("Each note becomes a document, with the title and the date that it names."),
     ),
     Instruction(
-        label="Another Recollect",
-        steps=("Open your account there, and choose Download as Markdown or Download as JSON.",),
-        arrives="The file is saved at once. Everything comes back as it was.",
+        label=_("Another Recollect"),
+        steps=(_("Open your account there, and choose Download as Markdown or Download as JSON."),),
+        arrives=_("The file is saved at once. Everything comes back as it was."),
     ),
 )

@@ -1,6 +1,7 @@
 """The page `/import/` and that of each import: what the server knows already; the rest is drawn in the browser."""
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_safe
 
 from core.pagination import position_in_address
@@ -12,16 +13,16 @@ from intake.identity import person_of
 from memory.pages.common import page_for_people, show
 
 STATES = {
-    Import.State.UPLOADING: "Not uploaded yet",
-    Import.State.READING: "Being read",
-    Import.State.READY: "Ready to bring in",
-    Import.State.WAITING: "Waiting for its turn",
-    Import.State.RUNNING: "Being brought in",
-    Import.State.DONE: "Here",
-    Import.State.FAILED: "Failed",
-    Import.State.CANCELLED: "Cancelled",
-    Import.State.UNDOING: "Being undone",
-    Import.State.UNDONE: "Undone",
+    Import.State.UPLOADING: _("Not uploaded yet"),
+    Import.State.READING: _("Being read"),
+    Import.State.READY: _("Ready to bring in"),
+    Import.State.WAITING: _("Waiting for its turn"),
+    Import.State.RUNNING: _("Being brought in"),
+    Import.State.DONE: _("Here"),
+    Import.State.FAILED: _("Failed"),
+    Import.State.CANCELLED: _("Cancelled"),
+    Import.State.UNDOING: _("Being undone"),
+    Import.State.UNDONE: _("Undone"),
 }
 
 

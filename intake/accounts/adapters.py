@@ -19,6 +19,7 @@ from django.contrib import messages
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
 from core.errors import Unavailable
@@ -29,13 +30,13 @@ from intake.models import User
 
 logger = logging.getLogger(__name__)
 
-NOT_SENT = "The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect."
-TAKEN = "This address belongs to another account by now. Your own stays as it was."
+NOT_SENT = _("The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect.")
+TAKEN = _("This address belongs to another account by now. Your own stays as it was.")
 # What django-allauth calls a proof, and how it is called here.
 PROOFS = {
-    "reauthenticate": "Use your password",
-    "mfa_reauthenticate": "Use a code",
-    "mfa_reauthenticate:webauthn": "Use a passkey",
+    "reauthenticate": _("Use your password"),
+    "mfa_reauthenticate": _("Use a code"),
+    "mfa_reauthenticate:webauthn": _("Use a passkey"),
 }
 # Under this name a session keeps the invitation with which somebody began to register by another service.
 INVITATION = "recollect.invitation"
@@ -70,7 +71,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             return [{**method, "description": PROOFS.get(method["id"], method["description"])} for method in methods]
         connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
         return [
-            {"id": "other_service", "description": f"Use {service.name}", "url": service.login_url}
+            {"id": "other_service", "description": _("Use %(name)s") % {"name": service.name}, "url": service.login_url}
             for service in other_services(self.request)
             if service.provider in connected
         ]
@@ -120,8 +121,8 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
 class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without types
     error_messages = {
         **DefaultMFAAdapter.error_messages,
-        "unverified_email": "Confirm your email address first. Your account page sends you the email again.",
-        "incorrect_code": "This is not the right code, or the passkey is not known here.",
+        "unverified_email": _("Confirm your email address first. Your account page sends you the email again."),
+        "incorrect_code": _("This is not the right code, or the passkey is not known here."),
     }
 
     def encrypt(self, text: str) -> str:

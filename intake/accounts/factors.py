@@ -1,6 +1,7 @@
 """What an account has besides its password, in words."""
 
 from allauth.mfa.models import Authenticator
+from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from intake.models import User
@@ -13,5 +14,5 @@ def in_words(user: User) -> str:
     if passkeys:
         words.append(ngettext("%d passkey", "%d passkeys", passkeys) % passkeys)
     if Authenticator.Type.TOTP in types:
-        words.append("codes of an app")
-    return " and ".join(words) if words else "None yet"
+        words.append(_("codes of an app"))
+    return _(" and ").join(words) if words else _("None yet")

@@ -19,6 +19,8 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
 from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
@@ -30,21 +32,24 @@ LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80
 LONGEST_CREDENTIAL = 20_000
 
-PASSWORD_HELP = "At least 8 characters; not a common password, not only digits."  # noqa: S105 - a sentence about passwords
+PASSWORD = _("Password")
+PASSWORD_HELP = _("At least 8 characters; not a common password, not only digits.")
 
 
 def email_field() -> forms.EmailField:
     return forms.EmailField(
-        max_length=LONGEST_EMAIL, label="Email", widget=forms.EmailInput(attrs={"autocomplete": "email"})
+        max_length=LONGEST_EMAIL, label=_("Email"), widget=forms.EmailInput(attrs={"autocomplete": "email"})
     )
 
 
 def code_field() -> forms.CharField:
     attributes = {"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
-    return forms.CharField(max_length=LONGEST_CODE, label="Code", widget=forms.TextInput(attrs=attributes))
+    return forms.CharField(max_length=LONGEST_CODE, label=_("Code"), widget=forms.TextInput(attrs=attributes))
 
 
-def password_field(*, label: str = "Password", is_new: bool = False, help_text: str = "") -> forms.CharField:
+def password_field(
+    *, label: str | Promise = PASSWORD, is_new: bool = False, help_text: str | Promise = ""
+) -> forms.CharField:
     attributes = {"autocomplete": "new-password" if is_new else "current-password"}
     widget = forms.PasswordInput(attrs=attributes)
     return forms.CharField(max_length=LONGEST_PASSWORD, strip=False, label=label, help_text=help_text, widget=widget)
@@ -53,8 +58,8 @@ def password_field(*, label: str = "Password", is_new: bool = False, help_text: 
 def end_access_field() -> forms.BooleanField:
     return forms.BooleanField(
         required=False,
-        label="End my tokens and connected apps too",
-        help_text="Choose this if somebody else may have known the password. Agents then need new tokens.",
+        label=_("End my tokens and connected apps too"),
+        help_text=_("Choose this if somebody else may have known the password. Agents then need new tokens."),
     )
 
 
@@ -75,7 +80,7 @@ class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # w
         """Whether it is the address of another account is told to its owner alone, by an email."""
         email: str = self.cleaned_data["email"].lower()
         if email == self.user.email:
-            raise ValidationError("This is your address already.", code="same_email")
+            raise ValidationError(_("This is your address already."), code="same_email")
         return email
 
     def save(self, request: HttpRequest) -> EmailAddress:
@@ -106,7 +111,7 @@ class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[mi
 
 
 class ResetForm(_Plain, of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
-    password1 = password_field(label="New password", is_new=True, help_text=PASSWORD_HELP)
+    password1 = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
     # One field is enough, since it can be shown.
     password2 = None
     end_access = end_access_field()
@@ -131,8 +136,8 @@ class PasswordAgainForm(_Plain, of_accounts.ReauthenticateForm):  # type: ignore
 class ChangePasswordForm(_Plain, forms.Form):
     """With the old one, if there is one: an account that another service lets in may have none."""
 
-    old_password = password_field(label="Your password now")
-    new_password = password_field(label="New password", is_new=True, help_text=PASSWORD_HELP)
+    old_password = password_field(label=_("Your password now"))
+    new_password = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
     end_access = end_access_field()
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -145,7 +150,7 @@ class ChangePasswordForm(_Plain, forms.Form):
         password: str = self.cleaned_data["old_password"]
         rate_limits.take_for_password(self.user.get_username(), address=rate_limits.client_address(context.request))
         if not self.user.check_password(password):
-            raise ValidationError("This is not your password.", code="wrong_password")
+            raise ValidationError(_("This is not your password."), code="wrong_password")
         return password
 
     def clean_new_password(self) -> str:
@@ -178,7 +183,7 @@ class _CountedCode:
         rate_limits.take_all(("code", self.user.pk), ("login_address", address))
         code: str = super().clean_code()  # type: ignore[misc]
         if not self._is_first_use():
-            raise ValidationError("This code has been used. Wait for the next one.", code="used_code")
+            raise ValidationError(_("This code has been used. Wait for the next one."), code="used_code")
         return code
 
     def _is_first_use(self) -> bool:
@@ -221,19 +226,19 @@ class CredentialField(forms.JSONField):
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, str) and len(value) > LONGEST_CREDENTIAL:
-            raise ValidationError("The passkey's answer is too long.", code="max_length")
+            raise ValidationError(_("The passkey's answer is too long."), code="max_length")
         read = super().to_python(value)
         if not isinstance(read, dict):
-            raise ValidationError("The passkey gave no answer. Try again.", code="invalid")
+            raise ValidationError(_("The passkey gave no answer. Try again."), code="invalid")
         return read
 
 
 def passkey_name_field(**options: Any) -> forms.CharField:
-    return forms.CharField(max_length=LONGEST_PASSKEY_NAME, label="Name", **options)
+    return forms.CharField(max_length=LONGEST_PASSKEY_NAME, label=_("Name"), **options)
 
 
 class NewPasskeyForm(_Plain, of_passkeys.AddWebAuthnForm):  # type: ignore[misc]
-    name = passkey_name_field(required=False, help_text="So that you know it again.")
+    name = passkey_name_field(required=False, help_text=_("So that you know it again."))
     credential = CredentialField()
     # Every one of them can be used instead of a password.
     passwordless = forms.BooleanField(initial=True, widget=forms.HiddenInput)

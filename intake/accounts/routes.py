@@ -21,6 +21,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, include, path, re_path, reverse
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 AccountPage = Callable[..., Any]
 
-AWAY = "The other service does not answer. Try again shortly, or log in another way."
+AWAY = _("The other service does not answer. Try again shortly, or log in another way.")
 
 
 class EmailView(account.EmailView):  # type: ignore[misc]  # without types

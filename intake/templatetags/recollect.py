@@ -7,9 +7,10 @@ from functools import cache
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.dateformat import format as format_date
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from intake import links
 from intake.markdown import render
@@ -37,7 +38,9 @@ def icon(name: str) -> SafeString:
 def moment(value: datetime) -> SafeString:
     """A time in words for readers without JavaScript; with it, static/intake/times.js tells how long ago it was."""
     local = timezone.localtime(value)
-    return format_html('<time datetime="{}">{}</time>', local.isoformat(), format_date(local, "j M Y, H:i e"))
+    return format_html(
+        '<time datetime="{}">{}</time>', local.isoformat(), f"{date_format(local, 'DATETIME_FORMAT')} {local:%Z}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,8 @@ def thought(turn: Turn | None) -> str:
     """What stands on an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js says the same."""
     seconds = Usage.of(turn.usage).thought_seconds if turn else None
     if turn is not None and not turn.has_ended:
-        return "Thinking…"
-    return "Thought" if seconds is None else f"Thought for {max(1, round(seconds))} s"
+        return _("Thinking…")
+    return _("Thought") if seconds is None else _("Thought for %(seconds)s s") % {"seconds": max(1, round(seconds))}
 
 
 register.filter("steps", steps_of)

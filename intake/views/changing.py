@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -57,7 +58,7 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     if request.method == "POST":
         deleting.delete_conversation(caller=caller_of(request), conversation_id=conversation.pk)
-        messages.success(request, "The chat is deleted.")
+        messages.success(request, _("The chat is deleted."))
         return HttpResponseRedirect(reverse("intake:home"))
     return render(request, "intake/delete_conversation.html", {"conversation": conversation})
 
@@ -71,7 +72,7 @@ def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) ->
         try:
             return _delete_turn(request, turn)
         except Conflict:
-            trouble = "More was said after it in the meantime. Look again before you delete."
+            trouble = _("More was said after it in the meantime. Look again before you delete.")
     count = len(Tree.of(turn.conversation).below(number))
     return render(request, "intake/delete_turn.html", {"turn": turn, "count": count, "trouble": trouble})
 
@@ -84,6 +85,8 @@ def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
         is_left = deleting.delete_turn(caller=caller_of(request), **where)
     else:
         is_left = deleting.delete_from(caller=caller_of(request), **where, expected=expected)
-    deleted = f"{expected} turns are" if expected and expected > 1 else "The message and its answer are"
-    messages.success(request, f"{deleted} deleted.")
+    if expected and expected > 1:
+        messages.success(request, _("%(count)s turns are deleted.") % {"count": expected})
+    else:
+        messages.success(request, _("The message and its answer are deleted."))
     return HttpResponseRedirect(conversation_path(turn.conversation_id) if is_left else reverse("intake:home"))

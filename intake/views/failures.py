@@ -4,20 +4,22 @@ from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.problems import STATUSES, as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
 
 HEADINGS = {
-    HTTPStatus.BAD_REQUEST: "That was not understood",
-    HTTPStatus.UNAUTHORIZED: "Log in first",
-    HTTPStatus.NOT_FOUND: "There is nothing here",
-    HTTPStatus.REQUEST_TIMEOUT: "That took too long",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "That is too much at once",
-    HTTPStatus.TOO_MANY_REQUESTS: "A little slower, please",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "Something broke on our side",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Recollect is away for a moment",
+    HTTPStatus.BAD_REQUEST: _("That was not understood"),
+    HTTPStatus.UNAUTHORIZED: _("Log in first"),
+    HTTPStatus.NOT_FOUND: _("There is nothing here"),
+    HTTPStatus.REQUEST_TIMEOUT: _("That took too long"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: _("That is too much at once"),
+    HTTPStatus.TOO_MANY_REQUESTS: _("A little slower, please"),
+    HTTPStatus.INTERNAL_SERVER_ERROR: _("Something broke on our side"),
+    HTTPStatus.SERVICE_UNAVAILABLE: _("Recollect is away for a moment"),
 }
 
 
@@ -58,7 +60,7 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
     """No request goes into it: rendering one would ask the session, and so the database, who is looking."""
-    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": error.detail})
+    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": gettext(error.detail)})
 
 
 def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:

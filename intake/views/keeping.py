@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from core.errors import InvalidInput
@@ -51,7 +52,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     ids = [as_conversation_id(text) for text in request.POST.getlist("id")]
     wanted = request.POST.get("do")
     if not ids:
-        messages.error(request, "Choose some chats first.")
+        messages.error(request, _("Choose some chats first."))
         return HttpResponseRedirect(reverse("intake:conversations"))
     if wanted == "delete" and request.POST.get("sure") != YES:
         chosen = Conversation.objects.for_caller(caller).kept().filter(pk__in=ids).newest_first()

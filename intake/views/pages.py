@@ -8,6 +8,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -35,10 +36,10 @@ from intake.views.changing import P, View
 from intake.views.failures import not_found
 
 EXAMPLES = [
-    "Help me plan a dinner for six on Friday. Two are vegetarian.",
-    "What did we say about the dinner?",
-    "I decided to learn the cello. Suggest a plan for the first month.",
-    "Which decisions have I talked through here, and what did I decide?",
+    _("Help me plan a dinner for six on Friday. Two are vegetarian."),
+    _("What did we say about the dinner?"),
+    _("I decided to learn the cello. Suggest a plan for the first month."),
+    _("Which decisions have I talked through here, and what did I decide?"),
 ]
 
 

@@ -9,6 +9,8 @@ from django.contrib.auth import update_session_auth_hash
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -47,7 +49,7 @@ def _change_password(request: HttpRequest, user: User, new: str) -> None:
     update_session_auth_hash(request, user)
     sessions.end_other_sessions(user=user, current=request.session.session_key)
     password_changed.send(User, request=request, user=user)
-    messages.success(request, "Your password is changed, and your other sessions are ended.")
+    messages.success(request, _("Your password is changed, and your other sessions are ended."))
     get_adapter().send_notification_mail("account/email/password_changed", user)
 
 
@@ -65,7 +67,7 @@ def end_session(request: HttpRequest, name: str) -> HttpResponse:
         sessions.end_session(user=person_of(request), name=name)
     except NotFound:
         return not_found(request)
-    messages.success(request, "Ended. That browser is logged out within seconds.")
+    messages.success(request, _("Ended. That browser is logged out within seconds."))
     return HttpResponseRedirect(reverse("intake:sessions"))
 
 
@@ -73,8 +75,8 @@ def end_session(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
     ended = sessions.end_other_sessions(user=person_of(request), current=request.session.session_key)
-    words = "One other session is ended." if ended == 1 else f"{ended} other sessions are ended."
-    messages.success(request, words)
+    words = ngettext("One other session is ended.", "%(count)s other sessions are ended.", ended)
+    messages.success(request, words % {"count": ended})
     return HttpResponseRedirect(reverse("intake:sessions"))
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
@@ -34,7 +35,7 @@ def account(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         user.time_zone = form.cleaned_data["time_zone"]
         user.save(update_fields=["time_zone"])
-        messages.success(request, "Saved.")
+        messages.success(request, _("Saved."))
         return HttpResponseRedirect(reverse("intake:account"))
     return _page(request, time_zone_form=form)
 
@@ -47,7 +48,7 @@ def titles(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         user.titles_by_model = form.cleaned_data["titles_by_model"]
         user.save(update_fields=["titles_by_model"])
-        messages.success(request, "Saved.")
+        messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("intake:account"))
 
 
@@ -73,7 +74,7 @@ def answers(request: HttpRequest) -> HttpResponse:
         return _page(request, answers_form=form)
     with acting_as(user):
         ChatPreferences.objects.update_or_create(user=user, defaults=form.cleaned_data)
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return HttpResponseRedirect(reverse("intake:account"))
 
 
@@ -90,7 +91,7 @@ def delete_account(request: HttpRequest) -> HttpResponse:
         return _page(request, delete_form=form)
     deleting.delete_account(user=user)
     logout(request)
-    messages.success(request, "Your account and everything in it are deleted.")
+    messages.success(request, _("Your account and everything in it are deleted."))
     response = HttpResponseRedirect(reverse("intake:home"))
     # What was written here and not sent is kept in the browser's own store.
     response["Clear-Site-Data"] = '"cache", "storage"'

@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
@@ -60,7 +61,7 @@ def delete_log(request: HttpRequest, date: str) -> HttpResponse:
         except Conflict:
             has_changed = True
         else:
-            messages.success(request, "The log is deleted.")
+            messages.success(request, _("The log is deleted."))
             return HttpResponseRedirect(reverse("memory:logs"))
     status = HTTPStatus.CONFLICT if has_changed else HTTPStatus.OK
     context = {"document": document, "has_changed": has_changed, "place": "memory", "tab": "logs"}
@@ -100,7 +101,7 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
         return _mover(request, document, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     except Conflict:
         return _mover(request, document, form, status=HTTPStatus.CONFLICT, has_changed=True)
-    messages.success(request, "The log is moved.")
+    messages.success(request, _("The log is moved."))
     return HttpResponseRedirect(document_path(to))
 
 
@@ -131,7 +132,7 @@ def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
     except TooLarge as error:
         form.add_error("text", error.detail)
         return _log_page(request, day, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    messages.success(request, "Added.")
+    messages.success(request, _("Added."))
     return HttpResponseRedirect(document_path(day))
 
 
@@ -176,7 +177,7 @@ def _edit(request: HttpRequest, day: DocumentDay) -> HttpResponse:
         return _editor(request, day, form, present, status=HTTPStatus.BAD_REQUEST)
     except Conflict:
         return _conflict(request, day, form)
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return HttpResponseRedirect(document_path(day))
 
 

@@ -6,6 +6,8 @@ from typing import Any, Self
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
 
 from core.errors import InvalidInput
 from memory.models.documents import (
@@ -23,10 +25,10 @@ LONGEST_QUERY = 10_000
 # With a comma and a blank after each.
 LONGEST_TAGS = MAX_TAGS * (MAX_LABEL_LENGTH + 2)
 SCOPES = [
-    (HistoryScope.ALL.value, "Everything"),
-    (HistoryScope.SESSIONS.value, "Chats"),
-    (HistoryScope.MEMORY.value, "Memory"),
-    (HistoryScope.DAILY_LOG.value, "Daily logs"),
+    (HistoryScope.ALL.value, _("Everything")),
+    (HistoryScope.SESSIONS.value, _("Chats")),
+    (HistoryScope.MEMORY.value, _("Memory")),
+    (HistoryScope.DAILY_LOG.value, _("Daily logs")),
 ]
 
 
@@ -65,7 +67,7 @@ class TextField(forms.CharField):
         super().__init__(strip=False, **kwargs)
         self.longest = longest
         # The browser's own limit would cut what is pasted without a word.
-        self.validators = [ProhibitNullCharactersValidator("A text cannot have a NUL character (U+0000).")]
+        self.validators = [ProhibitNullCharactersValidator(_("A text cannot have a NUL character (U+0000)."))]
 
     def to_python(self, value: Any) -> str:
         return (super().to_python(value) or "").replace("\r\n", "\n").replace("\r", "\n")
@@ -73,24 +75,28 @@ class TextField(forms.CharField):
     def validate(self, value: str) -> None:
         super().validate(value)
         if len(value) > self.longest:
-            raise ValidationError(f"At most {self.longest:,} characters; this has {len(value):,}.", code="too_long")
+            raise ValidationError(
+                _("At most %(longest)s characters; this has %(length)s.")
+                % {"longest": f"{self.longest:,}", "length": f"{len(value):,}"},
+                code="too_long",
+            )
 
 
 class SearchForm(PlainForm):
-    q = forms.CharField(required=False, max_length=LONGEST_QUERY, label="Search")
+    q = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Search"))
     scope = forms.ChoiceField(
         choices=SCOPES,
         required=False,
         widget=forms.RadioSelect,
-        label="Where",
-        error_messages={"invalid_choice": "There is no such place to search: choose one of these."},
+        label=_("Where"),
+        error_messages={"invalid_choice": _("There is no such place to search: choose one of these.")},
     )
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data, initial={"scope": HistoryScope.ALL.value})
         # `from` is no name that Python lets anything have.
-        self.fields["from"] = DayField(required=False, label="From")
-        self.fields["to"] = DayField(required=False, label="To")
+        self.fields["from"] = DayField(required=False, label=_("From"))
+        self.fields["to"] = DayField(required=False, label=_("To"))
         if self.is_bound:
             self._show_what_is_no_day_as_it_is()
 
@@ -101,7 +107,7 @@ class SearchForm(PlainForm):
     def clean(self) -> None:
         first, last = self.cleaned_data.get("from"), self.cleaned_data.get("to")
         if first and last and first > last:
-            self.add_error("to", "The last day is before the first one.")
+            self.add_error("to", _("The last day is before the first one."))
 
     def _show_what_is_no_day_as_it_is(self) -> None:
         """A browser's own field for days has no room for anything else, and would show nothing."""
@@ -111,28 +117,28 @@ class SearchForm(PlainForm):
 
 
 class DocumentForm(PlainForm):
-    content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label="Content")
+    content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label=_("Content"))
     # Which state of the document was read; empty where there was none.
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
 
 class AppendForm(PlainForm):
-    text = TextField(longest=MAX_DOCUMENT_LENGTH, label="Write", error_messages={"required": "Write something."})
+    text = TextField(longest=MAX_DOCUMENT_LENGTH, label=_("Write"), error_messages={"required": _("Write something.")})
 
 
 class DayForm(PlainForm):
-    date = DayField(label="Day", error_messages={"required": "Choose a day."})
+    date = DayField(label=_("Day"), error_messages={"required": _("Choose a day.")})
 
 
 class RecordForm(PlainForm):
-    content = TextField(longest=MAX_RECORD_LENGTH, label="Note", error_messages={"required": "Write something."})
-    type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label="Type")
-    project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label="Project")
+    content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Write something.")})
+    type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label=_("Type"))
+    project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
     tags = forms.CharField(
         required=False,
         max_length=LONGEST_TAGS,
-        label="Tags",
-        help_text=f"With commas between them; at most {MAX_TAGS}.",
+        label=_("Tags"),
+        help_text=format_lazy(_("With commas between them; at most {most}."), most=MAX_TAGS),
     )
 
     def clean_tags(self) -> list[str]:
@@ -157,6 +163,6 @@ class RewriteForm(RecordForm):
 
 
 class RecordFilter(PlainForm):
-    type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label="Type")
-    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label="Project")
-    tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label="Tag")
+    type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Type"))
+    project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
+    tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Tag"))

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from core.errors import Conflict, NotFound
 from intake.identity import person_of
@@ -59,7 +60,7 @@ def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
         except Conflict:
             has_changed = True
         else:
-            messages.success(request, "The earlier version is back. What was here is among the earlier ones now.")
+            messages.success(request, _("The earlier version is back. What was here is among the earlier ones now."))
             return HttpResponseRedirect(document_path(day))
     lines = [*islice(document_versions.difference(earlier.content, document.content), MAX_LINES + 1)]
     context |= {"earlier": earlier, "lines": lines[:MAX_LINES], "is_cut": len(lines) > MAX_LINES}

@@ -5,6 +5,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from core.errors import NotFound
 from core.pagination import position_in_address
@@ -32,7 +33,7 @@ def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
         back = note_path(found.pk)
         return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="notes")
     service.delete(user=person_of(request), note_id=found.pk)
-    messages.success(request, "The note is deleted.")
+    messages.success(request, _("The note is deleted."))
     return HttpResponseRedirect(reverse("memory:notes"))
 
 

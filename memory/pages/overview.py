@@ -9,6 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from core.errors import NotFound
 from intake.identity import person_of
@@ -19,12 +20,12 @@ from memory.pages.common import page_for_people, path_to, show
 from memory.rest.overview import MOST_SKIPPED, month_of, text_id_of
 
 SOURCE_NAMES = {
-    Corpus.CHAT: "Chats",
-    Corpus.DAILY_LOG: "Daily logs",
-    Corpus.MEMORY: "Notes",
-    Corpus.RECORD: "Records",
+    Corpus.CHAT: _("Chats"),
+    Corpus.DAILY_LOG: _("Daily logs"),
+    Corpus.MEMORY: _("Notes"),
+    Corpus.RECORD: _("Records"),
 }
-SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
+SOURCE_ICONS = {Corpus.CHAT: _("chat"), Corpus.DAILY_LOG: _("day"), Corpus.MEMORY: _("note"), Corpus.RECORD: _("pin")}
 # The clusters take their colours from so many, in turn: `hue-0` and on in the style sheet.
 HUES = 12
 TALLEST = 100.0

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from core.errors import Conflict, InvalidInput, NotFound
 from core.pagination import position_in_address
@@ -27,7 +28,7 @@ def records(request: HttpRequest) -> HttpResponse:
     record = _note(request, form) if form.is_valid() else None
     if record is None:
         return _list(request, form, status=HTTPStatus.BAD_REQUEST)
-    messages.success(request, "Noted.")
+    messages.success(request, _("Noted."))
     return HttpResponseRedirect(reverse("memory:records"))
 
 
@@ -61,7 +62,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     except Conflict:
         mine = RewriteForm.of(found, **{**held, "tags": ", ".join(held["tags"])})
         return _editor(request, found, mine, has_changed=True, status=HTTPStatus.CONFLICT)
-    messages.success(request, "Saved.")
+    messages.success(request, _("Saved."))
     return HttpResponseRedirect(record_path(found.id))
 
 
@@ -78,7 +79,7 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
             tab="records",
         )
     service.delete(user=person_of(request), record_id=found.id)
-    messages.success(request, "The record is deleted.")
+    messages.success(request, _("The record is deleted."))
     return HttpResponseRedirect(reverse("memory:records"))
 
 

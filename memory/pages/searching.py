@@ -14,9 +14,10 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.utils.dateformat import format as date_format
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
@@ -40,9 +41,14 @@ ANY_TIME = "anytime"
 # The name of the parameter by which the page asks for the better order, after it has shown the first one.
 LOOK_AGAIN = "again"
 
-NAMES = {Kind.MESSAGE: "Message", Kind.SESSION: "Chat", Kind.MEMORY: "Memory", Kind.DAILY_LOG: "Daily log"}
+NAMES = {
+    Kind.MESSAGE: gettext_noop("Message"),
+    Kind.SESSION: gettext_noop("Chat"),
+    Kind.MEMORY: gettext_noop("Memory"),
+    Kind.DAILY_LOG: gettext_noop("Daily log"),
+}
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
-WHO = {USER_LABEL: "You", ASSISTANT_LABEL: "Recollect"}
+WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # Of one conversation in a row of results; the others are folded away.
 LISTED_OF_A_CONVERSATION = 3
 # Strong, struck out, code; a link; and the mark of a heading, a quotation or a list at the beginning of a line.
@@ -53,7 +59,11 @@ _MARKUP = re.compile(
 # Words that stand in the page as they stand in the text, whatever Markdown does around them.
 _PLAIN_WORDS = re.compile(r"(?<![\w'\u2019])[^\W_]+(?: [^\W_]+){3,9}(?![\w'\u2019])")
 
-SOURCES = {"memory": "notes", "messages": "messages", "sessions": "titles of chats"}
+SOURCES = {
+    "memory": gettext_noop("notes"),
+    "messages": gettext_noop("messages"),
+    "sessions": gettext_noop("titles of chats"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +146,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
         history=history,
         groups=_groups(history, by_day=by_day),
         can_look_again=len(history.results) > 1 and not (wanted.rerank or by_day) and settings.RERANKER is not None,
-        unfinished=[SOURCES[name] for name in history.unfinished],
+        unfinished=[_(SOURCES[name]) for name in history.unfinished],
         can_have_more=limit < MORE_RESULTS and len(history.results) == limit,
     )
 
@@ -184,10 +194,14 @@ def _shown(result: HistoryMatch) -> Shown:
     return Shown(
         path=path_to(reference, words=_words_to_open_at(pieces)),
         title=title,
-        name=NAMES[reference.kind],
+        name=_(NAMES[reference.kind]),
         icon=ICONS[reference.kind],
         day=reference.day,
-        lines=[Line(WHO.get(piece.before, ""), marked(piece.own)) for piece in pieces if piece.own.text],
+        lines=[
+            Line(_(WHO[piece.before]) if piece.before in WHO else "", marked(piece.own))
+            for piece in pieces
+            if piece.own.text
+        ],
         conversation_id=reference.conversation_id,
     )
 
@@ -205,10 +219,14 @@ def _words_to_open_at(pieces: Sequence[Piece]) -> str:
 
 def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
-        return "Record"
+        return _("Record")
     if result.reference.document is not None:
         return result.reference.document
-    return date_format(result.reference.day, "l, j F Y") if result.reference.kind is Kind.DAILY_LOG else "MEMORY.md"
+    return (
+        f"{date_format(result.reference.day, 'l')}, {date_format(result.reference.day, 'DATE_FORMAT')}"
+        if result.reference.kind is Kind.DAILY_LOG
+        else "MEMORY.md"
+    )
 
 
 def marked(excerpt: Excerpt) -> SafeString:
