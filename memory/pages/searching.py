@@ -14,6 +14,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
@@ -222,11 +223,10 @@ def _title_of_note(result: HistoryMatch) -> str:
         return _("Record")
     if result.reference.document is not None:
         return result.reference.document
-    return (
-        f"{date_format(result.reference.day, 'l')}, {date_format(result.reference.day, 'DATE_FORMAT')}"
-        if result.reference.kind is Kind.DAILY_LOG
-        else "MEMORY.md"
-    )
+    if result.reference.kind is not Kind.DAILY_LOG:
+        return "MEMORY.md"
+    day = result.reference.day
+    return f"{date_format(day, 'l')}, {date_format(day, 'DATE_FORMAT')}"
 
 
 def marked(excerpt: Excerpt) -> SafeString:
