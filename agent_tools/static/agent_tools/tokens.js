@@ -1,12 +1,14 @@
 /** Copy buttons beside what connects an agent; without this script the text can still be selected. */
 
+import { gettext } from "../intake/language.js";
+
 const SAID_FOR_MS = 1600;
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
-    button.textContent = (await copy(button.previousElementSibling.textContent)) ? "Copied" : "Not allowed";
-    setTimeout(() => (button.textContent = "Copy"), SAID_FOR_MS);
+    button.textContent = (await copy(button.previousElementSibling.textContent)) ? gettext("Copied") : gettext("Not allowed");
+    setTimeout(() => (button.textContent = gettext("Copy")), SAID_FOR_MS);
   });
 }
 

@@ -1,6 +1,8 @@
 /** The API of imports; every failure is a sentence, with the code and the whole problem of the server. */
 
-const UNREACHABLE = "Recollect cannot be reached. Check the connection.";
+import { gettext } from "../intake/language.js";
+
+const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection.");
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 export class ImportFailure extends Error {
@@ -81,7 +83,7 @@ export class ImportsApi {
 async function failureOf(response) {
   const problem = await response.json().catch(() => null);
   if (!problem?.detail) {
-    const detail = `The server answered ${response.status}. Reload the page, and try again.`;
+    const detail = gettext("The server answered %(status)s. Reload the page, and try again.", { status: response.status });
     return new ImportFailure({ detail, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat().filter((sentence) => sentence !== problem.detail);

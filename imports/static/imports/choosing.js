@@ -1,10 +1,11 @@
 /** The list of a preview, with the choice that a person makes of it: all that is new at first, then what they tick. */
 import { clone, part } from "../intake/dom.js";
+import { gettext, ngettext } from "../intake/language.js";
 import { count, inDays } from "./words.js";
 
 const PAGE = 50;
 const WHOLE_PAGE = 500;
-const STATUS = { longer: "longer than here", here: "here already", deleted: "deleted here, stays so" };
+const STATUS = { longer: gettext("longer than here"), here: gettext("here already"), deleted: gettext("deleted here, stays so") };
 const QUIET = 250;
 
 export class Chooser {
@@ -77,7 +78,7 @@ export class Chooser {
     box.dataset.to = item.to ?? "";
     box.disabled = !isNews(item);
     box.checked = isNews(item) && this.#isOn(item.external_id);
-    part(line, "title").textContent = item.title || "Untitled";
+    part(line, "title").textContent = item.title || gettext("Untitled");
     part(line, "facts").textContent = factsOf(item, STATUS[item.status]);
     return line;
   }
@@ -123,6 +124,6 @@ function isNews(item) {
 }
 
 export function factsOf(item, more) {
-  const turns = item.kind === "conversation" ? count(item.turns, "turn") : item.kind;
+  const turns = item.kind === "conversation" ? count(item.turns, ngettext("turn", "turns", item.turns)) : item.kind;
   return [turns, inDays(item.to), more].filter(Boolean).join(" · ");
 }

@@ -1,5 +1,6 @@
 /** The page of an import: takes the file, and shows the part of the page that fits the import's state. */
 import { part } from "../intake/dom.js";
+import { gettext, ngettext } from "../intake/language.js";
 import { ImportsApi } from "./api.js";
 import { Chooser } from "./choosing.js";
 import { follow } from "./events.js";
@@ -8,21 +9,21 @@ import { upload } from "./uploading.js";
 import { count, megabytes } from "./words.js";
 
 const HEADINGS = {
-  uploading: "Uploading",
-  reading: "Reading your export",
-  ready: "What your export holds",
-  waiting: "Waiting for its turn",
-  running: "Bringing it in",
-  undoing: "Undoing",
-  done: "Your history is here",
-  failed: "This did not work",
-  cancelled: "Cancelled",
-  undone: "Undone",
+  uploading: gettext("Uploading"),
+  reading: gettext("Reading your export"),
+  ready: gettext("What your export holds"),
+  waiting: gettext("Waiting for its turn"),
+  running: gettext("Bringing it in"),
+  undoing: gettext("Undoing"),
+  done: gettext("Your history is here"),
+  failed: gettext("This did not work"),
+  cancelled: gettext("Cancelled"),
+  undone: gettext("Undone"),
 };
-const LEAVE = "You can leave this page: it goes on, and you find it under Import again.";
-const STAY = "Keep this page open until the upload is done.";
-const ONE_FILE = "One file at a time: choose the zip, or the one file.";
-const NO_FOLDER = "This is a folder. Make a zip of it and drop that, or use the command recollect import.";
+const LEAVE = gettext("You can leave this page: it goes on, and you find it under Import again.");
+const STAY = gettext("Keep this page open until the upload is done.");
+const ONE_FILE = gettext("One file at a time: choose the zip, or the one file.");
+const NO_FOLDER = gettext("This is a folder. Make a zip of it and drop that, or use the command recollect import.");
 
 const root = document.querySelector("[data-import]");
 const api = new ImportsApi(root.dataset.endpoint, root.querySelector("[name=csrfmiddlewaretoken]").value);
@@ -86,7 +87,7 @@ function take(files) {
     const [file] = files;
     const isResumed = current?.state === "uploading";
     if (isResumed && file.size !== current.bytes) {
-      say(`This is another file: ${current.filename} has ${megabytes(current.bytes)}.`);
+      say(gettext("This is another file: %(name)s has %(size)s.", { name: current.filename, size: megabytes(current.bytes) }));
       return;
     }
     const shown = isResumed ? current : await api.begin(file);
@@ -102,7 +103,7 @@ async function send(shown, file) {
     const sent = await upload(api, shown, file, {
       signal: uploading.signal,
       onProgress: show,
-      onWait: (failure) => say(`${failure.message} It is tried again in a moment.`),
+      onWait: (failure) => say(`${failure.message} ${gettext("It is tried again in a moment.")}`),
     });
     uploading = null;
     goOn(sent);
@@ -110,7 +111,7 @@ async function send(shown, file) {
     if (error.name !== "AbortError") {
       uploading = null;
       show(await api.read(shown.id).catch(() => shown));
-      throw error.code === undefined ? new Error("The file cannot be read any more. Choose it again.") : error;
+      throw error.code === undefined ? new Error(gettext("The file cannot be read any more. Choose it again.")) : error;
     }
   } finally {
     uploading = null;
@@ -136,7 +137,7 @@ function listenTo(id) {
     },
     onLost() {
       source = null;
-      say("The connection was lost. Reload the page to see how far it is.");
+      say(gettext("The connection was lost. Reload the page to see how far it is."));
     },
   });
 }
@@ -152,15 +153,14 @@ async function cancel() {
 
 async function undo() {
   const { stored } = current;
-  const what = stored.conversations ? count(stored.conversations, "conversation") : "what it brought";
-  if (!(await ask(`It takes back ${what}, with everything made of it.`, "Undo"))) return;
+  const what = stored.conversations ? conversationsOf(stored.conversations) : gettext("what it brought");
+  if (!(await ask(gettext("It takes back %(what)s, with everything made of it.", { what }), gettext("Undo")))) return;
   try {
     goOn(await api.undo(current.id, false));
   } catch (failure) {
     if (failure.code !== "continued_since") throw failure;
-    const amount = count(failure.more.continued_since ?? 1, "conversation or note", "conversations or notes");
-    const sentence = `You went on with ${amount} here since. What you said or wrote here stays; the rest of the import goes.`;
-    if (await ask(sentence, "Undo the rest")) goOn(await api.undo(current.id, true));
+    const sentence = `${wentOn(failure.more.continued_since ?? 1)} ${gettext("What you said or wrote here stays; the rest of the import goes.")}`;
+    if (await ask(sentence, gettext("Undo the rest"))) goOn(await api.undo(current.id, true));
   }
 }
 
@@ -182,7 +182,7 @@ function show(shown) {
   const isPaused = shown.state === "uploading" && !uploading;
   const name = viewOf(shown.state, isPaused);
   for (const [key, view] of Object.entries(views)) view.hidden = key !== name;
-  heading.textContent = isPaused ? "Go on with the upload" : HEADINGS[shown.state];
+  heading.textContent = isPaused ? gettext("Go on with the upload") : HEADINGS[shown.state];
   if (part(views[name], "filename")) part(views[name], "filename").textContent = shown.filename;
   const isAnother = shownState !== shown.state;
   shownState = shown.state;
@@ -196,7 +196,7 @@ function enter(shown, isPaused) {
   trouble.hidden = true;
   announcer.textContent = heading.textContent;
   if (["preview", "report"].includes(viewOf(shown.state, isPaused))) heading.focus({ preventScroll: true });
-  if (isPaused) part(views.begin, "invitation").textContent = `Choose ${shown.filename} again: ${megabytes(shown.bytes_received)} of ${megabytes(shown.bytes)} are here`;
+  if (isPaused) part(views.begin, "invitation").textContent = gettext("Choose %(name)s again: %(part)s of %(size)s are here", { name: shown.filename, part: megabytes(shown.bytes_received), size: megabytes(shown.bytes) });
   if (shown.state === "ready") {
     showFacts(views.preview, shown, shown.found);
     part(views.preview, "news").textContent = newsOf(shown.found);
@@ -214,7 +214,7 @@ function viewOf(state, isPaused) {
 
 function showProgress(shown) {
   const view = views.working;
-  part(view, "step").textContent = shown.product_label ?? "Looking at the file";
+  part(view, "step").textContent = shown.product_label ?? gettext("Looking at the file");
   part(view, "progress").value = shown.progress;
   part(view, "numbers").textContent = numbersOf(shown);
   part(view, "leave").textContent = shown.state === "uploading" ? STAY : LEAVE;
@@ -223,8 +223,8 @@ function showProgress(shown) {
 
 function numbersOf(shown) {
   if (shown.state === "uploading") return `${megabytes(shown.bytes_received)} of ${megabytes(shown.bytes)}`;
-  if (shown.state === "reading") return shown.found ? `${count(shown.found.conversations, "conversation")} found so far` : "";
-  if (shown.state === "running" && shown.stored) return `${count(shown.stored.conversations, "conversation")}, ${count(shown.stored.turns, "turn")} are here`;
+  if (shown.state === "reading") return shown.found ? gettext("%(conversations)s found so far", { conversations: conversationsOf(shown.found.conversations) }) : "";
+  if (shown.state === "running" && shown.stored) return gettext("%(conversations)s, %(turns)s are here", { conversations: conversationsOf(shown.stored.conversations), turns: count(shown.stored.turns, ngettext("turn", "turns", shown.stored.turns)) });
   return "";
 }
 
@@ -232,7 +232,7 @@ function showChoice() {
   const amount = chooser.amount;
   startButton.disabled = amount === 0;
   const isNothing = amount === 0 && chooser.isAll && !chooser.ticked.size;
-  startButton.textContent = isNothing ? "Everything is here already" : chooser.since.value ? "Bring in what is chosen" : `Bring in ${count(amount, "item")}`;
+  startButton.textContent = isNothing ? gettext("Everything is here already") : chooser.since.value ? gettext("Bring in what is chosen") : ngettext("Bring in %(count)s item", "Bring in %(count)s items", amount);
 }
 
 async function attempt(action) {
@@ -251,4 +251,12 @@ function complain(failure) {
 function say(sentence) {
   trouble.textContent = sentence;
   trouble.hidden = false;
+}
+
+function conversationsOf(amount) {
+  return count(amount, ngettext("conversation", "conversations", amount));
+}
+
+function wentOn(amount) {
+  return ngettext("You went on with %(count)s conversation or note here since.", "You went on with %(count)s conversations or notes here since.", amount);
 }

@@ -1,25 +1,34 @@
 /** What an import came to: counts, what was left out, and links to what it brought. */
 import { clone, part } from "../intake/dom.js";
+import { gettext, language, ngettext } from "../intake/language.js";
 import { factsOf } from "./choosing.js";
 import { count, seconds, span } from "./words.js";
 
 const PAGE = 50;
 
 export const OUTCOMES = {
-  done: "Everything has its own date, and search finds it beside what you say here.",
-  failed: "The import failed.",
-  cancelled: "The import was cancelled.",
-  undone: "The import is undone. It is as it was before.",
+  done: gettext("Everything has its own date, and search finds it beside what you say here."),
+  failed: gettext("The import failed."),
+  cancelled: gettext("The import was cancelled."),
+  undone: gettext("The import is undone. It is as it was before."),
 };
+
+const LABELS = [
+  ["conversations", (amount) => ngettext("conversation", "conversations", amount)],
+  ["turns", (amount) => ngettext("turn", "turns", amount)],
+  ["versions", (amount) => ngettext("other version", "other versions", amount)],
+  ["documents", (amount) => ngettext("document", "documents", amount)],
+  ["records", (amount) => ngettext("record", "records", amount)],
+];
 
 /** Names and numbers; `counts` is `found` or `stored` of the import. */
 export function showFacts(element, shown, counts) {
   const facts = [];
-  for (const [name, label] of [["conversations", "conversation"], ["turns", "turn"], ["versions", "other version"], ["documents", "document"], ["records", "record"]]) {
+  for (const [name, labelOf] of LABELS) {
     const amount = counts?.[name];
-    if (amount) facts.push([amount.toLocaleString(), amount === 1 ? label : `${label}s`]);
+    if (amount) facts.push([amount.toLocaleString(language), labelOf(amount)]);
   }
-  if (shown.from && shown.to) facts.push([span(shown.from, shown.to), "from and to"]);
+  if (shown.from && shown.to) facts.push([span(shown.from, shown.to), gettext("from and to")]);
   part(element, "facts").replaceChildren(...facts.map(([value, label]) => fact(value, label)));
 }
 
@@ -35,11 +44,11 @@ function fact(value, label) {
 export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
   const news = [
     [fresh, "new"],
-    [longer, "longer than what is here"],
-    [here, "here already"],
-    [deleted, "deleted here, which stays so"],
+    [longer, gettext("longer than what is here")],
+    [here, gettext("here already")],
+    [deleted, gettext("deleted here, which stays so")],
   ];
-  return news.filter(([amount]) => amount).map(([amount, words]) => `${amount.toLocaleString()} ${words}`).join(" · ");
+  return news.filter(([amount]) => amount).map(([amount, words]) => `${amount.toLocaleString(language)} ${words}`).join(" · ");
 }
 
 export function showLeftOut(element, shown) {
@@ -49,9 +58,9 @@ export function showLeftOut(element, shown) {
   const fold = part(element, "skipped");
   const amount = shown.found?.skipped ?? shown.skipped.length;
   fold.hidden = !amount;
-  fold.querySelector("summary").textContent = `${count(amount, "thing")} cannot come in`;
+  fold.querySelector("summary").textContent = ngettext("%(count)s thing cannot come in", "%(count)s things cannot come in", amount);
   const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${reason}`));
-  if (amount > lines.length) lines.push(listed(`… and ${count(amount - lines.length, "other")}`));
+  if (amount > lines.length) lines.push(listed(ngettext("… and %(count)s other", "… and %(count)s others", amount - lines.length)));
   fold.querySelector("ul").replaceChildren(...lines);
 }
 
@@ -88,8 +97,13 @@ export class Report {
     const line = part(this.element, "vectors");
     line.hidden = !vectors?.waiting;
     if (line.hidden) return;
-    const time = vectors.seconds === null ? "" : `, in about ${seconds(vectors.seconds)}`;
-    line.textContent = `Search finds all of it by its words now, and by meaning once ${count(vectors.waiting, "passage")} more have their vectors${time}.`;
+    const time = vectors.seconds === null ? "" : gettext(", in about %(time)s", { time: seconds(vectors.seconds) });
+    line.textContent = ngettext(
+      "Search finds all of it by its words now, and by meaning once %(count)s passage more has its vector%(time)s.",
+      "Search finds all of it by its words now, and by meaning once %(count)s passages more have their vectors%(time)s.",
+      vectors.waiting,
+      { count: vectors.waiting.toLocaleString(language), time },
+    );
   }
 
   async #load(after) {
@@ -107,7 +121,7 @@ export class Report {
 function broughtLine(item) {
   const line = clone("brought");
   const title = part(line, "title");
-  title.textContent = item.title || "Untitled";
+  title.textContent = item.title || gettext("Untitled");
   if (item.conversation_id) title.href = `/c/${item.conversation_id}/`;
   part(line, "facts").textContent = factsOf(item);
   return line;

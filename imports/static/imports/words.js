@@ -1,10 +1,12 @@
 /** Counts, days and bytes in words. */
 
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
-const number = new Intl.NumberFormat();
+import { language, ngettext } from "../intake/language.js";
 
-export function count(amount, one, many = `${one}s`) {
-  return `${number.format(amount)} ${amount === 1 ? one : many}`;
+const day = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric" });
+const number = new Intl.NumberFormat(language);
+
+export function count(amount, noun) {
+  return `${number.format(amount)} ${noun}`;
 }
 
 export function inDays(text) {
@@ -21,5 +23,5 @@ export function megabytes(bytes) {
 }
 
 export function seconds(amount) {
-  return amount < 90 ? count(Math.max(1, Math.round(amount)), "second") : count(Math.round(amount / 60), "minute");
+  return amount < 90 ? ngettext("%(count)s second", "%(count)s seconds", Math.max(1, Math.round(amount))) : ngettext("%(count)s minute", "%(count)s minutes", Math.round(amount / 60));
 }

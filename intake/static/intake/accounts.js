@@ -1,12 +1,14 @@
 /** Registering and logging in: show or hide the password; tell the server which time zone "today" is in. */
 
+import { gettext } from "./language.js";
+
 for (const button of document.querySelectorAll("[data-reveal]")) {
   const input = document.getElementById(button.dataset.reveal);
   button.hidden = false;
   button.addEventListener("click", () => {
     const isShown = input.type === "password";
     input.type = isShown ? "text" : "password";
-    button.textContent = isShown ? "Hide" : "Show";
+    button.textContent = isShown ? gettext("Hide") : gettext("Show");
     button.setAttribute("aria-pressed", String(isShown));
   });
 }

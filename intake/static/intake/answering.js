@@ -1,8 +1,11 @@
 /** Which chats are answering, and which have finished unseen: marks in the list of chats, shared by this browser's tabs. */
+
+import { gettext } from "./language.js";
+
 const KEY = "answering";
 const ENDPOINT = "/api/v1/intake/answering";
 const LOOK_EVERY_MS = 3000;
-const IN_WORDS = { answering: "Being answered", unread: "A new answer" };
+const IN_WORDS = { answering: gettext("Being answered"), unread: gettext("A new answer") };
 
 /** By a chat's path, `answering` or `unread`. */
 class Answering {

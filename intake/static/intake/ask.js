@@ -1,8 +1,9 @@
 /** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
+import { gettext } from "./language.js";
 import { eventsOf } from "./sse.js";
 
-const UNREACHABLE = "Recollect cannot be reached. Check the connection, then try again.";
-const BROKEN_OFF = "The connection broke off before the answer was complete.";
+const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
+const BROKEN_OFF = gettext("The connection broke off before the answer was complete.");
 const TRANSIENT = new Set([403, 408, 429, 502, 503, 504]);
 const FIRST_WAIT_MS = 300;
 const LONGEST_WAIT_MS = 10_000;
@@ -129,8 +130,8 @@ async function failureOf(response) {
   const problem = await response.json().catch(() => null);
   if (!problem?.detail) {
     const detail = response.status === 403
-      ? "This page has expired. Try again, or reload it; what you wrote is kept."
-      : `The server answered ${response.status}. Try again in a moment.`;
+      ? gettext("This page has expired. Try again, or reload it; what you wrote is kept.")
+      : gettext("The server answered %(status)s. Try again in a moment.", { status: response.status });
     return new Failure({ code: `http_${response.status}`, detail, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat();

@@ -1,7 +1,8 @@
 /** What the page asks the server to do with chats: the same forms that work without a script. */
 import { parseHtml } from "./dom.js";
+import { gettext } from "./language.js";
 
-const UNREACHABLE = "Recollect cannot be reached. Check the connection, then try again.";
+const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
 
 /** The cookie is asked each time: logging in elsewhere in this browser changes it. */
 export function csrfToken() {
@@ -20,7 +21,7 @@ export async function send(path, fields = {}) {
   }
   if (response.type === "opaqueredirect") return null;
   const page = parseHtml(await response.text());
-  return page.querySelector(".field-error, main p")?.textContent.trim() || `The server answered ${response.status}.`;
+  return page.querySelector(".field-error, main p")?.textContent.trim() || gettext("The server answered %(status)s.", { status: response.status });
 }
 
 /** A real form, so that the browser keeps the file that comes back. */

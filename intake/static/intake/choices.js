@@ -1,6 +1,8 @@
 /** How this chat is answered: the model beside the message, the rest in a sheet. What is chosen holds from then on. */
 
-const NOT_SAVED = "It could not be saved now; it goes with your next message.";
+import { gettext } from "./language.js";
+
+const NOT_SAVED = gettext("It could not be saved now; it goes with your next message.");
 
 export class Choices {
   // What the server does not know yet.

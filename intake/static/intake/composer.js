@@ -1,5 +1,6 @@
 /** Where a message is written: grows, counts near its limit, keeps a draft over a reload, sends on Enter. */
 
+import { gettext, language } from "./language.js";
 import { Pasted } from "./pasting.js";
 
 const COUNT_FROM = 0.94;
@@ -106,7 +107,7 @@ export class Composer {
     const left = isNear ? this.limit - lengthOf(this.text.trim()) : this.limit;
     this.counter.hidden = !isNear;
     this.counter.classList.toggle("over", left < 0);
-    this.counter.textContent = left < 0 ? `${(-left).toLocaleString()} too many` : `${left.toLocaleString()} left`;
+    this.counter.textContent = left < 0 ? gettext("%(count)s too many", { count: (-left).toLocaleString(language) }) : gettext("%(count)s left", { count: left.toLocaleString(language) });
     this.sendButton.disabled = !this.text.trim() || left < 0;
   }
 }

@@ -1,5 +1,6 @@
 /** Copy and download: each block of code, and each answer as Markdown and as rich text. */
 import { part } from "./dom.js";
+import { gettext } from "./language.js";
 
 const SAID_FOR_MS = 1600;
 // The ending by which most programs know a language, where it is not the language's own name.
@@ -11,9 +12,9 @@ export function listenForCopying(root, announce) {
     if (!button) return;
     if (button.dataset.action === "download-code") return download(button);
     const isCopied = await copy(contentFor(button));
-    announce(isCopied ? "Copied" : "Copying is not allowed here");
-    if (button.dataset.action === "copy-code") sayOn(button, isCopied ? "Copied" : "Not allowed");
-    else sayBeside(button, isCopied ? "Copied" : "Not allowed");
+    announce(isCopied ? gettext("Copied") : gettext("Copying is not allowed here"));
+    if (button.dataset.action === "copy-code") sayOn(button, isCopied ? gettext("Copied") : gettext("Not allowed"));
+    else sayBeside(button, isCopied ? gettext("Copied") : gettext("Not allowed"));
   });
 }
 
@@ -69,7 +70,7 @@ function download(button) {
 
 function sayOn(button, words) {
   button.textContent = words;
-  setTimeout(() => (button.textContent = "Copy"), SAID_FOR_MS);
+  setTimeout(() => (button.textContent = gettext("Copy")), SAID_FOR_MS);
 }
 
 function sayBeside(button, words) {

@@ -1,5 +1,6 @@
 /** The open chat, when it changes in another tab or on another device: its new turns appear, its end is told. */
 import { fetchPage } from "./dom.js";
+import { gettext } from "./language.js";
 import { prepare } from "./reading.js";
 
 export function listenForOtherTabs(main, thread, { onGrown, announce }) {
@@ -37,7 +38,7 @@ function tellThatItIsGone(main, announce) {
   const notice = document.createElement("p");
   notice.className = "notice";
   notice.dataset.gone = "";
-  notice.textContent = "This chat was deleted elsewhere. What you see here is the last of it.";
+  notice.textContent = gettext("This chat was deleted elsewhere. What you see here is the last of it.");
   main.prepend(notice);
   announce(notice.textContent);
 }

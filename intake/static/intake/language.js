@@ -2,7 +2,10 @@
 
 const catalog = globalThis.django;
 
-export const language = document.documentElement.lang;
+const ofPage = document.documentElement.lang;
+
+/** For `Intl`: with the browser's region where its language is the page's. */
+export const language = navigator.language.split("-")[0] === ofPage ? navigator.language : ofPage;
 
 /** `%(name)s` in the text stands for `values.name`. */
 export function gettext(text, values = {}) {

@@ -1,5 +1,6 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
 import { fetchPage } from "./dom.js";
+import { gettext } from "./language.js";
 import { openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
 
@@ -98,8 +99,8 @@ class Palette {
     const query = this.field.value.trim();
     const kept = this.list.querySelector("[data-group=found]");
     this.list.replaceChildren();
-    this.#group("chats", "Chats", query ? [] : this.#recent());
-    this.#group("commands", "Go to", this.#commands(query));
+    this.#group("chats", gettext("Chats"), query ? [] : this.#recent());
+    this.#group("commands", gettext("Go to"), this.#commands(query));
     // What was found for fewer letters stays until there is something better.
     if (query && kept) this.list.append(kept);
     if (query && this.searchPath) this.#group("all", "", [this.#searchAll(query)]);
@@ -110,23 +111,23 @@ class Palette {
 
   #recent() {
     const links = [...document.querySelectorAll("[data-sidebar] [data-all-chats] [data-conversation-id] a")].slice(0, TITLES);
-    return links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: "Chat" }));
+    return links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: gettext("Chat") }));
   }
 
   #commands(query) {
     const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     const all = [
       ...this.pages,
-      { title: "Keyboard shortcuts", words: "keys help", does: openShortcuts },
+      { title: gettext("Keyboard shortcuts"), words: "keys help", does: openShortcuts },
       ...Object.entries(THEMES).map(([theme, title]) => ({ title, words: "theme appearance colours", does: () => chooseTheme(theme) })),
     ];
     return all
       .filter((each) => words.every((word) => `${each.title} ${each.words}`.toLowerCase().includes(word)))
-      .map((each) => ({ kind: each.does ? "Command" : "Page", ...each }));
+      .map((each) => ({ kind: each.does ? gettext("Command") : gettext("Page"), ...each }));
   }
 
   #searchAll(query) {
-    return { title: `Search for “${query}”, with filters`, href: `${this.searchPath}?${new URLSearchParams({ q: query })}`, kind: "Search" };
+    return { title: gettext("Search for “%(query)s”, with filters", { query }), href: `${this.searchPath}?${new URLSearchParams({ q: query })}`, kind: gettext("Search") };
   }
 
   async #ask(turn, query) {
@@ -154,9 +155,9 @@ class Palette {
 
   #showTitles(page) {
     const links = [...(page?.querySelectorAll("[data-conversation-id] a") ?? [])].slice(0, TITLES);
-    const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: "Chat" }));
+    const options = links.map((link) => ({ title: link.textContent, href: link.getAttribute("href"), kind: gettext("Chat") }));
     this.list.querySelector("[data-group=chats]")?.remove();
-    this.#group("chats", "Chats", options, true);
+    this.#group("chats", gettext("Chats"), options, true);
   }
 
   #showTexts(page) {

@@ -5,9 +5,11 @@
  * "get" and "create" (the options are in the page).
  */
 
+import { gettext } from "./language.js";
+
 const isSupported = typeof PublicKeyCredential === "function" && "parseRequestOptionsFromJSON" in PublicKeyCredential;
-const NOT_HERE = "This browser cannot use passkeys on this address. It needs HTTPS, or http://localhost.";
-const NOTHING = "No passkey was used. Try again, or choose another way.";
+const NOT_HERE = gettext("This browser cannot use passkeys on this address. It needs HTTPS, or http://localhost.");
+const NOTHING = gettext("No passkey was used. Try again, or choose another way.");
 
 async function optionsOf(form) {
   if (form.dataset.passkey !== "login") return JSON.parse(form.querySelector("#passkey-options").textContent);

@@ -1,5 +1,7 @@
 /** A long text that is pasted becomes a folded block below the message: it can be looked at, put into the text, or taken out. */
 
+import { gettext, language } from "./language.js";
+
 export const LONG = 4000;
 
 export class Pasted {
@@ -30,7 +32,7 @@ export class Pasted {
     field.value = text;
     const lines = text.split("\n").length;
     block.querySelector("[data-pasted-size]").textContent =
-      `${[...text].length.toLocaleString()} characters${lines > 1 ? `, ${lines.toLocaleString()} lines` : ""}`;
+      [gettext("%(count)s characters", { count: [...text].length.toLocaleString(language) }), lines > 1 ? gettext("%(count)s lines", { count: lines.toLocaleString(language) }) : ""].filter(Boolean).join(", ");
     field.addEventListener("input", this.onChange);
     block.querySelector("[data-pasted-remove]").addEventListener("click", () => this.#take(block, ""));
     block.querySelector("[data-pasted-inline]").addEventListener("click", () => this.#take(block, field.value));
@@ -60,7 +62,7 @@ export function foldLong(thread) {
       button.className = "fold-button";
       const show = () => {
         const isFolded = said.classList.contains("folded");
-        button.textContent = isFolded ? `Show all ${said.textContent.length.toLocaleString()} characters` : "Show less";
+        button.textContent = isFolded ? gettext("Show all %(count)s characters", { count: said.textContent.length.toLocaleString(language) }) : gettext("Show less");
         button.ariaExpanded = String(!isFolded);
       };
       button.addEventListener("click", () => {

@@ -1,5 +1,6 @@
 /** What a thinking model thinks: folded, while it is written and afterwards. */
 import { part } from "./dom.js";
+import { gettext } from "./language.js";
 
 export class Reasoning {
   #seconds = null;
@@ -20,7 +21,7 @@ export class Reasoning {
   write({ text, seconds = null }) {
     this.element.hidden = false;
     this.element.classList.add("thinking");
-    this.label.textContent = "Thinking…";
+    this.label.textContent = gettext("Thinking…");
     this.text.append(text);
     this.#seconds = seconds;
   }
@@ -35,5 +36,5 @@ export class Reasoning {
 
 /** As `thought` in templatetags/recollect.py. */
 function thoughtInWords(seconds) {
-  return seconds === null ? "Thought" : `Thought for ${Math.max(1, Math.round(seconds))} s`;
+  return seconds === null ? gettext("Thought") : gettext("Thought for %(seconds)s s", { seconds: Math.max(1, Math.round(seconds)) });
 }

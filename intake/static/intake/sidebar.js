@@ -1,9 +1,10 @@
 /** The list of chats: grouped by day in the reader's own zone, longer as one scrolls, kept up to date item by item. */
 import { fetchPage } from "./dom.js";
+import { gettext } from "./language.js";
 import { dayInWords } from "./times.js";
 
 const TITLE_LENGTH = 80;
-const PINNED = "Pinned";
+const PINNED = gettext("Pinned");
 
 export class Sidebar {
   // When each conversation was taken out: a list that was asked for earlier still holds it.
@@ -191,7 +192,7 @@ export function prepareItem(item) {
   button.className = "item-button";
   button.dataset.itemButton = "";
   button.ariaHasPopup = "menu";
-  button.ariaLabel = "Options";
+  button.ariaLabel = gettext("Options");
   const link = item.querySelector("a");
   link.id ||= `chat-${item.dataset.conversationId}`;
   button.setAttribute("aria-describedby", link.id);

@@ -1,5 +1,6 @@
 /** Filtering the chats while one types: titles that are here at once, then all titles, then what was said in them. */
 import { fetchPage } from "./dom.js";
+import { gettext } from "./language.js";
 import { prepareItem } from "./sidebar.js";
 
 const PAUSE_MS = 90;
@@ -75,7 +76,7 @@ export class Filter {
     if (turn !== this.#turn) return;
     this.texts.replaceChildren(...(texts?.querySelectorAll("[data-hits]") ?? []));
     const isNothing = !this.titles.childElementCount && !this.texts.querySelector("li");
-    this.none.textContent = isNothing ? "No chat has this in its title or in it." : "";
+    this.none.textContent = isNothing ? gettext("No chat has this in its title or in it.") : "";
   }
 }
 

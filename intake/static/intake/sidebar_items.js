@@ -1,5 +1,6 @@
 /** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
 import { send } from "./chats.js";
+import { gettext } from "./language.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
 const TITLE_LENGTH = 80;
@@ -71,8 +72,8 @@ export class ItemMenu {
     this.#close();
     this.#item = item;
     const entry = (name) => this.menu.querySelector(`[data-item-do="${name}"]`);
-    entry("pin").textContent = "pinned" in item.dataset ? "Unpin" : "Pin";
-    entry("archive").textContent = "archived" in item.dataset ? "Put back" : "Archive";
+    entry("pin").textContent = "pinned" in item.dataset ? gettext("Unpin") : gettext("Pin");
+    entry("archive").textContent = "archived" in item.dataset ? gettext("Put back") : gettext("Archive");
     entry("pin").hidden = "archived" in item.dataset;
     const button = this.#buttonOf(item);
     button.ariaExpanded = "true";
@@ -118,8 +119,8 @@ export class ItemMenu {
     const trouble = await send(`${path}${what}/`, { on: on ? "1" : "0" });
     if (trouble) return this.tell(trouble);
     await this.sidebar.refresh(id);
-    if (what === "pin") return this.tell(on ? "Pinned" : "No longer pinned");
-    this.tell(on ? "Archived" : "Back in the list", async () => {
+    if (what === "pin") return this.tell(on ? gettext("Pinned") : gettext("No longer pinned"));
+    this.tell(on ? gettext("Archived") : gettext("Back in the list"), async () => {
       await send(`${path}archive/`, { on: on ? "0" : "1" });
       await this.sidebar.refresh(id);
       this.sidebar.itemOf(id)?.querySelector("a").focus();
@@ -133,7 +134,7 @@ export class ItemMenu {
     const field = document.createElement("input");
     field.value = link.textContent;
     field.maxLength = TITLE_LENGTH;
-    field.ariaLabel = "Title of the chat";
+    field.ariaLabel = gettext("Title of the chat");
     field.dir = "auto";
     form.className = "renaming";
     form.append(field);
@@ -168,15 +169,15 @@ export class ItemMenu {
     const before = link.textContent;
     link.textContent = title;
     const trouble = await send(`${pathOf(item)}rename/`, { title });
-    if (!trouble) return this.tell("Renamed", null, { id: item.dataset.conversationId, title });
+    if (!trouble) return this.tell(gettext("Renamed"), null, { id: item.dataset.conversationId, title });
     link.textContent = before;
     this.tell(trouble);
   }
 
   async #delete(item) {
     const isSure = await this.confirm({
-      title: "Delete this chat?",
-      text: `“${item.querySelector("a").textContent}”: everything said in it goes for good, and is no longer found by any search.`,
+      title: gettext("Delete this chat?"),
+      text: gettext("“%(title)s”: everything said in it goes for good, and is no longer found by any search.", { title: item.querySelector("a").textContent }),
     });
     if (!isSure) return;
     const trouble = await send(`${pathOf(item)}delete/`);
@@ -184,7 +185,7 @@ export class ItemMenu {
     const isHere = item.querySelector("[aria-current]");
     this.sidebar.remove(item.dataset.conversationId);
     if (isHere) location.assign("/");
-    else this.tell("Deleted");
+    else this.tell(gettext("Deleted"));
   }
 }
 

@@ -1,5 +1,6 @@
 /** Several chats at once: chosen with boxes, by clicks or keys, then archived, exported or deleted together. */
 import { download, send } from "./chats.js";
+import { gettext, ngettext } from "./language.js";
 
 // As many as the server takes in one request.
 const AT_ONCE = 100;
@@ -74,13 +75,13 @@ export class Selection {
   #choose(item, isChosen) {
     item.classList.toggle("chosen", isChosen);
     const link = item.querySelector("a");
-    if (isChosen) link.ariaDescription = "Selected";
+    if (isChosen) link.ariaDescription = gettext("Selected");
     else link.removeAttribute("aria-description");
   }
 
   #show() {
     const count = this.chosen.length;
-    this.bar.querySelector("[data-selected-count]").textContent = `${count} selected`;
+    this.bar.querySelector("[data-selected-count]").textContent = gettext("%(count)s selected", { count });
     for (const button of this.bar.querySelectorAll("[data-do]:not([data-do=cancel])")) button.disabled = count === 0;
   }
 
@@ -89,11 +90,10 @@ export class Selection {
     if (wanted === "cancel") return this.end();
     const ids = this.chosen.map((item) => item.dataset.conversationId);
     const path = `${this.sidebar.place}change/`;
-    const chats = ids.length === 1 ? "1 chat" : `${ids.length} chats`;
     if (wanted === "export") return this.#export(path, ids);
     if (wanted === "delete" && !(await this.confirm({
-      title: `Delete ${chats}?`,
-      text: "Everything said in them goes for good, and is no longer found by any search.",
+      title: ngettext("Delete %(count)s chat?", "Delete %(count)s chats?", ids.length),
+      text: gettext("Everything said in them goes for good, and is no longer found by any search."),
     }))) return;
     const isCurrent = this.chosen.some((item) => item.querySelector("[aria-current]"));
     for (let start = 0; start < ids.length; start += AT_ONCE) {
@@ -104,13 +104,13 @@ export class Selection {
     }
     this.end();
     if (isCurrent && wanted === "delete") return location.assign("/");
-    this.tell(`${chats} ${wanted === "delete" ? "deleted" : "archived"}`, wanted === "archive" ? () => this.#putBack(path, ids) : null);
+    this.tell(wanted === "delete" ? ngettext("%(count)s chat deleted", "%(count)s chats deleted", ids.length) : ngettext("%(count)s chat archived", "%(count)s chats archived", ids.length), wanted === "archive" ? () => this.#putBack(path, ids) : null);
   }
 
   #export(path, ids) {
-    if (ids.length > AT_ONCE) return this.tell(`At most ${AT_ONCE} chats are exported at once.`);
+    if (ids.length > AT_ONCE) return this.tell(gettext("At most %(count)s chats are exported at once.", { count: AT_ONCE }));
     download(path, { do: "export", id: ids });
-    this.tell("Exported");
+    this.tell(gettext("Exported"));
   }
 
   async #putBack(path, ids) {

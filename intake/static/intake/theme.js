@@ -1,6 +1,8 @@
 /** Light or dark: as the system has it, or as the person chose in this browser. The server reads the cookie: no flash. */
 
-export const THEMES = { light: "Light colours", dark: "Dark colours", system: "Colours as the system has them" };
+import { gettext } from "./language.js";
+
+export const THEMES = { light: gettext("Light colours"), dark: gettext("Dark colours"), system: gettext("Colours as the system has them") };
 
 const YEAR_SECONDS = 31_536_000;
 
@@ -34,7 +36,7 @@ function nextTheme() {
 function name(button) {
   const now = THEMES[document.documentElement.dataset.theme ?? "system"];
   button.title = now;
-  button.ariaLabel = `Colours: ${now}. Change`;
+  button.ariaLabel = gettext("Colours: %(now)s. Change", { now });
 }
 
 /** The browser's own bar in the page's colour. */

@@ -1,15 +1,17 @@
 /** Times in the reader's own words and zone: "5 minutes ago", then "yesterday, 14:02", then a date. */
 
+import { gettext, language } from "./language.js";
+
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const dayOfYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long" });
-const monthOfYear = new Intl.DateTimeFormat(undefined, { month: "long", year: "numeric" });
-const fullDate = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "long", year: "numeric" });
-const everything = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "short" });
+const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto" });
+const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
+const dayOfYear = new Intl.DateTimeFormat(language, { day: "numeric", month: "long" });
+const monthOfYear = new Intl.DateTimeFormat(language, { month: "long", year: "numeric" });
+const fullDate = new Intl.DateTimeFormat(language, { day: "numeric", month: "long", year: "numeric" });
+const everything = new Intl.DateTimeFormat(language, { dateStyle: "full", timeStyle: "short" });
 
 export function keepTimesFresh() {
   const showAll = () => document.querySelectorAll("time[datetime]").forEach(showTime);
@@ -26,7 +28,7 @@ export function showTime(element) {
 
 export function inWords(moment, now) {
   const age = now - moment;
-  if (age < MINUTE) return "just now";
+  if (age < MINUTE) return gettext("just now");
   if (age < HOUR) return relative.format(-Math.floor(age / MINUTE), "minute");
   const days = daysBetween(moment, now);
   if (days === 0) return clock.format(moment);
@@ -38,8 +40,8 @@ export function inWords(moment, now) {
 export function dayInWords(moment, now) {
   const days = daysBetween(moment, now);
   if (days < 2) return capitalised(relative.format(-days, "day"));
-  if (days < 7) return "Previous 7 days";
-  if (days < 30) return "Previous 30 days";
+  if (days < 7) return gettext("Previous 7 days");
+  if (days < 30) return gettext("Previous 30 days");
   return monthOfYear.format(moment);
 }
 

@@ -1,6 +1,7 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { gettext } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
@@ -10,9 +11,9 @@ import { showPlace, showUsage } from "./versions.js";
 const LONGEST_DETAIL = 32;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
-const CUT = "The answer was cut at the model’s limit.";
-const BROKE_OFF = "The answer broke off here.";
-const STATES = { streaming: "", complete: "", failed: "", interrupted: "Stopped" };
+const CUT = gettext("The answer was cut at the model’s limit.");
+const BROKE_OFF = gettext("The answer broke off here.");
+const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
 
 export class Turn {
   // What is being asked of tools, by the call's id.
@@ -144,8 +145,7 @@ export class Turn {
     const step = this.#step(id);
     if (!step) return;
     step.classList.remove("running");
-    const what = part(step, "what");
-    what.textContent = what.textContent.replace(/^Searching /, "Searched ").replace(/…$/, "");
+    part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
     part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
@@ -239,11 +239,17 @@ function newKey() {
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (number) => number.toString(36)).join("-");
 }
 
-/** What a tool call is doing, in words; `in_words` in steps.py says what a finished one did. */
+/** What a tool call is doing, in words. */
 function doing(name, input) {
-  if (name.startsWith("search") && input?.query) return `Searching your history for “${input.query}”…`;
+  if (name.startsWith("search") && input?.query) return gettext("Searching your history for “%(query)s”…", input);
+  return `${did(name, input)}…`;
+}
+
+/** What a finished one did; `in_words` in steps.py says the same. */
+function did(name, input) {
+  if (name.startsWith("search") && input?.query) return gettext("Searched your history for “%(query)s”", input);
   const words = name.replaceAll("_", " ");
-  return `${words.charAt(0).toUpperCase()}${words.slice(1)}…`;
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }
 
 /**

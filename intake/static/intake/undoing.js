@@ -1,7 +1,8 @@
 /** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. */
 import { part } from "./dom.js";
+import { gettext } from "./language.js";
 
-const UNREACHABLE = "Recollect cannot be reached. Try again.";
+const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
 
 /** Not before the answer is done: until then the server is still writing the turn. */
 export function offerUndo(step, { stored, undo }) {
@@ -34,7 +35,7 @@ async function takeBack(href, csrfToken) {
     const response = await fetch(href, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
     if (response.ok) return null;
     const problem = await response.json().catch(() => null);
-    return problem?.detail ?? `The server answered ${response.status}. Try again in a moment.`;
+    return problem?.detail ?? gettext("The server answered %(status)s. Try again in a moment.", { status: response.status });
   } catch {
     return UNREACHABLE;
   }
@@ -44,7 +45,7 @@ function showUndone(step, announce) {
   step.classList.add("undone");
   undoButton(step).hidden = true;
   part(step, "undone").hidden = false;
-  announce("Undone");
+  announce(gettext("Undone"));
 }
 
 function undoButton(step) {

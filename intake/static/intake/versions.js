@@ -1,7 +1,8 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
 import { clone, fetchPage, part } from "./dom.js";
+import { gettext } from "./language.js";
 
-const UNREACHABLE = "Recollect cannot be reached. Try again.";
+const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
 
 /** Shows `‹ 2/3 ›` for a turn with this number, its versions being the numbers in `versions`. */
 export function showPlace(element, { path, number, versions }) {
@@ -21,13 +22,13 @@ export function showUsage(element, usage) {
   const about = part(element, "usage");
   about.hidden = !words;
   about.dataset.usage = words;
-  about.ariaLabel = `About this answer: ${words}`;
+  about.ariaLabel = gettext("About this answer: %(line)s", { line: words });
 }
 
 /** As `Usage.in_words` in usage.py. */
 function usageInWords({ model, inputTokens, outputTokens, seconds, finishReason }) {
   const count = (number) => (number ?? 0).toLocaleString("en");
-  const tokens = inputTokens === undefined ? "" : `${count(inputTokens)} tokens in, ${count(outputTokens)} out`;
+  const tokens = inputTokens === undefined ? "" : gettext("%(read)s tokens in, %(written)s out", { read: count(inputTokens), written: count(outputTokens) });
   const time = seconds === undefined ? "" : `${seconds.toFixed(1)} s`;
   return [model, tokens, time, finishReason].filter(Boolean).join(" · ");
 }
@@ -46,7 +47,7 @@ export function listenForVersions(thread, { csrfToken, isBusy, announce, prepare
     replace(link.closest(".turn"), [chosen, ...followingSiblings(chosen)]);
     chosen.parentElement.querySelectorAll(".turn").forEach(prepare);
     history.replaceState(null, "", link.pathname);
-    announce(`Version ${part(chosen, "place").textContent.replace("/", " of ")}`);
+    announce(versionInWords(chosen));
     focusAgain(chosen, link.dataset.version);
   });
 }
@@ -137,8 +138,13 @@ async function post(address, csrfToken) {
   try {
     const response = await fetch(address, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
     const data = await response.json().catch(() => ({}));
-    return { ok: response.ok, data: { detail: `The server answered ${response.status}. Try again in a moment.`, ...data } };
+    return { ok: response.ok, data: { detail: gettext("The server answered %(status)s. Try again in a moment.", { status: response.status }), ...data } };
   } catch {
     return { ok: false, data: { detail: UNREACHABLE } };
   }
+}
+
+function versionInWords(turn) {
+  const [place, count] = part(turn, "place").textContent.split("/");
+  return gettext("Version %(place)s of %(count)s", { place, count });
 }

@@ -1,5 +1,6 @@
 /** The map: fetches the points, draws them when anything changes, and shows the text that is pointed at. */
 
+import { gettext, language } from "../intake/language.js";
 import { Camera } from "./map_camera.js";
 import { Pixels, drawNames, drawRing, radiusOf } from "./map_drawing.js";
 import { Filters } from "./map_filters.js";
@@ -98,7 +99,7 @@ class MemoryMap {
 
   #fail() {
     stage.hidden = false;
-    this.note.textContent = "The points could not be fetched. Reload the page to try again.";
+    this.note.textContent = gettext("The points could not be fetched. Reload the page to try again.");
   }
 
   #readGroups() {
@@ -142,7 +143,7 @@ class MemoryMap {
     for (let k = 0; k < shown.length; k++) if (shown[k]) counts.set(this.points.cluster[k], (counts.get(this.points.cluster[k]) ?? 0) + 1);
     for (const cluster of this.clusters) cluster.shown = counts.get(cluster.number) ?? 0;
     const total = shown.reduce((sum, is) => sum + is, 0);
-    this.note.textContent = total === shown.length ? "" : `${total.toLocaleString()} of ${shown.length.toLocaleString()} shown`;
+    this.note.textContent = total === shown.length ? "" : gettext("%(part)s of %(all)s shown", { part: total.toLocaleString(language), all: shown.length.toLocaleString(language) });
     if (this.at >= 0 && !shown[this.at]) this.#leave();
     this.#changed();
   }
