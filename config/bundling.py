@@ -5,10 +5,11 @@ ours use, `import { a, b } from "./x.js"` and `export` before a declaration, and
 a function that runs once, in the order in which the imports would have run, so names of two modules never meet.
 """
 
+import posixpath
 import re
 from collections.abc import Callable
 
-_IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "\./([\w.]+)";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "(\.\.?/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const)) (\w+)", re.MULTILINE)
 # What neither of those took.
 _LEFT = re.compile(r'^(?:import\s*[{*"]|import \w|export\b).*$', re.MULTILINE)
@@ -19,7 +20,8 @@ class NotBundled(ValueError):
 
 
 def bundle(entry: str, read: Callable[[str], str]) -> str:
-    """One script of the module `entry` and all it imports; `read` gives a module's text by its name.
+    """One script of the module `entry` and all it imports; `read` gives a module's text by its name, which
+    is its path from the entry's folder.
 
     Raises `NotBundled` for modules in a circle and for any other form of import or export.
     """
@@ -37,13 +39,17 @@ def _write(name: str, read: Callable[[str], str], written: dict[str, str], *, on
         return
     text = read(name)
     for found in _IMPORT.finditer(text):
-        _write(found[2], read, written, on_the_way=(*on_the_way, name))
-    body = _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_variable(found[2])};", text)
+        _write(_beside(name, found[2]), read, written, on_the_way=(*on_the_way, name))
+    body = _IMPORT.sub(lambda found: f"const {{ {found[1]} }} = {_variable(_beside(name, found[2]))};", text)
     names = [found[2] for found in _EXPORT.finditer(body)]
     body = _EXPORT.sub(r"\1 \2", body)
     if left := _LEFT.search(body):
         raise NotBundled(f"{name}: {left[0]}")
     written[name] = f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();"
+
+
+def _beside(name: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
 
 
 def _variable(name: str) -> str:

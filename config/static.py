@@ -1,5 +1,6 @@
 """Static files under names that change with their content, so that browsers may keep them for ever."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -44,7 +45,7 @@ def _bundled(paths: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
 
 
 def _read(paths: dict[str, tuple[Any, str]], folder: str, name: str) -> str:
-    storage, path = paths[f"{folder}/{name}"]
+    storage, path = paths[posixpath.normpath(f"{folder}/{name}")]
     with storage.open(path) as file:
         return str(file.read().decode())
 

@@ -10,13 +10,13 @@ from config.bundling import NotBundled, bundle
 from config.static import ENTRIES
 
 A = 'import { b, c } from "./b.js";\n\nexport const a = b + c();\n'
-B = 'import { d } from "./d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'
+B = 'import { d } from "../other/d.js";\n\nconst hidden = 1;\nexport const b = hidden + d;\nexport function c() {\n  return 10;\n}\n'
 D = "const hidden = 100;\nexport const d = hidden;\nexport class D {}\nexport async function* e() {}\n"
 
 
 def test_each_module_runs_once_after_those_that_it_imports():
-    script = bundle("a.js", {"a.js": A, "b.js": B, "d.js": D}.__getitem__)
-    assert re.findall(r"^const (\$\w+) = ", script, re.MULTILINE) == ["$d", "$b", "$a"]
+    script = bundle("a.js", {"a.js": A, "b.js": B, "../other/d.js": D}.__getitem__)
+    assert re.findall(r"^const (\$\w+) = ", script, re.MULTILINE) == ["$___other_d", "$b", "$a"]
     assert "const { b, c } = $b;" in script
     assert "return { d, D, e };" in script
     assert script.endswith("\nexport const { a } = $a;")

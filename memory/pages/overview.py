@@ -25,7 +25,7 @@ SOURCE_NAMES = {
     Corpus.MEMORY: _("Notes"),
     Corpus.RECORD: _("Records"),
 }
-SOURCE_ICONS = {Corpus.CHAT: _("chat"), Corpus.DAILY_LOG: _("day"), Corpus.MEMORY: _("note"), Corpus.RECORD: _("pin")}
+SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
 # The clusters take their colours from so many, in turn: `hue-0` and on in the style sheet.
 HUES = 12
 TALLEST = 100.0
