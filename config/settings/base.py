@@ -478,8 +478,8 @@ DATABASES["default"]["OPTIONS"] = {
     },
     "connect_timeout": 5,
 }
-# The place of a standby by streaming replication; role, password and database are those of DATABASE_URL. What only reads
-# may read there, no further behind than so many seconds, and never from before what the same person wrote (docs/scale.md).
+# The place of a standby by streaming replication; role, password and database are those of DATABASE_URL. What only
+# reads may read there, no further behind than so many seconds, and never from before what the same person wrote.
 DATABASE_REPLICA_STALENESS_SECONDS = env.float("DATABASE_REPLICA_STALENESS_SECONDS", default=2.0)
 if env.str("DATABASE_REPLICA_URL", default=""):
     _standby = env.db("DATABASE_REPLICA_URL")

@@ -73,8 +73,8 @@ LARGEST_BUFFERS_OF_TESTS = 128
 class EmbeddedPostgres:
     """A PostgreSQL cluster in `root`, which is made for it: `data`, `socket` and `postgres-passwords`, all private.
 
-    `durable=False` is for tests: what is written may be lost with the machine. `settings` go before its own. Starting and stopping twice are
-    harmless.
+    `durable=False` is for tests: what is written may be lost with the machine. `settings` go before its own. Starting
+    and stopping twice are harmless.
     """
 
     name = "postgres"

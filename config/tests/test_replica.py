@@ -46,7 +46,15 @@ def copy_to(primary, standby):
     make_private(standby.root, account)
     program = next(primary.root.parent.glob("nothing"), None) or primary._program("pg_basebackup")
     subprocess.run(
-        [program, "--dbname", primary.superuser_url, "--pgdata", standby.data, "--write-recovery-conf", "--checkpoint=fast"],
+        [
+            program,
+            "--dbname",
+            primary.superuser_url,
+            "--pgdata",
+            standby.data,
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+        ],
         check=True,
         cwd=standby.root,
         user=account.uid if account else None,
@@ -60,9 +68,9 @@ def copy_to(primary, standby):
 @pytest.fixture(scope="module")
 def schema(servers, django_db_blocker):
     """The owner's tables; everything else in this module is done by the web role."""
-    with django_db_blocker.unblock(), override_settings(DATABASE_OWNER_URL=servers[0].owner_url):
-        with connected_as(servers[0].owner_url):
-            call_command("migrate", verbosity=0)
+    owner = servers[0].owner_url
+    with django_db_blocker.unblock(), override_settings(DATABASE_OWNER_URL=owner), connected_as(owner):
+        call_command("migrate", verbosity=0)
 
 
 @pytest.fixture
@@ -73,7 +81,7 @@ def standby(servers, schema, django_db_blocker, monkeypatch, settings):
     addresses = {DEFAULT_DB_ALIAS: servers[0].url, replica.ALIAS: servers[1].url}
     both = {alias: type(kept)(parameters(url, name="recollect"), alias) for alias, url in addresses.items()}
     monkeypatch.setitem(connections.settings, replica.ALIAS, both[replica.ALIAS].settings_dict)
-    monkeypatch.setattr(replica, "_failed_at", None)
+    monkeypatch.setattr(replica, "_known", replica._Known())
     with django_db_blocker.unblock():
         for alias, wrapper in both.items():
             connections[alias] = wrapper
@@ -107,7 +115,7 @@ def wait_for(alias, person):
 
 def found(person, words):
     output = registry.get("search_chat_history").call({"query": words, "mode": "hybrid"}, user=person)
-    return [result.user_message for result in output.results]
+    return [result.snippet for result in output.results]
 
 
 def ask_standby(standby, statement):
@@ -117,7 +125,9 @@ def ask_standby(standby, statement):
 
 
 @pytest.fixture
-def paused(standby):
+def paused(standby, person):
+    """It was read a moment ago, and replays nothing from now on."""
+    wait_for(replica.ALIAS, person)
     ask_standby(standby, "SELECT pg_wal_replay_pause()")
     yield
     ask_standby(standby, "SELECT pg_wal_replay_resume()")

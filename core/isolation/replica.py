@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from logging import getLogger
+from math import inf
 from threading import Lock
 from time import monotonic
 from typing import NamedTuple
@@ -44,14 +45,16 @@ class _Sample(NamedTuple):
     position: int
 
 
-class _Primary:
-    """Where the primary's log was a while ago, asked at most twice within the staleness that is allowed."""
+class _Known:
+    """What this process knows of the two: where the primary's log was a while ago, and when the standby last failed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._samples: tuple[_Sample, ...] = ()
+        self.failed_at = -inf
 
-    def position(self, primary: BaseDatabaseWrapper) -> int:
+    def primary_position(self, primary: BaseDatabaseWrapper) -> int:
+        """The oldest within the staleness that is allowed; the primary is asked at most twice in that time."""
         allowed = settings.DATABASE_REPLICA_STALENESS_SECONDS
         now = monotonic()
         with self._lock:
@@ -62,8 +65,7 @@ class _Primary:
         return samples[0].position
 
 
-_primary = _Primary()
-_failed_at: float | None = None
+_known = _Known()
 
 
 def is_configured() -> bool:
@@ -108,19 +110,19 @@ def remember_position(user_id: str) -> None:
 
 
 def leave_alone() -> None:
-    """For some seconds, after a failure."""
-    global _failed_at
-    _failed_at = monotonic()
+    """For some seconds, after a failure; its connection may be of no use any more."""
+    _known.failed_at = monotonic()
+    connections[ALIAS].close()
 
 
 def _is_near(primary: BaseDatabaseWrapper, replica: BaseDatabaseWrapper, user_id: str) -> bool:
-    if _failed_at is not None and monotonic() - _failed_at < LEFT_ALONE_SECONDS:
+    if monotonic() - _known.failed_at < LEFT_ALONE_SECONDS:
         return False
     try:
         own = _redis(settings.REDIS_URL).zscore(_key(user_id), _MEMBER) or 0
     except redis.RedisError:
         return False
-    needed = max(_primary.position(primary), own)
+    needed = max(_known.primary_position(primary), own)
     try:
         return _ask(replica, _REPLAYED) >= needed
     except DatabaseError as error:
