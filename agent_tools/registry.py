@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from agent_tools.scopes import TokenScope
-from core.isolation.acting import acting_as
+from core.isolation.acting import acting_as, read_as
 from core.isolation.caller import Caller
 from core.metrics import TOOL_CALLS
 from core.validation import validate
@@ -72,6 +72,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
         """
         wanted = validate(self.input_model, data)
         TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
+        if self.is_read_only:
+            return read_as(user or NOBODY, lambda: self.run(wanted, user))
         with acting_as(user or NOBODY):
             output = self.run(wanted, user)
         return output if may_read or self.for_writers is None else self.for_writers(wanted, output)

@@ -1,13 +1,14 @@
 """Runs database work for the event loop, and stops it when the caller is gone."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import anyio
 import psycopg
 from anyio import to_thread
-from django.db import connection, connections
+from django.db import connections
 
 T = TypeVar("T")
 # How long the database may take to be told that a statement is to end.
@@ -49,7 +50,9 @@ class _Stoppable(Generic[T]):
 
     def run(self) -> T:
         try:
-            with connection.execute_wrapper(self._execute):
+            with ExitStack() as watched:
+                for connection in connections.all():
+                    watched.enter_context(connection.execute_wrapper(self._execute))
                 return self._work()
         finally:
             with self._lock:

@@ -484,6 +484,19 @@ DATABASES["default"]["OPTIONS"] = {
     },
     "connect_timeout": 5,
 }
+# The place of a standby by streaming replication; role, password and database are those of DATABASE_URL. What only
+# reads may read there, no further behind than so many seconds, and never from before what the same person wrote.
+DATABASE_REPLICA_STALENESS_SECONDS = env.float("DATABASE_REPLICA_STALENESS_SECONDS", default=2.0)
+if env.str("DATABASE_REPLICA_URL", default=""):
+    _standby = env.db("DATABASE_REPLICA_URL")
+    DATABASES["replica"] = {**DATABASES["default"], "HOST": _standby["HOST"], "PORT": _standby["PORT"]}
+    DATABASES["replica"]["OPTIONS"] = {
+        **DATABASES["default"]["OPTIONS"],
+        **_standby.get("OPTIONS", {}),
+        "pool": {**DATABASES["default"]["OPTIONS"]["pool"], "timeout": 1},
+        "connect_timeout": 1,
+    }
+    DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 

@@ -73,14 +73,23 @@ LARGEST_BUFFERS_OF_TESTS = 128
 class EmbeddedPostgres:
     """A PostgreSQL cluster in `root`, which is made for it: `data`, `socket` and `postgres-passwords`, all private.
 
-    `durable=False` is for tests: what is written may be lost with the machine. Starting and stopping twice are
-    harmless.
+    `durable=False` is for tests: what is written may be lost with the machine. `settings` go before its own. Starting
+    and stopping twice are harmless.
     """
 
     name = "postgres"
 
-    def __init__(self, root: Path, *, log: Path, durable: bool = True, roles: Roles | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log: Path,
+        durable: bool = True,
+        roles: Roles | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.roles = roles or Roles()
+        self._settings = settings or {}
         self.root = root
         self.log = log
         self.durable = durable
@@ -165,6 +174,7 @@ class EmbeddedPostgres:
         settings["shared_buffers"] = f"{min(most, max(32, memory // 8))}MB"
         settings["effective_cache_size"] = f"{memory // 2}MB"
         settings["unix_socket_directories"] = f'"{self.socket}"'
+        settings |= self._settings
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [self._program("postgres"), "-D", self.data, *options]
 

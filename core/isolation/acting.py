@@ -7,21 +7,25 @@ Pages, the API, tools, the chat's stream, staff pages and commands all come thro
 Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing may stay open while it lasts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from core.isolation import replica
 from core.isolation.caller import Caller
 from core.request_ids import APPLICATION, request_id
 
 if TYPE_CHECKING:
     # The database engine imports this module before there may be models.
     from django.contrib.auth.base_user import AbstractBaseUser
+
+T = TypeVar("T")
 
 # The role that logged in, also after another has been taken on.
 OWN_ROLE = "none"
@@ -61,10 +65,28 @@ def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
     Within another `acting_as` of the same caller it costs nothing; within one of somebody else it raises
     `ActingAsAnother`.
     """
-    caller = who if isinstance(who, Caller) else Caller(user_id=who.pk)
-    user_id = "" if caller.user_id is None else str(caller.user_id)
-    with _being(_Identity(user_id=user_id)):
+    with _being(_identity(who)):
         yield
+
+
+def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
+    """What `work` returns within `acting_as(who)`. It changes nothing, so it may read the replica, where there is one.
+
+    If that fails on the way, `work` is done again on the primary.
+    """
+    identity = _identity(who)
+    if replica.is_configured() and not _database().in_atomic_block:
+        try:
+            with replica.reading_replica(identity.user_id) as is_near:
+                if is_near:
+                    with _being(identity):
+                        return work()
+        except Exception as error:
+            if not _is_of_the_database(error):
+                raise
+            replica.leave_alone()
+    with _being(identity):
+        return work()
 
 
 @contextmanager
@@ -90,12 +112,20 @@ def _being(identity: _Identity) -> Iterator[None]:
         database.acting = identity
         try:
             yield
+            _remember_changes(database, identity)
         finally:
             database.acting = None
         # A transaction that ends takes the settings along, and so does a savepoint that is rolled back; one that is
         # released leaves them to the transaction around it.
         if before is not None and not database.needs_rollback:
             _become(before)
+
+
+def _remember_changes(database: BaseDatabaseWrapper, identity: _Identity) -> None:
+    """So that nothing that reads a replica for this person later reads from before these changes."""
+    is_asked = replica.is_configured() and identity.user_id and database.alias != replica.ALIAS
+    if is_asked and not database.needs_rollback and replica.has_changes(database):
+        transaction.on_commit(partial(replica.remember_position, identity.user_id))
 
 
 def is_cluster(connection: BaseDatabaseWrapper) -> bool:
@@ -110,6 +140,17 @@ def is_cluster(connection: BaseDatabaseWrapper) -> bool:
         with _lock:
             _clusters[address] = known
     return known
+
+
+def _identity(who: "AbstractBaseUser | Caller") -> _Identity:
+    caller = who if isinstance(who, Caller) else Caller(user_id=who.pk)
+    return _Identity(user_id="" if caller.user_id is None else str(caller.user_id))
+
+
+def _is_of_the_database(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, DatabaseError):
+        error = error.__cause__
+    return error is not None
 
 
 def _database() -> Any:

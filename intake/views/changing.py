@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from core.errors import Conflict, NotFound
-from core.isolation.acting import acting_as
+from core.isolation.acting import acting_as, read_as
 from intake import deleting
 from intake.forms import RenameForm
 from intake.identity import caller_of
@@ -34,8 +34,10 @@ def personal_form(view: View[P]) -> View[P]:
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
-            with acting_as(caller_of(request)):
-                return view(request, *args, **kwargs)
+            if request.method == "POST":
+                with acting_as(caller_of(request)):
+                    return view(request, *args, **kwargs)
+            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
         except NotFound:
             return not_found(request)
 

@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from core.errors import NotFound
-from core.isolation.acting import acting_as
+from core.isolation.acting import read_as
 from core.pagination import position_in_address
 from intake.choices import offered_choices
 from intake.identity import caller_of, is_registered
@@ -52,8 +52,7 @@ def personal_page(view: View[P]) -> View[P]:
         if not settings.VISITORS and not is_registered(request):
             return redirect_to_login(request.get_full_path())
         try:
-            with acting_as(caller_of(request)):
-                return view(request, *args, **kwargs)
+            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
         except NotFound:
             return not_found(request)
 

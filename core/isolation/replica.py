@@ -1,0 +1,149 @@
+"""A standby that searches and pages may read in place of the primary: `DATABASE_REPLICA_URL`, by streaming replication.
+
+A standby is behind by a moment. It is read when it has replayed
+
+1. all that the primary had written `DATABASE_REPLICA_STALENESS_SECONDS` ago, and
+2. all that this person has committed since, in whatever process: their last position is kept in Redis.
+
+Both are positions in the write-ahead log, so that no machine's clock matters. Otherwise the primary is read, also while
+the standby or Redis does not answer.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from logging import getLogger
+from math import inf
+from threading import Lock
+from time import monotonic
+from typing import NamedTuple
+
+import redis
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.crypto import salted_hmac
+
+ALIAS = "replica"
+# After it has failed, the standby is left alone for so long: nobody waits for it again and again.
+LEFT_ALONE_SECONDS = 5
+REDIS_SECONDS = 0.5
+_MEMBER = "position"
+
+# Positions are counted in bytes from the log's beginning.
+_WRITTEN = "SELECT (pg_current_wal_lsn() - '0/0')::bigint"
+_REPLAYED = "SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint"
+_HAS_CHANGES = "SELECT (pg_current_xact_id_if_assigned() IS NOT NULL)::int"
+
+logger = getLogger(__name__)
+
+
+class _Sample(NamedTuple):
+    """What the primary had written at a moment of this process's clock."""
+
+    taken_at: float
+    position: int
+
+
+class _Known:
+    """What this process knows of the two: where the primary's log was a while ago, and when the standby last failed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._samples: tuple[_Sample, ...] = ()
+        self.failed_at = -inf
+
+    def primary_position(self, primary: BaseDatabaseWrapper) -> int:
+        """The oldest within the staleness that is allowed; the primary is asked at most twice in that time."""
+        allowed = settings.DATABASE_REPLICA_STALENESS_SECONDS
+        now = monotonic()
+        with self._lock:
+            samples = tuple(one for one in self._samples if now - one.taken_at < allowed)
+            if not samples or now - samples[-1].taken_at > allowed / 2:
+                samples = (*samples, _Sample(now, _ask(primary, _WRITTEN)))
+            self._samples = samples
+        return samples[0].position
+
+
+_known = _Known()
+
+
+def is_configured() -> bool:
+    return ALIAS in connections.settings
+
+
+@contextmanager
+def reading_replica(user_id: str) -> Iterator[bool]:
+    """Within the block Django's default connection is the standby's, if it is near enough for this person.
+
+    Yields whether it is. What fails there may be asked of the primary again, after `leave_alone()`.
+    """
+    primary, replica = connections[DEFAULT_DB_ALIAS], connections[ALIAS]
+    if not _is_near(primary, replica, user_id):
+        yield False
+        return
+    connections[DEFAULT_DB_ALIAS] = replica
+    try:
+        yield True
+    finally:
+        connections[DEFAULT_DB_ALIAS] = primary
+
+
+def has_changes(primary: BaseDatabaseWrapper) -> bool:
+    """Whether the transaction that is open has changed anything."""
+    return bool(_ask(primary, _HAS_CHANGES))
+
+
+def remember_position(user_id: str) -> None:
+    """After a commit of this person's: what reads for them next must have replayed it."""
+    position = _ask(connections[DEFAULT_DB_ALIAS], _WRITTEN)
+    key = _key(user_id)
+    try:
+        with _redis(settings.REDIS_URL).pipeline() as together:
+            # The highest stays, in whatever order two processes come.
+            together.zadd(key, {_MEMBER: position}, gt=True)
+            # Later the other bound says as much.
+            together.expire(key, int(settings.DATABASE_REPLICA_STALENESS_SECONDS) + 60)
+            together.execute()
+    except redis.RedisError:
+        logger.warning("Redis did not take the position of a commit: a search may miss it for a moment.")
+
+
+def leave_alone() -> None:
+    """For some seconds, after a failure; its connection may be of no use any more."""
+    _known.failed_at = monotonic()
+    connections[ALIAS].close()
+
+
+def _is_near(primary: BaseDatabaseWrapper, replica: BaseDatabaseWrapper, user_id: str) -> bool:
+    if monotonic() - _known.failed_at < LEFT_ALONE_SECONDS:
+        return False
+    try:
+        own = _redis(settings.REDIS_URL).zscore(_key(user_id), _MEMBER) or 0
+    except redis.RedisError:
+        return False
+    needed = max(_known.primary_position(primary), own)
+    try:
+        return _ask(replica, _REPLAYED) >= needed
+    except DatabaseError as error:
+        logger.warning("The replica does not answer (%s): the primary is read.", type(error).__name__)
+        leave_alone()
+        return False
+
+
+def _ask(connection: BaseDatabaseWrapper, statement: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        (number,) = cursor.fetchone()
+    # A server that replays nothing is no standby, and has replayed nothing.
+    return number or 0
+
+
+def _key(user_id: str) -> str:
+    """Two installations may share a Redis."""
+    return f"recollect:written:{salted_hmac('core.isolation.replica', user_id).hexdigest()}"
+
+
+@lru_cache(maxsize=1)
+def _redis(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS)
