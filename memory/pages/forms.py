@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import ProhibitNullCharactersValidator
 
 from core.errors import InvalidInput
+from core.validation import parse_day
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
@@ -16,7 +17,7 @@ from memory.models.documents import (
     MAX_TAGS,
 )
 from memory.records import DEFAULT_TYPE, Record
-from memory.rest.queries import NO_DAY, parse_day
+from memory.rest.queries import NO_DAY
 from memory.search.sources import HistoryScope
 
 LONGEST_QUERY = 10_000

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.validation import Input, text_limit, validate
+from core.validation import Input, parse_day, text_limit, validate
 from intake.identity import may_read, person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -22,7 +22,7 @@ from memory import documents
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
+from memory.rest.queries import LIMIT, NO_DAY, Day, validate_query
 
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import NotFound
-from core.validation import Input
+from core.validation import Input, parse_day
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -20,7 +20,7 @@ from memory.models import Corpus
 from memory.models.overview import SIDE
 from memory.overview import atlas, timeline
 from memory.overview.atlas import MapState
-from memory.rest.queries import parse_day, validate_query
+from memory.rest.queries import validate_query
 
 MONTH = OpenApiParameter("month", str, OpenApiParameter.PATH, description="As 2026-03.")
 TEXT_ID = OpenApiParameter("text_id", int, OpenApiParameter.PATH)
@@ -74,7 +74,7 @@ class PlaceOutput(BaseModel):
 
 
 SourceCorpus = Annotated[Corpus, Field(validation_alias="corpus")]
-Place = Annotated[PlaceOutput, Field(validation_alias="reference")]
+ReadAt = Annotated[PlaceOutput, Field(validation_alias="reference")]
 
 
 class MonthEntryOutput(BaseModel):
@@ -84,7 +84,7 @@ class MonthEntryOutput(BaseModel):
     title: str
     at: AwareDatetime
     turns: int
-    place: Place
+    place: ReadAt
 
 
 class MonthListOutput(BaseModel):
@@ -104,7 +104,7 @@ class MapTextOutput(BaseModel):
     title: str
     said_at: AwareDatetime
     snippet: str
-    place: Place
+    place: ReadAt
 
 
 class ClusterOutput(BaseModel):
