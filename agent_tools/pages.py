@@ -1,5 +1,6 @@
 """`/settings/tokens/`: a person makes and revokes their tokens, and copies what connects an agent."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -79,22 +80,23 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
-    try:
-        revoke_token(user=person_of(request), token_id=token_id)
-    except NotFound:
-        return not_found(request)
-    messages.success(request, _("Revoked. Its users are cut off within seconds."))
-    return HttpResponseRedirect(reverse("agent_tools:tokens"))
+    return _end(request, revoke_token, token_id=token_id, words=_("Revoked. Its users are cut off within seconds."))
 
 
 @never_cache
 @require_POST
 def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
+    return _end(
+        request, end_connection, connection_id=connection_id, words=_("Ended. The agent is out within seconds.")
+    )
+
+
+def _end(request: HttpRequest, end: Callable[..., None], *, words: str, **which: str) -> HttpResponse:
     try:
-        end_connection(user=person_of(request), connection_id=connection_id)
+        end(user=person_of(request), **which)
     except NotFound:
         return not_found(request)
-    messages.success(request, _("Ended. The agent is out within seconds."))
+    messages.success(request, words)
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 

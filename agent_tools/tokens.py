@@ -11,6 +11,7 @@ from django.utils import timezone
 from agent_tools.models import AccessToken
 from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
+from core.ids import parse_id
 from intake.models import User
 
 LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
@@ -62,10 +63,7 @@ def list_tokens(*, user: User) -> list[TokenInfo]:
 
 def revoke_token(*, user: User, token_id: str) -> None:
     """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
-    try:
-        deleted, _ = AccessToken.objects.filter(user=user, public_id=UUID(token_id)).delete()
-    except ValueError:
-        raise NotFound from None
+    deleted, _ = AccessToken.objects.filter(user=user, public_id=parse_id(token_id)).delete()
     if not deleted:
         raise NotFound
 

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping
+from datetime import date
 from typing import IO, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,6 +25,7 @@ LONGEST_NAME_QUOTED = 100
 MOST_FIELDS_NAMED = 50
 # An id, a page's cursor or a moment, with room for one that is wrong.
 LONGEST_REFERENCE = 100
+NO_NUL = "A text cannot have a NUL character (U+0000)."
 
 
 def text_limit(characters: int) -> dict[str, int]:
@@ -71,6 +73,21 @@ class Input(BaseModel):
 def stated(sentence: str) -> PydanticCustomError:
     """Raised by a validator with a message from the contract, which becomes the failure's detail, too."""
     return PydanticCustomError(_STATED, "{sentence}", {"sentence": sentence})
+
+
+def refuse_nul(text: str) -> str:
+    """For pydantic's `AfterValidator`: a text that the database can be asked for."""
+    if "\0" in text:
+        raise stated(NO_NUL)
+    return text
+
+
+def parse_day(text: str) -> date:
+    """Raises `ValueError`. Python also reads 20260301 and 2026-W09-7; here one day has one name."""
+    day = date.fromisoformat(text)
+    if day.isoformat() != text:
+        raise ValueError(text)
+    return day
 
 
 def validate(model: type[Model], data: Any) -> Model:
@@ -130,7 +147,7 @@ def _complaint(text: str, *, max_length: int, may_be_blank: bool) -> str:
     if len(text) > max_length:
         return f"At most {max_length:,} characters; this has {len(text):,}."
     if "\0" in text:
-        return "A text cannot have a NUL character (U+0000)."
+        return NO_NUL
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return "A text cannot have half of a surrogate pair (U+D800 to U+DFFF)."
     return ""

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -23,6 +22,7 @@ from core.errors import (
     WrongOffset,
     WrongState,
 )
+from core.ids import parse_id
 from core.pagination import Position
 from core.pg_text import storable_text
 from imports import jobs, uploads
@@ -99,7 +99,7 @@ def list_imports(*, user: User, after: Position | None) -> ImportPage:
 
 def get(*, user: User, import_id: str) -> Import:
     """Raises `NotFound`."""
-    batch = Import.objects.for_user(user).filter(pk=_as_id(import_id)).first()
+    batch = Import.objects.for_user(user).filter(pk=parse_id(import_id)).first()
     if batch is None:
         raise NotFound
     return batch
@@ -204,16 +204,9 @@ def remove(*, user: User, import_id: str) -> None:
 
 
 def _locked(user: User, import_id: str, *states: Import.State) -> Import:
-    batch = Import.objects.for_user(user).select_for_update().filter(pk=_as_id(import_id)).first()
+    batch = Import.objects.for_user(user).select_for_update().filter(pk=parse_id(import_id)).first()
     if batch is None:
         raise NotFound
     if states and batch.state not in states:
         raise WrongState(f"The import is {batch.state}, and this cannot be done then.")
     return batch
-
-
-def _as_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import connection
 
 from core.errors import NotFound
+from core.ids import parse_id
 from core.isolation.caller import Caller
 from intake.models import Conversation, Turn, User
 from intake.paths import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
@@ -63,14 +64,6 @@ class SharedTurns:
     is_deleted: bool = False
 
 
-def as_conversation_id(text: str) -> UUID:
-    """Raises `NotFound` for a malformed one, as for one that is not there."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None
-
-
 def as_turn_number(text: str | None) -> int | None:
     """A turn's number from an address; what is not one is as if it were not there."""
     if text is None or not text.isdecimal():
@@ -81,7 +74,7 @@ def as_turn_number(text: str | None) -> int | None:
 def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
     """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
     try:
-        return Conversation.objects.for_caller(caller).get(pk=as_conversation_id(conversation_id))
+        return Conversation.objects.for_caller(caller).get(pk=parse_id(conversation_id))
     except Conversation.DoesNotExist:
         raise NotFound from None
 

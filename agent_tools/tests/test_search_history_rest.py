@@ -9,7 +9,7 @@ from django.test import Client
 
 from agent_tools.tests import callers
 from agent_tools.tools import registry
-from agent_tools.tools.history_text import history_text
+from agent_tools.tools.history import history_text
 from intake import services
 from intake.models import Conversation
 from intake.tests.factories import a_person, a_turn

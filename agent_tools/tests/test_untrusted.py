@@ -8,7 +8,7 @@ import pytest
 from agent_tools.tests.callers import call
 from agent_tools.tests.mcp_messages import call as over_mcp
 from agent_tools.tokens import create_token
-from agent_tools.tools.history_text import history_text
+from agent_tools.tools.history import history_text
 from agent_tools.untrusted import without_our_lines
 from core.isolation.acting import acting_as
 from intake.models import Conversation

@@ -4,22 +4,18 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from django.utils import timezone
-from django.utils.text import Truncator
 from pydantic import Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
 from intake.links import conversation_path
 from intake.models import Conversation, User
 from memory.search import ChatHistory, SearchMode
 from memory.search import search_chat_history as search
 from memory.search.time_windows import TimeWindow
 
-NO_CALLER = "user identity required"
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
-# The characters of a snippet.
-LINKS = 3
-LINK_LENGTH = 48
 
 # Notes that both searches share.
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
@@ -92,7 +88,7 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
         user=user, query=wanted.query, limit=wanted.limit, mode=mode, now=timezone.now(), rerank=wanted.rerank
     )
     if not found.matches:
-        note = NOT_YET.format(_turns(found.pending)) if found.pending else NO_HISTORY
+        note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
         return _nothing(wanted.query, note=note, pending=found.pending or None)
     return _output(wanted, found)
 
@@ -100,7 +96,7 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
     """How many turns were found, and links to the first of the conversations they are in."""
     if user is None:
-        return "Nothing to search yet: register or log in to have a memory"
+        return NOBODY
     if not output.results:
         return "Nothing found"
     best_turns: dict[UUID, int] = {}
@@ -108,18 +104,13 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         best_turns.setdefault(result.conversation_id, result.turn_number)
     titles = Conversation.objects.for_user(user).in_bulk(list(best_turns))
     links = [
-        f"[{link_text(titles[conversation_id].title)}]({conversation_path(conversation_id, turn_number=number)})"
+        link(titles[conversation_id].title, conversation_path(conversation_id, turn_number=number))
         for conversation_id, number in best_turns.items()
         if conversation_id in titles
     ]
     # As the answer says it: what is only the nearest was not found.
-    found = ONLY_NEAREST if output.nothing_relevant else f"Found {_turns(output.total_found)}"
-    more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
-    return f"{found}: {', '.join(links[:LINKS])}{more}"
-
-
-def _turns(count: int) -> str:
-    return f"{count:,} {'turn' if count == 1 else 'turns'}"
+    found = ONLY_NEAREST if output.nothing_relevant else f"Found {counted(output.total_found, 'turn')}"
+    return f"{found}: {first_of(links)}"
 
 
 def _output(wanted: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHistoryOutput:
@@ -153,12 +144,6 @@ def interpreted(window: TimeWindow | None) -> InterpretedTime | None:
 
 def _nothing(query: str, *, note: str, pending: int | None = None) -> SearchChatHistoryOutput:
     return SearchChatHistoryOutput(results=[], total_found=0, query=query, note=note, pending=pending)
-
-
-def link_text(title: str) -> str:
-    """A title without what Markdown would read as the end of the link, short enough to stand among others."""
-    plain = title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
-    return Truncator(plain).chars(LINK_LENGTH)
 
 
 search_chat_history = Tool(

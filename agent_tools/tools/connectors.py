@@ -15,7 +15,9 @@ from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.scopes import TokenScope
 from agent_tools.tools import conversations
 from agent_tools.tools.history_input import MAX_QUERY_LENGTH
-from core.errors import AuthenticationRequired, NotFound
+from agent_tools.tools.wording import known
+from core.errors import NotFound
+from core.ids import parse_id
 from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import User
@@ -89,16 +91,15 @@ def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
 
 def fetch_one(wanted: ConnectorReference, user: User | None) -> ConnectorDocument:
     """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
-    if user is None:
-        raise AuthenticationRequired(conversations.NO_CALLER)
+    user = known(user)
     kind, _, key = wanted.id.partition(":")
     match kind:
         case "conversation":
             return _conversation(wanted.id, key, user)
         case "document":
-            return _document(wanted.id, _as_id(key), user)
+            return _document(wanted.id, parse_id(key), user)
         case "record":
-            return _record(wanted.id, _as_id(key), user)
+            return _record(wanted.id, parse_id(key), user)
     raise NotFound
 
 
@@ -188,13 +189,6 @@ def _as_number(text: str) -> int:
     if not A_NUMBER.fullmatch(text):
         raise NotFound
     return int(text)
-
-
-def _as_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None
 
 
 search = Tool(

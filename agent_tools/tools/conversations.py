@@ -9,9 +9,8 @@ from pydantic import Field
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.scopes import TokenScope
-from agent_tools.times import moment
-from agent_tools.tools.chat_history import LINKS, link_text
-from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from agent_tools.tools.wording import counted, first_of, known, link
+from core.errors import InvalidInput, NotFound
 from core.isolation.caller import Caller
 from core.pagination import Position
 from core.validation import LONGEST_REFERENCE
@@ -24,7 +23,6 @@ MOST_AROUND = 10
 # The characters of all texts of an answer together: some 6,000 tokens, which leaves a model room to think.
 CHARACTERS = 24_000
 MOST_CONVERSATIONS = 50
-NO_CALLER = "user identity required"
 
 ConversationId = Annotated[str, Field(description="The conversation's id.")]
 Title = Annotated[str, Field(description="Its title: the beginning of the first message unless it was renamed.")]
@@ -130,7 +128,7 @@ class ListRecentConversationsOutput(ToolOutput):
 
 def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
     """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
-    user = _known(user)
+    user = known(user)
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
     if conversation.expires_at is not None:
         # A temporary chat is no part of the history.
@@ -149,7 +147,7 @@ def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutpu
 
 
 def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecentConversationsOutput:
-    user = _known(user)
+    user = known(user)
     zone = user.zone
     period = Q()
     if wanted.after is not None:
@@ -217,33 +215,23 @@ def _in_words(conversation: Conversation, zone: ZoneInfo) -> dict[str, Any]:
 
 def _moment(field: str, text: str, zone: ZoneInfo) -> datetime:
     try:
-        return moment(text, zone=zone)
-    except (ValueError, OverflowError):
+        moment = datetime.fromisoformat(text)
+    except ValueError:
         message = "Send a date (YYYY-MM-DD) or a date-time (YYYY-MM-DDTHH:MM:SS, with or without an offset)."
         raise InvalidInput(errors={field: [message]}) from None
-
-
-def _known(user: User | None) -> User:
-    if user is None:
-        raise AuthenticationRequired(NO_CALLER)
-    return user
+    return moment if moment.tzinfo else moment.replace(tzinfo=zone)
 
 
 def _say_turns(output: GetConversationOutput, user: User | None) -> str:
     number = output.turns[0].turn_number if output.turns else None
     path = conversation_path(output.conversation_id, turn_number=number)
-    return f"Read {_counted(len(output.turns), 'turn')} of [{link_text(output.title)}]({path})"
+    return f"Read {counted(len(output.turns), 'turn')} of {link(output.title, path)}"
 
 
 def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
     """How many, and links to the first of them."""
-    links = [f"[{link_text(each.title)}]({conversation_path(each.conversation_id)})" for each in output.conversations]
-    more = f" and {len(links) - LINKS} more" if len(links) > LINKS else ""
-    return f"Listed {_counted(len(links), 'conversation')}" + (f": {', '.join(links[:LINKS])}{more}" if links else "")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    links = [link(each.title, conversation_path(each.conversation_id)) for each in output.conversations]
+    return f"Listed {counted(len(links), 'conversation')}" + (f": {first_of(links)}" if links else "")
 
 
 get_conversation = Tool(

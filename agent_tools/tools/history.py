@@ -1,5 +1,6 @@
 """The tool `search_history`: what the person said and wrote down, from every source, in one ranking."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -9,24 +10,23 @@ from pydantic import Field
 
 from agent_tools.registry import Tool, ToolOutput
 from agent_tools.tools.chat_history import (
-    LINKS,
-    NO_CALLER,
     NOTHING_RELEVANT,
     ONLY_NEAREST,
     RELEVANCE,
     RERANKED,
     InterpretedTime,
     interpreted,
-    link_text,
 )
 from agent_tools.tools.history_input import ScopeName, SearchHistoryInput
-from agent_tools.tools.history_text import history_text
+from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
+from agent_tools.untrusted import as_one_line, without_our_lines
 from intake.links import conversation_path
 from intake.models import User
 from memory.search.history import History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
 from memory.search.sources import HistoryScope
 
+NOTHING_FOUND = "No matching results found. Try broader keywords or a different scope."
 NEAREST = "Nothing was found about this, and these results are only the nearest"
 
 
@@ -88,23 +88,20 @@ def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
     """How much was found, and the first places it was found in: conversations as links."""
     if user is None:
-        return "Nothing to search yet: register or log in to have a memory"
+        return NOBODY
     if not output.results:
         return "Nothing found"
     best: dict[object, str] = {}
     for result in output.results:
         best.setdefault(result.conversation_id or _place(result), _place(result))
     places = list(best.values())
-    count = f"{len(output.results)} {'result' if len(output.results) == 1 else 'results'}"
-    found = ONLY_NEAREST if output.nothing_relevant else f"Found {count}"
-    more = f" and {len(places) - LINKS} more" if len(places) > LINKS else ""
-    return f"{found}: {', '.join(places[:LINKS])}{more}"
+    found = ONLY_NEAREST if output.nothing_relevant else f"Found {counted(len(output.results), 'result')}"
+    return f"{found}: {first_of(places)}"
 
 
 def _place(result: HistoryResult) -> str:
     if result.conversation_id is not None:
-        path = conversation_path(result.conversation_id, turn_number=result.turn_number)
-        return f"[{link_text(result.session or '')}]({path})"
+        return link(result.session or "", conversation_path(result.conversation_id, turn_number=result.turn_number))
     if result.record_id is not None:
         return "a saved memory"
     return f"the log of {result.date}" if result.source == "daily_log" else "MEMORY.md"
@@ -143,6 +140,21 @@ def _result(found: HistoryMatch) -> HistoryResult:
         document_id=reference.document_id,
         record_id=reference.record_id,
     )
+
+
+def history_text(query: str, scope: str, results: Sequence[HistoryResult], *, note: str | None = None) -> str:
+    """The specification's text (FEAT-032, "Output Format"): a header, a block for each result, and the note last."""
+    header = f'[Search Results for "{" ".join(query.split())}" (scope: {scope}, {len(results)} results)]'
+    blocks = [_block(number, result) for number, result in enumerate(results, start=1)] or [NOTHING_FOUND]
+    return "\n\n".join([header, *blocks, *([f"Note: {note}."] if note else [])])
+
+
+def _block(number: int, result: HistoryResult) -> str:
+    """A stored text writes neither of these lines: a header is one line, and an excerpt has none that is like ours."""
+    # A session's title is in its excerpt.
+    session = f', session: "{as_one_line(result.session or "")}"' if result.source == "message" else ""
+    about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{session}"
+    return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 
 
 def _unfinished(history: History) -> str | None:

@@ -1,7 +1,6 @@
 """The input of `search_history`, whose mistakes are told in the contract's very words."""
 
 import json
-import re
 from datetime import date
 from typing import Annotated, Any, Literal, get_args
 
@@ -9,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_v
 
 from agent_tools.registry import ToolInput
 from agent_tools.tools.chat_history import RERANK
-from core.validation import stated
+from core.validation import parse_day, stated
 from intake.services import without_nul
 from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS
 
@@ -18,8 +17,6 @@ SCOPES = get_args(ScopeName)
 # An error quotes what came, but not a book of it.
 QUOTED = 100
 MAX_QUERY_LENGTH = 10_000
-
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def _a_query(value: Any) -> str:
@@ -41,8 +38,8 @@ def _a_date(value: Any) -> date | None:
     if value is None:
         return None
     try:
-        if isinstance(value, str) and _DATE.fullmatch(value):
-            return date.fromisoformat(value)
+        if isinstance(value, str):
+            return parse_day(value)
     except ValueError:
         pass
     raise stated(f"Date must be in YYYY-MM-DD format: {_quoted(value)}")

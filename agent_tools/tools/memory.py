@@ -1,7 +1,6 @@
 """The tool `search_memory`: the caller's own memory records by meaning, narrowed by type, project and tags."""
 
 import logging
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -9,9 +8,10 @@ from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.tools.wording import NO_CALLER, NOBODY
 from agent_tools.untrusted import as_one_line
 from core.errors import RecollectError, SearchFailed, Unavailable
-from core.validation import stated
+from core.validation import refuse_nul
 from intake.models import User
 from memory.embedders import EmbedderError
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_TAGS
@@ -29,19 +29,12 @@ from memory.search.records import (
 
 logger = logging.getLogger(__name__)
 
-NO_CALLER = "user identity required"
 NO_MATCHES = "no memory records found"
 # How much of a record stands in the list; the results have all of it.
 EXCERPT_LENGTH = 500
 
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise stated("A text cannot have a NUL character (U+0000).")
-    return text
-
-
-Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(_without_nul)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(refuse_nul)]
 Labels = Annotated[list[Label], Field(max_length=MAX_TAGS)]
 
 
@@ -65,7 +58,7 @@ class SearchMemoryInput(ToolInput):
     ] = 0.0
     types: Annotated[Labels | None, Field(description="Only records of any of these types.")] = None
     project_id: Annotated[
-        Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(_without_nul)] | None,
+        Annotated[str, StringConstraints(max_length=MAX_PROJECT_LENGTH), AfterValidator(refuse_nul)] | None,
         Field(description="Only records of this project."),
     ] = None
     tags: Annotated[Labels | None, Field(description="Only records with any of these tags.")] = None
@@ -127,7 +120,7 @@ def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
 
 def summarise(output: SearchMemoryOutput, user: User | None) -> str:
     if user is None:
-        return "Nothing to search yet: register or log in to have a memory"
+        return NOBODY
     count = len(output.results)
     return f"Found {count} {'memory' if count == 1 else 'memories'}" if count else "Nothing found"
 
@@ -145,14 +138,7 @@ def _as_told(error: MemorySearchError) -> RecollectError:
 
 
 def record_output(record: Record) -> MemoryRecordOutput:
-    return MemoryRecordOutput(
-        id=record.id,
-        type=record.type,
-        project_id=record.project_id,
-        tags=record.tags,
-        content=record.content,
-        created_at=record.created_at,
-    )
+    return MemoryRecordOutput.model_validate(record, from_attributes=True)
 
 
 def _output(result: MemorySearchResult) -> MemoryResult:
@@ -167,7 +153,7 @@ def _as_markdown(found: list[MemorySearchResult]) -> str:
 
 def _item(number: int, result: MemorySearchResult) -> str:
     record = result.record
-    about = [f"similarity {result.similarity:.2f}", _day(record.created_at)]
+    about = [f"similarity {result.similarity:.2f}", record.created_at.date().isoformat()]
     about += [f"project {_label(record.project_id)}"] if record.project_id else []
     about += [f"tags: {', '.join(map(_label, record.tags))}"] if record.tags else []
     content = " ".join(record.content.split())
@@ -177,10 +163,6 @@ def _item(number: int, result: MemorySearchResult) -> str:
 
 def _label(label: str) -> str:
     return as_one_line(label, without="*();")
-
-
-def _day(moment: datetime) -> str:
-    return moment.date().isoformat()
 
 
 search_memory = Tool(

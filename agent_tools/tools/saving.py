@@ -10,10 +10,10 @@ from django.utils import timezone
 from pydantic import Field
 
 from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
-from agent_tools.times import day as parse_day
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
-from core.errors import AuthenticationRequired, InvalidInput, NotFound
-from core.validation import text_limit
+from agent_tools.tools.wording import known
+from core.errors import InvalidInput, NotFound
+from core.validation import parse_day, text_limit
 from intake.models import User
 from memory import documents, records
 from memory.models.documents import (
@@ -23,8 +23,6 @@ from memory.models.documents import (
     MAX_RECORD_LENGTH,
     MAX_TAGS,
 )
-
-NO_CALLER = "user identity required"
 
 
 class SaveMemoryInput(ToolInput):
@@ -94,7 +92,7 @@ class AppendDailyLogOutput(ToolOutput):
 
 def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
     record = records.create(
-        user=_known(user),
+        user=known(user),
         content=wanted.content,
         type=records.DEFAULT_TYPE if wanted.type is None else wanted.type,
         project_id=wanted.project_id or "",
@@ -107,7 +105,7 @@ def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
 
 
 def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
-    user, now = _known(user), timezone.now()
+    user, now = known(user), timezone.now()
     day = now.astimezone(user.zone).date() if wanted.date is None else _day(wanted.date)
     document = documents.append(user=user, day=day, text=wanted.text, now=now)
     lines = len(wanted.text.splitlines())
@@ -158,12 +156,6 @@ def _day(text: str) -> dt.date:
     except ValueError:
         message = f"Date must be in YYYY-MM-DD format: {text[:50]}"
         raise InvalidInput(message, errors={"date": [message]}) from None
-
-
-def _known(user: User | None) -> User:
-    if user is None:
-        raise AuthenticationRequired(NO_CALLER)
-    return user
 
 
 save_memory = Tool(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.apps import apps
 from django.db import connection
 
 from core.isolation.checks import personal_models
@@ -39,9 +38,3 @@ def plan_tables() -> TablePlan:
     while beside := {table for table, other in references if other in personal} - personal:
         personal |= beside
     return TablePlan(tuple(sorted(personal)), tuple(sorted(existing - personal)))
-
-
-def label_of(table: str) -> str:
-    """The model's name, for a person; the table's where no model has it."""
-    names = {model._meta.db_table: model._meta.label for model in apps.get_models(include_auto_created=True)}
-    return names.get(table, table)

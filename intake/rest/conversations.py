@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.errors import InvalidInput, NotFound
+from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.pagination import position_in_address
 from core.validation import LONGEST_REFERENCE, checked, text_limit, validate
@@ -23,7 +24,6 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.paths import Tree
 from intake.reading import (
     TURNS_PER_ANSWER,
-    as_conversation_id,
     as_turn_number,
     get_conversation,
     get_turn,
@@ -105,7 +105,7 @@ class ConversationView(ActsAsCaller):
         """Give a conversation another title, pin it, archive it, or take that back; say how it is answered from now on;
         keep a temporary one. What is left out stays."""
         wanted = validate(ChangeOfConversation, request.data)
-        caller, key = caller_of(request), as_conversation_id(conversation_id)
+        caller, key = caller_of(request), parse_id(conversation_id)
         given = wanted.model_fields_set
         if not given:
             raise InvalidInput("Nothing to change: give `title`, `pinned` or `archived`, or how it is answered.")
@@ -130,7 +130,7 @@ class ConversationView(ActsAsCaller):
     @extend_schema(operation_id="delete_conversation", responses={204: None, **problems(*NOT_THERE)})
     def delete(self, request: Request, conversation_id: str) -> Response:
         """Remove a conversation with all its turns, for good."""
-        deleting.delete_conversation(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id))
+        deleting.delete_conversation(caller=caller_of(request), conversation_id=parse_id(conversation_id))
         return Response(status=204)
 
 
@@ -236,7 +236,7 @@ class ToolCallUndoView(ActsAsCaller):
 
 def _named(conversation_id: str, turn_number: str) -> dict[str, Any]:
     """A turn by its address; raises `NotFound` for a malformed one."""
-    return {"conversation_id": as_conversation_id(conversation_id), "turn_number": as_turn_number(turn_number) or 0}
+    return {"conversation_id": parse_id(conversation_id), "turn_number": as_turn_number(turn_number) or 0}
 
 
 def _is_true(request: Request, name: str) -> bool:

@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from core.errors import Conflict, NotFound
+from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
 from intake import deleting
 from intake.forms import RenameForm
@@ -21,7 +22,7 @@ from intake.identity import caller_of
 from intake.links import conversation_path
 from intake.models import Turn
 from intake.paths import Tree
-from intake.reading import as_conversation_id, as_turn_number, get_conversation, get_turn
+from intake.reading import as_turn_number, get_conversation, get_turn
 from intake.views.failures import not_found
 
 P = ParamSpec("P")
@@ -68,7 +69,7 @@ def delete_conversation(request: HttpRequest, conversation_id: str) -> HttpRespo
 @personal_form
 def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) -> HttpResponse:
     number = as_turn_number(turn_number) or 0
-    turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(conversation_id), turn_number=number)
+    turn = get_turn(caller=caller_of(request), conversation_id=parse_id(conversation_id), turn_number=number)
     trouble = ""
     if request.method == "POST":
         try:

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from core import rate_limits
 from core.errors import InvalidInput
+from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.validation import LONGEST_REFERENCE, parse_json, stated, text_limit, validate
@@ -24,7 +25,7 @@ from intake import changes, idempotency
 from intake.choices import ChatOptions, refuse_temporary
 from intake.language_models import is_recall_mode
 from intake.models import User
-from intake.reading import LARGEST_NUMBER, as_conversation_id
+from intake.reading import LARGEST_NUMBER
 from intake.repeating import Begun, begin_turn_once
 from intake.running_answers import refuse_one_too_many
 from intake.services import MAX_MESSAGE_LENGTH
@@ -95,7 +96,7 @@ class ChatMessage(ChatOptions):
         given = self.conversation_id
         return TurnRequest(
             message=self.message,
-            conversation_id=None if given is None else as_conversation_id(given),
+            conversation_id=None if given is None else parse_id(given),
             parent=self.parent,
             edit=self.edit,
             regenerate=self.regenerate,

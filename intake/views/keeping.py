@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from core.errors import InvalidInput
+from core.ids import parse_id
 from intake import arranging
 from intake.exporting import chats_as_json
 from intake.identity import caller_of
 from intake.links import conversation_path
 from intake.models import Conversation, User
-from intake.reading import as_conversation_id
 from intake.views.changing import personal_form
 
 YES = "1"
@@ -28,7 +28,7 @@ FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
 @personal_form
 def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """With `on=1`; without it no longer."""
-    key = as_conversation_id(conversation_id)
+    key = parse_id(conversation_id)
     is_pinned = request.POST.get("on") == YES
     arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_pinned=is_pinned, now=timezone.now())
     return HttpResponseRedirect(conversation_path(key))
@@ -38,7 +38,7 @@ def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse
 @personal_form
 def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     """With `on=1`; without it no longer."""
-    key = as_conversation_id(conversation_id)
+    key = parse_id(conversation_id)
     is_archived = request.POST.get("on") == YES
     arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_archived=is_archived, now=timezone.now())
     return HttpResponseRedirect(conversation_path(key))
@@ -49,7 +49,7 @@ def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResp
 def change_conversations(request: HttpRequest) -> HttpResponse:
     """`do` with each `id`: archive, restore, export; delete, once that is `sure`."""
     caller, now = caller_of(request), timezone.now()
-    ids = [as_conversation_id(text) for text in request.POST.getlist("id")]
+    ids = [parse_id(text) for text in request.POST.getlist("id")]
     wanted = request.POST.get("do")
     if not ids:
         messages.error(request, _("Choose some chats first."))

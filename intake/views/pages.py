@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from core.errors import NotFound
+from core.ids import parse_id
 from core.isolation.acting import read_as
 from core.pagination import position_in_address
 from intake.choices import offered_choices
@@ -23,7 +24,6 @@ from intake.reading import (
     TURNS_PER_PAGE,
     SharedTurns,
     TurnWindow,
-    as_conversation_id,
     as_turn_number,
     get_conversation,
     get_turn,
@@ -78,7 +78,7 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
     """A branch's own turns, then on the way up those that it shares, which `of` names by their conversation."""
     before, origin = as_turn_number(request.GET.get("before")), request.GET.get("of")
     if before is not None and origin is not None:
-        turn = get_turn(caller=caller_of(request), conversation_id=as_conversation_id(origin), turn_number=before)
+        turn = get_turn(caller=caller_of(request), conversation_id=parse_id(origin), turn_number=before)
         window = TurnWindow([], earlier=None, later=before)
         return window, shared_to_show(conversation=conversation, at_most=TURNS_PER_PAGE, before=turn)
     around = as_turn_number(request.GET.get("turn"))
@@ -98,7 +98,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
     caller, after = caller_of(request), position_in_address(request.GET.get("after"))
     words, is_archived = request.GET.get("q", ""), "archived" in request.GET
     if only := request.GET.get("only"):
-        page = list_one(caller=caller, conversation_id=as_conversation_id(only))
+        page = list_one(caller=caller, conversation_id=parse_id(only))
     elif words or is_archived:
         page = list_conversations(caller=caller, after=after, words=words, is_archived=is_archived)
     else:

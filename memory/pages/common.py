@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from core.errors import NotFound
+from core.validation import parse_day
 from intake.identity import is_registered, person_of
 from intake.links import conversation_path
 from intake.views.changing import P, View, personal_form
@@ -19,7 +20,6 @@ from intake.views.pages import sidebar_of
 from memory.documents import YEARS
 from memory.models import MemoryDocument
 from memory.models.documents import ABOUT_ME, AboutMe, DocumentDay
-from memory.rest.queries import parse_day
 from memory.search.sources import Reference
 
 

@@ -10,6 +10,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from core.errors import InvalidInput
+from core.validation import parse_day
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
@@ -18,7 +19,7 @@ from memory.models.documents import (
     MAX_TAGS,
 )
 from memory.records import DEFAULT_TYPE, Record
-from memory.rest.queries import NO_DAY, parse_day
+from memory.rest.queries import NO_DAY
 from memory.search.sources import HistoryScope
 
 LONGEST_QUERY = 10_000

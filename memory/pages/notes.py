@@ -1,13 +1,11 @@
 """Notes that were brought along from elsewhere: listed, read and deleted."""
 
-from uuid import UUID
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from core.errors import NotFound
+from core.ids import parse_id
 from core.pagination import position_in_address
 from intake.identity import person_of
 from memory import notes as service
@@ -22,24 +20,16 @@ def notes(request: HttpRequest) -> HttpResponse:
 
 @page_for_people
 def note(request: HttpRequest, note_id: str) -> HttpResponse:
-    found = service.read(user=person_of(request), note_id=_id(note_id))
+    found = service.read(user=person_of(request), note_id=parse_id(note_id))
     return show(request, "memory/note.html", note=found, place="memory", tab="notes")
 
 
 @page_for_people
 def delete_note(request: HttpRequest, note_id: str) -> HttpResponse:
-    found = service.read(user=person_of(request), note_id=_id(note_id))
+    found = service.read(user=person_of(request), note_id=parse_id(note_id))
     if request.method != "POST":
         back = note_path(found.pk)
         return show(request, "memory/delete_note.html", note=found, back=back, place="memory", tab="notes")
     service.delete(user=person_of(request), note_id=found.pk)
     messages.success(request, _("The note is deleted."))
     return HttpResponseRedirect(reverse("memory:notes"))
-
-
-def _id(text: str) -> UUID:
-    """A malformed id is answered like one that does not exist."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None

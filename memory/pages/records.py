@@ -2,7 +2,6 @@
 
 from http import HTTPStatus
 from typing import Any
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -10,7 +9,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from core.errors import Conflict, InvalidInput, NotFound
+from core.errors import Conflict, InvalidInput
+from core.ids import parse_id
 from core.pagination import position_in_address
 from intake.identity import person_of
 from memory import records as service
@@ -34,14 +34,14 @@ def records(request: HttpRequest) -> HttpResponse:
 
 @page_for_people
 def record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = service.read(user=person_of(request), record_id=_id(record_id))
+    found = service.read(user=person_of(request), record_id=parse_id(record_id))
     return show(request, "memory/record.html", record=found, place="memory", tab="records")
 
 
 @page_for_people
 def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
     """Of two who have read the same the second is shown what the first made of it, before theirs replaces it."""
-    found = service.read(user=person_of(request), record_id=_id(record_id))
+    found = service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
         return _editor(request, found, RewriteForm.of(found))
     form = RewriteForm(request.POST)
@@ -68,7 +68,7 @@ def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
 
 @page_for_people
 def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    found = service.read(user=person_of(request), record_id=_id(record_id))
+    found = service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
         return show(
             request,
@@ -114,11 +114,3 @@ def _list(request: HttpRequest, form: RecordForm, *, status: int = HTTPStatus.OK
     if not wanted.is_valid():
         status = HTTPStatus.BAD_REQUEST
     return show(request, "memory/records.html", status=status, place="memory", tab="records", **context)
-
-
-def _id(text: str) -> UUID:
-    """A malformed id is answered like one that does not exist."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None

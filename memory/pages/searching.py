@@ -52,11 +52,13 @@ ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.D
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # Of one conversation in a row of results; the others are folded away.
 LISTED_OF_A_CONVERSATION = 3
-# Strong, struck out, code; a link; and the mark of a heading, a quotation or a list at the beginning of a line.
+# Strong, struck out, code; a link; emphasis; and the mark of a heading, a quotation or a list at a line's beginning.
 _MARKUP = re.compile(
-    r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+", re.MULTILINE
+    r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)"
+    r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
+    r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+",
+    re.MULTILINE,
 )
-
 # Words that stand in the page as they stand in the text, whatever Markdown does around them.
 _PLAIN_WORDS = re.compile(r"(?<![\w'\u2019])[^\W_]+(?: [^\W_]+){3,9}(?![\w'\u2019])")
 
@@ -246,11 +248,11 @@ def _marked_pieces(excerpt: Excerpt) -> Iterator[str]:
 
 
 def _kept(text: str) -> list[bool]:
-    """For each character whether it is read, rather than one of Markdown's marks; of a link its words are."""
+    """For each character whether it is read, rather than one of Markdown's marks; of a link and of emphasis the words
+    are."""
     kept = [True] * len(text)
     for found in _MARKUP.finditer(text):
-        start, stop = found.span()
-        words_start, words_stop = found.span("words")
-        for place in range(start, stop):
-            kept[place] = words_start <= place < words_stop
+        words = range(*found.span("words" if found["words"] is not None else "stressed"))
+        for place in range(*found.span()):
+            kept[place] = place in words
     return kept

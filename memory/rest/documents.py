@@ -1,19 +1,20 @@
 """MEMORY.md and the daily logs over REST: read whole, written whole with `If-Match`, or appended to."""
 
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_view
 from pydantic import BaseModel, Field, RootModel
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import InvalidInput, NotFound
-from core.validation import Input, text_limit, validate
+from core.validation import Input, parse_day, text_limit, validate
 from intake.identity import may_read, person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -21,10 +22,8 @@ from memory import documents
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, MAX_DOCUMENT_LENGTH, DocumentDay
 from memory.rest.preconditions import ETAG, IF_KNOWN, IF_MATCH, IF_NONE_MATCH, as_etag, is_known, precondition_of
-from memory.rest.queries import LIMIT, NO_DAY, Day, parse_day, validate_query
+from memory.rest.queries import LIMIT, NO_DAY, Day, validate_query
 
-READING = problems(400, 401, 404, 503)
-WRITING = problems(400, 401, 412, 413, 415, 428, 503)
 DATE = OpenApiParameter("date", date, OpenApiParameter.PATH, description="The log's day, YYYY-MM-DD.")
 
 
@@ -127,13 +126,13 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
     # Without a date.
     document: DocumentDay = None
 
-    def read(self, request: Request, date: str | None = None) -> Response:
+    def retrieve(self, request: Request, date: str | None = None) -> Response:
         document = documents.read(user=person_of(request), day=self._day(date))
         if is_known(request, as_etag(document.state)):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers=_headers(document))
         return _response(document)
 
-    def write(self, request: Request, date: str | None = None) -> Response:
+    def update(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date, or_complain=True)
         body = validate(DocumentBody, request.data)
         wanted = precondition_of(request, exists=documents.exists(user=user, day=day))
@@ -144,7 +143,7 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
             documents.replace(user=user, day=day, content=body.content, expected=wanted.expected, now=timezone.now())
         )
 
-    def remove(self, request: Request, date: str | None = None) -> Response:
+    def destroy(self, request: Request, date: str | None = None) -> Response:
         user, day = person_of(request), self._day(date)
         if not documents.exists(user=user, day=day):
             raise NotFound
@@ -156,72 +155,61 @@ class DocumentViewSet(ActsAsCaller, ViewSet):
         return self.document if date is None else _day(date, or_complain=or_complain)
 
 
+def _document_schema(
+    name: str,
+    what: str,
+    *,
+    can_append: bool,
+    parameters: Sequence[OpenApiParameter] = (),
+    examples: Sequence[OpenApiExample] = (),
+) -> Callable[[type[DocumentViewSet]], type[DocumentViewSet]]:
+    """Describes the three endpoints of a kind of document."""
+    append = "; append to leave the rest alone" if can_append else ""
+    return extend_schema_view(
+        retrieve=extend_schema(
+            operation_id=f"read_{name}",
+            summary=f"Read {what}",
+            parameters=[*parameters, IF_KNOWN, ETAG],
+            responses={200: DocumentOutput, 304: None, **problems(400, 401, 404, 503)},
+            examples=examples,
+        ),
+        update=extend_schema(
+            operation_id=f"write_{name}",
+            summary=f"Write {what}",
+            description=f"Whole. Where it exists, If-Match must say what has been read{append}.",
+            parameters=[*parameters, IF_MATCH, IF_NONE_MATCH, ETAG],
+            request=DocumentBody,
+            responses={
+                200: DocumentOutput,
+                201: DocumentOutput,
+                **problems(400, 401, 412, 413, 415, 428, 503),
+            },
+            examples=examples,
+        ),
+        destroy=extend_schema(
+            operation_id=f"delete_{name}",
+            summary=f"Delete {what}",
+            parameters=[*parameters, IF_MATCH],
+            responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
+        ),
+    )
+
+
+@_document_schema("memory", "MEMORY.md", can_append=True)
 class MemoryViewSet(DocumentViewSet):
     """MEMORY.md: what a person, or their agent, keeps in mind always."""
 
-    @extend_schema(
-        operation_id="read_memory",
-        summary="Read MEMORY.md",
-        parameters=[IF_KNOWN, ETAG],
-        responses={200: DocumentOutput, 304: None, **READING},
-    )
-    def retrieve(self, request: Request) -> Response:
-        return self.read(request)
 
-    @extend_schema(
-        operation_id="write_memory",
-        summary="Write MEMORY.md",
-        description="Whole. Where it exists, If-Match must say what has been read; append to leave the rest alone.",
-        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
-        request=DocumentBody,
-        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
-    )
-    def update(self, request: Request) -> Response:
-        return self.write(request)
-
-    @extend_schema(
-        operation_id="delete_memory",
-        summary="Delete MEMORY.md",
-        parameters=[IF_MATCH],
-        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
-    )
-    def destroy(self, request: Request) -> Response:
-        return self.remove(request)
-
-
+@_document_schema("about", "the page about the person", can_append=False)
 class AboutViewSet(DocumentViewSet):
     """The page about the person, beside MEMORY.md."""
 
     document: DocumentDay = ABOUT_ME
 
-    @extend_schema(
-        operation_id="read_about",
-        summary="Read the page about the person",
-        parameters=[IF_KNOWN, ETAG],
-        responses={200: DocumentOutput, 304: None, **READING},
-    )
-    def retrieve(self, request: Request) -> Response:
-        return self.read(request)
 
-    @extend_schema(
-        operation_id="write_about",
-        summary="Write the page about the person",
-        description="Whole. Where it exists, If-Match must say what has been read.",
-        parameters=[IF_MATCH, IF_NONE_MATCH, ETAG],
-        request=DocumentBody,
-        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
-    )
-    def update(self, request: Request) -> Response:
-        return self.write(request)
-
-    @extend_schema(
-        operation_id="delete_about",
-        summary="Delete the page about the person",
-        parameters=[IF_MATCH],
-        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
-    )
-    def destroy(self, request: Request) -> Response:
-        return self.remove(request)
+@_document_schema("daily_log", "a day's log", can_append=True, parameters=[DATE], examples=[EXAMPLE])
+class DailyLogViewSet(DocumentViewSet):
+    """The log of a day."""
 
 
 class MemoryAppendViewSet(ActsAsCaller, ViewSet):
@@ -253,41 +241,6 @@ class DailyLogListViewSet(ActsAsCaller, ViewSet):
         found = documents.list_daily_logs(user=person_of(request), before=wanted.before, limit=wanted.limit)
         logs = [DailyLogOutput.model_validate(log, from_attributes=True) for log in found.logs]
         return Response(DailyLogList(logs=logs, before=found.before).model_dump(mode="json"))
-
-
-class DailyLogViewSet(DocumentViewSet):
-    """The log of a day."""
-
-    @extend_schema(
-        operation_id="read_daily_log",
-        summary="Read a day's log",
-        parameters=[DATE, IF_KNOWN, ETAG],
-        responses={200: DocumentOutput, 304: None, **READING},
-        examples=[EXAMPLE],
-    )
-    def retrieve(self, request: Request, date: str) -> Response:
-        return self.read(request, date)
-
-    @extend_schema(
-        operation_id="write_daily_log",
-        summary="Write a day's log",
-        description="Whole. Where it exists, If-Match must say what has been read; append to leave the rest alone.",
-        parameters=[DATE, IF_MATCH, IF_NONE_MATCH, ETAG],
-        request=DocumentBody,
-        responses={200: DocumentOutput, 201: DocumentOutput, **WRITING},
-        examples=[EXAMPLE],
-    )
-    def update(self, request: Request, date: str) -> Response:
-        return self.write(request, date)
-
-    @extend_schema(
-        operation_id="delete_daily_log",
-        summary="Delete a day's log",
-        parameters=[DATE, IF_MATCH],
-        responses={204: None, **problems(400, 401, 404, 412, 428, 503)},
-    )
-    def destroy(self, request: Request, date: str) -> Response:
-        return self.remove(request, date)
 
 
 class DailyLogAppendViewSet(ActsAsCaller, ViewSet):

@@ -6,13 +6,13 @@ from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from core.errors import NotFound
-from core.validation import Input
+from core.validation import Input, parse_day
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -20,10 +20,7 @@ from memory.models import Corpus
 from memory.models.overview import SIDE
 from memory.overview import atlas, timeline
 from memory.overview.atlas import MapState
-from memory.overview.sources import MapText
-from memory.overview.timeline import MonthEntry
-from memory.rest.queries import parse_day, validate_query
-from memory.search.sources import Reference
+from memory.rest.queries import validate_query
 
 MONTH = OpenApiParameter("month", str, OpenApiParameter.PATH, description="As 2026-03.")
 TEXT_ID = OpenApiParameter("text_id", int, OpenApiParameter.PATH)
@@ -47,9 +44,9 @@ class WordOutput(BaseModel):
 class MonthOutput(BaseModel):
     """What there is of a month; `words` tell it from the other months, the most telling first."""
 
-    month: str
+    month: Annotated[str, Field(validation_alias="first"), BeforeValidator(lambda first: f"{first:%Y-%m}")]
     turns: int
-    daily_logs: int
+    daily_logs: Annotated[int, Field(validation_alias="logs")]
     records: int
     notes: int
     words: list[WordOutput]
@@ -59,7 +56,12 @@ class TimelineOutput(BaseModel):
     """Every month from the first with a text to the last, oldest first."""
 
     months: list[MonthOutput]
-    drawing: Annotated[bool, Field(description="The words have not been looked for yet: ask again in a moment.")]
+    drawing: Annotated[
+        bool,
+        Field(
+            validation_alias="is_drawing", description="The words have not been looked for yet: ask again in a moment."
+        ),
+    ]
 
 
 class PlaceOutput(BaseModel):
@@ -71,14 +73,18 @@ class PlaceOutput(BaseModel):
     record_id: UUID | None = None
 
 
+SourceCorpus = Annotated[Corpus, Field(validation_alias="corpus")]
+ReadAt = Annotated[PlaceOutput, Field(validation_alias="reference")]
+
+
 class MonthEntryOutput(BaseModel):
     """A chat, document or record of a month; `turns` are those of a chat in this month."""
 
-    source: Corpus
+    source: SourceCorpus
     title: str
     at: AwareDatetime
     turns: int
-    place: PlaceOutput
+    place: ReadAt
 
 
 class MonthListOutput(BaseModel):
@@ -94,17 +100,17 @@ class MapTextOutput(BaseModel):
     """A text on the map; `snippet` is how it begins."""
 
     id: int
-    source: Corpus
+    source: SourceCorpus
     title: str
     said_at: AwareDatetime
     snippet: str
-    place: PlaceOutput
+    place: ReadAt
 
 
 class ClusterOutput(BaseModel):
     """Texts that are alike. `x` and `y`: its middle; `words` tell it from the others, the most telling first."""
 
-    cluster: int
+    cluster: Annotated[int, Field(validation_alias="number")]
     name: str
     texts: int
     x: ON_MAP
@@ -147,19 +153,7 @@ class TimelineViewSet(ActsAsCaller, ViewSet):
         responses={200: TimelineOutput, **problems(401, 503)},
     )
     def retrieve(self, request: Request) -> Response:
-        found = timeline.read_timeline(user=person_of(request), now=timezone.now())
-        months = [
-            MonthOutput(
-                month=f"{month.first:%Y-%m}",
-                turns=month.turns,
-                daily_logs=month.logs,
-                records=month.records,
-                notes=month.notes,
-                words=[WordOutput(word=word.word, texts=word.texts) for word in month.words],
-            )
-            for month in found.months
-        ]
-        return Response(TimelineOutput(months=months, drawing=found.is_drawing).model_dump(mode="json"))
+        return _response(TimelineOutput, timeline.read_timeline(user=person_of(request), now=timezone.now()))
 
 
 class MonthViewSet(ActsAsCaller, ViewSet):
@@ -172,8 +166,7 @@ class MonthViewSet(ActsAsCaller, ViewSet):
     def retrieve(self, request: Request, month: str) -> Response:
         wanted = validate_query(MonthQuery, request)
         found = timeline.read_month(user=person_of(request), first=month_of(month), skip=wanted.skip)
-        body = MonthListOutput(entries=[_entry(entry) for entry in found.entries], more=found.more)
-        return Response(body.model_dump(mode="json"))
+        return _response(MonthListOutput, found)
 
 
 class MapViewSet(ActsAsCaller, ViewSet):
@@ -184,26 +177,7 @@ class MapViewSet(ActsAsCaller, ViewSet):
         responses={200: MapOutput, **problems(401, 503)},
     )
     def retrieve(self, request: Request) -> Response:
-        found = atlas.read_atlas(user=person_of(request), now=timezone.now())
-        body = MapOutput(
-            state=found.state,
-            texts=found.texts,
-            placed=found.placed,
-            drawn_at=found.drawn_at,
-            clusters=[
-                ClusterOutput(
-                    cluster=cluster.number,
-                    name=cluster.name,
-                    texts=cluster.texts,
-                    x=cluster.x,
-                    y=cluster.y,
-                    words=cluster.words,
-                    newest=[_text(text) for text in cluster.newest],
-                )
-                for cluster in found.clusters
-            ],
-        )
-        return Response(body.model_dump(mode="json"))
+        return _response(MapOutput, atlas.read_atlas(user=person_of(request), now=timezone.now()))
 
 
 class MapPointsViewSet(ActsAsCaller, ViewSet):
@@ -226,8 +200,7 @@ class MapTextViewSet(ActsAsCaller, ViewSet):
         responses={200: MapTextOutput, **problems(401, 404, 503)},
     )
     def retrieve(self, request: Request, text_id: str) -> Response:
-        found = atlas.read_text(user=person_of(request), text_id=text_id_of(text_id))
-        return Response(_text(found).model_dump(mode="json"))
+        return _response(MapTextOutput, atlas.read_text(user=person_of(request), text_id=text_id_of(text_id)))
 
 
 def month_of(text: str) -> date:
@@ -245,27 +218,5 @@ def text_id_of(text: str) -> int:
     return int(text)
 
 
-def _entry(entry: MonthEntry) -> MonthEntryOutput:
-    return MonthEntryOutput(
-        source=entry.corpus, title=entry.title, at=entry.at, turns=entry.turns, place=_place(entry.reference)
-    )
-
-
-def _text(text: MapText) -> MapTextOutput:
-    return MapTextOutput(
-        id=text.id,
-        source=text.corpus,
-        title=text.title,
-        said_at=text.said_at,
-        snippet=text.snippet,
-        place=_place(text.reference),
-    )
-
-
-def _place(reference: Reference) -> PlaceOutput:
-    return PlaceOutput(
-        conversation_id=reference.conversation_id,
-        turn_number=reference.turn_number,
-        document_id=reference.document_id,
-        record_id=reference.record_id,
-    )
+def _response(shape: type[BaseModel], found: object) -> Response:
+    return Response(shape.model_validate(found, from_attributes=True).model_dump(mode="json"))

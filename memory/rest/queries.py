@@ -8,29 +8,14 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from rest_framework.request import Request
 
 from core.errors import InvalidInput
-from core.validation import Input, by_field, stated
+from core.validation import Input, by_field, parse_day, refuse_nul, stated
 
 Query = TypeVar("Query", bound=Input)
 
 NO_DAY = "A date is written YYYY-MM-DD."
 
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise stated("A text cannot have a NUL character (U+0000).")
-    return text
-
-
-PlainText = Annotated[str, AfterValidator(_without_nul)]
-"""A text that the database can be asked for."""
-
-
-def parse_day(text: str) -> date:
-    """Raises `ValueError`. Python also reads 20260301 and 2026-W09-7; here one day has one name."""
-    day = date.fromisoformat(text)
-    if day.isoformat() != text:
-        raise ValueError(text)
-    return day
+PlainText = Annotated[str, AfterValidator(refuse_nul)]
 
 
 def _as_day(text: str) -> date:

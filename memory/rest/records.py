@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput
+from core.ids import parse_id
 from core.pagination import Position
 from core.validation import LONGEST_REFERENCE, Input, text_limit, validate
 from intake.identity import person_of
@@ -168,7 +169,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         responses={200: RecordOutput, **problems(401, 404, 503)},
     )
     def retrieve(self, request: Request, record_id: str) -> Response:
-        return _response(records.read(user=person_of(request), record_id=_id(record_id)))
+        return _response(records.read(user=person_of(request), record_id=parse_id(record_id)))
 
     @extend_schema(
         operation_id="change_record",
@@ -182,7 +183,7 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         body = validate(RecordChange, request.data)
         changed = records.rewrite(
             user=person_of(request),
-            record_id=_id(record_id),
+            record_id=parse_id(record_id),
             expected=precondition_of(request, exists=False).expected,
             now=timezone.now(),
             **body.model_dump(),
@@ -196,16 +197,8 @@ class RecordViewSet(ActsAsCaller, ViewSet):
         responses={204: None, **problems(401, 404, 503)},
     )
     def destroy(self, request: Request, record_id: str) -> Response:
-        records.delete(user=person_of(request), record_id=_id(record_id))
+        records.delete(user=person_of(request), record_id=parse_id(record_id))
         return Response(status=HTTPStatus.NO_CONTENT)
-
-
-def _id(text: str) -> UUID:
-    """A malformed id is answered like one that does not exist."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise NotFound from None
 
 
 def _response(record: Record) -> Response:

@@ -200,6 +200,8 @@ def test_marks_stand_where_the_places_say_whatever_the_characters():
         (Excerpt("**Noted**", [(0, 9)]), "<mark>Noted</mark>"),
         (Excerpt("see [the **plan**](/c/1) now", [(4, 23)]), "see <mark>the **plan**</mark> now"),
         (Excerpt("# Title\n- one\n> two", []), "Title\none\ntwo"),
+        (Excerpt("*and* the _very_ same, ***all***", [(1, 4)]), "<mark>and</mark> the very same, all"),
+        (Excerpt("*.py and *.txt, snake_case_name, 2*3*4", []), "*.py and *.txt, snake_case_name, 2*3*4"),
         (Excerpt("2 * 3 ** 4, __init__, a - b", []), "2 * 3  4, __init__, a - b"),
         (Excerpt("![<b>](x)", []), "&lt;b&gt;"),
         (Excerpt("**", [(0, 2)]), ""),
