@@ -5,17 +5,19 @@ that have not come in before: so lines that the person took out stay out, and an
 A note is a document of its own, and goes by its id.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
 from core.errors import Conflict, NotFound, TooLarge
 from core.pg_text import storable_text
+from imports import changes
 from imports.items import ImportedDocument, ImportedRecord
 from imports.keys import hash_of, key_of
-from imports.models import Import, ImportedItem, ImportEntry
+from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
 from imports.reading import id_of
 from intake.models import User
 from memory import documents, indexing, notes
@@ -43,11 +45,30 @@ def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedIte
     return {bytes(item.key): item for item in found}
 
 
-def status_of(item: KeptItem, known: KnownItems) -> ImportEntry.Status:
-    came_in = known.get(_key(item))
+def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Status]:
+    """How each stands to what is here: as `keep_all` would find it."""
+    known = known_kept(user, items)
+    ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
+    notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    here = notes_here | set(MemoryRecord.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
+    return [_status(item, known.get(_key(item)), here, user) for item in items]
+
+
+def _status(item: KeptItem, came_in: ImportedItem | None, here: Collection[UUID], user: User) -> ImportEntry.Status:
     if came_in is None:
-        return ImportEntry.Status.NEW
-    return ImportEntry.Status.HERE if bytes(came_in.content_hash) == _hash(item) else ImportEntry.Status.LONGER
+        return ImportEntry.Status.HERE if item.id in here else ImportEntry.Status.NEW
+    if came_in.row_id is not None and came_in.row_id not in here:
+        return ImportEntry.Status.DELETED
+    if isinstance(item, ImportedRecord) or not _is_another(item, came_in):
+        return ImportEntry.Status.HERE
+    is_longer = _is_as_it_came(came_in, user) if item.kind == "note" else bool(_new_lines(item, came_in, user))
+    return ImportEntry.Status.LONGER if is_longer else ImportEntry.Status.HERE
+
+
+def _is_another(item: KeptItem, came_in: ImportedItem) -> bool:
+    """Whether its text is neither what came in last, nor what that has replaced."""
+    content_hash = _hash(item)
+    return bytes(came_in.content_hash) != content_hash and not changes.was_so_before(came_in, content_hash)
 
 
 def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tuple[list[KeptItem], dict[str, str]]:
@@ -60,17 +81,20 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
     refused: dict[str, str] = {}
     for item in items:
         came_in = known.get(_key(item))
-        if came_in is not None and bytes(came_in.content_hash) == _hash(item):
+        if came_in is not None and not _is_another(item, came_in):
             continue
         entry = came_in or ImportedItem(
             user=user, batch=brought_by, kind=ImportedItem.Kind.DOCUMENT, key=_key(item), content_hash=b""
         )
+        before = None if came_in is None else _before(came_in, user)
         try:
             is_new = _keep(item, entry, user)
         except TooLarge as error:
             refused[id_of(item)] = str(error)
             continue
         if is_new:
+            if came_in is not None and before is not None:
+                changes.note(came_in, brought_by=brought_by, before=before)
             entry.content_hash = _hash(item)
             entry.save()
             known[_key(item)] = entry
@@ -92,6 +116,34 @@ def take_out(item: ImportedItem, user: User) -> None:
     except (Conflict, NotFound):
         # Changed or deleted here: what is left is the person's.
         return
+
+
+def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
+    """What a later import is about to change of it: of a note all that it says, of other documents its lines."""
+    if item.row_id is None:
+        return {"lines": item.lines}
+    note = MemoryDocument.objects.for_user(user).notes().filter(pk=item.row_id).first()
+    if note is None:
+        return None
+    return {"title": note.title, "content": note.content, "at": note.updated_at.isoformat()}
+
+
+def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
+    """Take out what an import added to a document, unless it has been changed here."""
+    before = dict(change.before)
+    try:
+        if item.row_id is None:
+            added = item.lines.removeprefix(before["lines"]).lstrip("\n")
+            if added:
+                documents.take_back(user=user, day=_day_named(item.place), text=added, at=None, now=timezone.now())
+            item.lines = before["lines"]
+        elif _is_as_it_came(item, user):
+            at = datetime.fromisoformat(before.pop("at"))
+            notes.rewrite(user=user, note_id=item.row_id, at=at, **before)
+    except (Conflict, NotFound):
+        return
+    item.content_hash = change.content_hash
+    item.save(update_fields=["content_hash", "lines"])
 
 
 def is_changed_here(item: ImportedItem, user: User) -> bool:
@@ -158,12 +210,10 @@ def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
 
 def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
     day = _day_of(item)
-    text = storable_text(item.text).strip("\n")
     there = documents.beginning(user=user, day=day, length=MAX_DOCUMENT_LENGTH)
-    known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
-    new = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
+    new = _new_lines(item, entry, user)
     entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
-    if not "".join(new).strip():
+    if not new:
         # So that lines that stand there already are not added once the person takes them out.
         return True
     if not there and item.updated_at is not None:
@@ -174,6 +224,15 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
         documents.append(user=user, day=day, text="\n".join(new), now=now)
     entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
     return True
+
+
+def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
+    """Lines that neither stand in the document nor came in before; the whole text where there is nothing yet."""
+    text = storable_text(item.text).strip("\n")
+    there = documents.beginning(user=user, day=_day_of(item), length=MAX_DOCUMENT_LENGTH)
+    known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
+    lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
+    return lines if "".join(lines).strip() else []
 
 
 def _day_of(item: ImportedDocument) -> DocumentDay:

@@ -15,12 +15,12 @@ from core.isolation.acting import acting_as
 from core.pg_text import storable_text
 from imports import jobs, uploads
 from imports.items import ImportedConversation
-from imports.keeping import KeptItem, known_kept, status_of, title_of, written_at
+from imports.keeping import KeptItem, statuses_of, title_of, written_at
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.turns import conversation_key, planned_turns
-from imports.writing import TurnStretch, exported_here, item_of, known_items
-from intake.models import Conversation, User
+from imports.writing import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
+from intake.models import Conversation, Turn, User
 
 # Looked up together.
 BATCH = 100
@@ -80,18 +80,20 @@ def _conversation_entries(
     here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))
     own = exported_here(user, [stretch for stretch in whole if stretch.key not in known])
     numbers = dict(Conversation.objects.for_user(user).filter(pk__in=own.values()).values_list("pk", "turn_count"))
+    longer = _longer(user, whole, known)
     for stretch in whole:
         item = known.get(stretch.key)
-        is_new = [turn for turn in stretch.turns if item_of(turn, known) is None]
         if item is None and stretch.key in own:
-            exported = [turn.exported.turn_number for turn in stretch.turns if turn.exported]
-            status = ImportEntry.Status.LONGER if max(exported) > numbers[own[stretch.key]] else ImportEntry.Status.HERE
-        elif item is None:
-            status = ImportEntry.Status.NEW
-        elif item.conversation_id not in here:
-            status = ImportEntry.Status.DELETED
+            last = numbers[own[stretch.key]]
+            new_turns = sum(turn.exported.turn_number > last for turn in stretch.turns if turn.exported)
         else:
-            status = ImportEntry.Status.LONGER if is_new else ImportEntry.Status.HERE
+            new_turns = sum(item_of(turn, known) is None or turn.key in longer for turn in stretch.turns)
+        if item is None and stretch.key not in own:
+            status = ImportEntry.Status.NEW
+        elif item is not None and item.conversation_id not in here:
+            status, new_turns = ImportEntry.Status.DELETED, 0
+        else:
+            status = ImportEntry.Status.LONGER if new_turns else ImportEntry.Status.HERE
         times = [turn.said_at for turn in stretch.turns]
         first = storable_text(stretch.turns[0].user_message or stretch.turns[0].assistant_message)
         yield ImportEntry(
@@ -103,6 +105,7 @@ def _conversation_entries(
             first_at=min(times),
             last_at=max(times),
             turns=len(stretch.turns),
+            new_turns=new_turns,
             versions=sum(not turn.is_current for turn in stretch.turns),
             status=status,
             is_selected=status in (ImportEntry.Status.NEW, ImportEntry.Status.LONGER),
@@ -110,11 +113,17 @@ def _conversation_entries(
         )
 
 
+def _longer(user: User, whole: Sequence[TurnStretch], known: ItemsByKey) -> set[bytes]:
+    """The keys of the turns that are here and would be made longer."""
+    came_in = [(turn, item) for stretch in whole for turn in stretch.turns if (item := item_of(turn, known))]
+    changed = [(turn, item) for turn, item in came_in if bytes(item.content_hash) != turn.content_hash]
+    turns = Turn.objects.for_user(user).in_bulk([item.turn_id for _, item in changed if item.turn_id])
+    return {turn.key for turn, item in changed if item.turn_id in turns and says_more(turn, item, turns[item.turn_id])}
+
+
 def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iterator[ImportEntry]:
-    known = known_kept(user, items)
-    for item in items:
+    for item, status in zip(items, statuses_of(items, user), strict=True):
         at = written_at(item)
-        status = status_of(item, known)
         yield ImportEntry(
             user=user,
             batch=batch,
@@ -132,7 +141,7 @@ def _save(batch: Import, left_out: LeftOut) -> None:
     """What is known so far."""
     entries = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
     batch.found = counted(entries) | {"skipped": left_out.count}
-    batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
+    batch.selected = counted_new(entries.filter(is_selected=True))
     batch.notices, batch.skipped = left_out.notices, left_out.listed
     span = entries.aggregate(first=Min("first_at"), last=Max("last_at"))
     batch.first_at, batch.last_at = span["first"], span["last"]
@@ -140,13 +149,20 @@ def _save(batch: Import, left_out: LeftOut) -> None:
     batch.save()
 
 
-def counted(entries: Any, *, with_statuses: bool = True) -> dict[str, int]:
+def counted(entries: Any) -> dict[str, int]:
     """Conversations, turns, documents and records among the entries, and how many are new, longer, here or deleted."""
-    wanted: dict[str, Any] = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
-    wanted["turns_of_all"] = Sum("turns")
-    if with_statuses:
-        wanted |= {status: Count("pk", filter=Q(status=status)) for status in ImportEntry.Status.values}
-    found = entries.aggregate(**wanted)
+    statuses = {status: Count("pk", filter=Q(status=status)) for status in ImportEntry.Status.values}
+    return _counted(entries, Sum("turns"), **statuses)
+
+
+def counted_new(entries: Any) -> dict[str, int]:
+    """What a start would bring of them: of a conversation that is here, the turns that are not."""
+    return _counted(entries.filter(status__in=(ImportEntry.Status.NEW, ImportEntry.Status.LONGER)), Sum("new_turns"))
+
+
+def _counted(entries: Any, turns: Any, **others: Any) -> dict[str, int]:
+    kinds = {f"{kind}s": Count("pk", filter=Q(kind=kind)) for kind in EntryKind.values}
+    found = entries.aggregate(turns_of_all=turns, **kinds, **others)
     return {("turns" if name == "turns_of_all" else name): number or 0 for name, number in found.items()}
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Sum
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
@@ -50,7 +51,9 @@ def store(job: ImportJob, user: User) -> None:
         batch.save()
         chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
         wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
-    writer = _Store(job, user, batch, wanted)
+        turns = chosen.aggregate(turns=Sum("turns"))["turns"] or 0
+    # A conversation counts as much as a turn: reading it takes time too.
+    writer = _Store(job, user, total=turns + len(wanted))
     # The next batch is read in a thread beside this one, while the database stores the last.
     batches = _batches(_work_of(batch, wanted))
     beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
@@ -123,10 +126,10 @@ def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
 class _Store:
     """Stores batches and counts what came in."""
 
-    def __init__(self, job: ImportJob, user: User, batch: Import, wanted: set[tuple[str, str]]) -> None:
+    def __init__(self, job: ImportJob, user: User, *, total: int) -> None:
         self._job = job
         self._user = user
-        self._total = max(1, (batch.selected or {}).get("turns", 0) + len(wanted))
+        self._total = max(1, total)
         self._passed = 0
 
     def store(self, together: _Together) -> None:
@@ -141,7 +144,6 @@ class _Store:
             _note_stored(batch, noted)
             if done.turns or kept:
                 jobs.count_anew(self._job)
-            # A conversation counts as much as a turn: reading it takes time too.
             self._passed += sum(len(stretch.turns) for stretch in together.stretches)
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
             _note_refused(batch, refused)

@@ -1,7 +1,9 @@
 """Takes an import back: exactly what it brought, and nothing that was said here or came in by another import.
 
-A conversation that holds nothing else goes as a whole. Of any other the imported turns go, and what follows one of them
-follows its parent from then on.
+1. A turn or note that this import made longer becomes what it was before.
+2. One that it brought, and that a later import made longer, is the later one's from now on.
+3. A conversation that holds nothing else goes as a whole. Of any other the imported turns go, and what follows one of
+   them follows its parent from then on. Documents and records follow.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,9 +15,9 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from imports import jobs
-from imports.keeping import is_changed_here, take_out
-from imports.models import Import, ImportedItem, ImportedItemQuerySet, ImportEntry, ImportJob
+from imports import changes, jobs, writing
+from imports.keeping import is_changed_here, restore, take_out
+from imports.models import Import, ImportedChange, ImportedItem, ImportedItemQuerySet, ImportEntry, ImportJob
 from imports.storing import finish
 from intake import deleting, history
 from intake.models import Conversation, Turn, User
@@ -52,12 +54,35 @@ def undo(job: ImportJob, user: User) -> None:
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         total = max(1, _brought(batch, user).count())
+    while _undo_changes(job, user) or _hand_over(job, user):
+        pass
     while _undo_conversations(job, user, total) or _undo_documents(job, user, total):
         pass
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         ImportEntry.objects.for_user(user).filter(batch=batch).update(stored=0, conversation_id=None)
         finish(batch, Import.State.UNDONE)
+
+
+def _undo_changes(job: ImportJob, user: User) -> bool:
+    """The next few things that it made longer, the latest first; whether there were any."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        found = ImportedChange.objects.for_user(user).filter(batch=batch).order_by("-pk")[:BATCH]
+        waiting = list(found.select_related("item"))
+        # As every writer locks them, before their turns.
+        history.lock(user=user, ids={each.item.conversation_id for each in waiting if each.item.conversation_id})
+        for change in waiting:
+            if changes.taken_back(change):
+                (writing.restore if change.item.kind == ImportedItem.Kind.TURN else restore)(change.item, change, user)
+        jobs.count_anew(job)
+    return bool(waiting)
+
+
+def _hand_over(job: ImportJob, user: User) -> bool:
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        return changes.hand_over(batch, user, at_most=BATCH)
 
 
 def _brought(batch: Import, user: User) -> ImportedItemQuerySet:

@@ -17,9 +17,10 @@ from django.db import IntegrityError, transaction
 from core.bulk import insert_many
 from core.ids import uuid7
 from core.pg_text import storable_text
+from imports import changes
 from imports.items import ExportedConversation, ImportedConversation
 from imports.keys import hash_of, short_id
-from imports.models import Import, ImportedItem
+from imports.models import Import, ImportedChange, ImportedItem
 from imports.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
@@ -30,6 +31,8 @@ from intake.usage import Usage
 BATCH_TURNS = 400
 # Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
+
+_QUESTION = ("conversation_id", "said_at", "user_message")
 
 ItemsByKey = dict[bytes, ImportedItem]
 
@@ -62,16 +65,44 @@ def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Ite
         )
 
 
-def known_items(user: User, batch: Iterable[TurnStretch]) -> ItemsByKey:
+def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
     """What came in before, of everything in the batch."""
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
-    return {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
+    known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
+    return known | _answered_since(user, batch, known)
+
+
+def _answered_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
+    """Questions that an older export has without an answer, and that are here with one, which names the turn."""
+    asked: dict[tuple[UUID, datetime, str], bytes] = {}
+    for stretch in batch:
+        here = known[stretch.key].conversation_id if stretch.key in known else None
+        if here is None:
+            continue
+        for turn in stretch.turns:
+            if turn.key == turn.key_unanswered and turn.key not in known:
+                asked[here, turn.said_at, turn.user_message] = turn.key
+    if not asked:
+        return {}
+    ids, times = {pk for pk, _, _ in asked}, {at for _, at, _ in asked}
+    turns = Turn.objects.for_user(user).filter(conversation__in=ids, said_at__in=times)
+    found = {pk: key for pk, *question in turns.values_list("pk", *_QUESTION) if (key := asked.get(tuple(question)))}
+    return {found[item.turn_id]: item for item in ImportedItem.objects.for_user(user).filter(turn_id__in=found)}
 
 
 def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
     """A turn that has been answered since is the one that had not been."""
     return known.get(turn.key) or known.get(turn.key_unanswered)
+
+
+def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
+    """Whether the turn is as it had come in, and the export has more of it than an earlier one had."""
+    if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+        return False
+    pairs = ((turn.user_message, planned.user_message), (turn.assistant_message, planned.assistant_message))
+    is_older = all(here.startswith(there) for here, there in pairs)
+    return not is_older and not changes.was_so_before(item, planned.content_hash)
 
 
 def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
@@ -217,15 +248,19 @@ class _Batch:
         if planned.number is None or bytes(item.content_hash) == planned.content_hash:
             return False
         turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
-        if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+        if not says_more(planned, item, turn):
             return False
-        for name, value in _fields_of(planned).items():
+        fields = _fields_of(planned)
+        changes.note(item, brought_by=self._import, before={name: getattr(turn, name) for name in fields})
+        for name, value in fields.items():
             setattr(turn, name, value)
         # Which indexes it anew.
         turn.save()
-        ImportedItem.objects.filter(pk=item.pk, user=self._user).update(
-            key=planned.key, content_hash=planned.content_hash
-        )
+        # Another answer to the same question is a version from now on.
+        self._known.pop(bytes(item.key), None)
+        item.key, item.content_hash = planned.key, planned.content_hash
+        self._known[planned.key] = item
+        item.save(update_fields=["key", "content_hash"])
         return True
 
     def _turn_item(self, planned: PlannedTurn, turn: Turn) -> ImportedItem:
@@ -238,6 +273,18 @@ class _Batch:
             conversation_id=turn.conversation_id,
             turn_id=turn.pk,
         )
+
+
+def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
+    """Let a turn say again what it said before an import made it longer, unless it has been changed here."""
+    turn = Turn.objects.for_user(user).select_for_update().filter(pk=item.turn_id or 0).first()
+    if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
+        return
+    for name, value in change.before.items():
+        setattr(turn, name, value)
+    turn.save()
+    item.key, item.content_hash = change.key, change.content_hash
+    item.save(update_fields=["key", "content_hash"])
 
 
 def _fields_of(planned: PlannedTurn) -> dict[str, Any]:

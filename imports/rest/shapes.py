@@ -160,5 +160,6 @@ class PreviewOutput(BaseModel):
 
     import_: Annotated[ImportOutput, Field(serialization_alias="import")]
     newest: Annotated[list[str], Field(description="The ten newest titles.")]
+    comes_in: Annotated[dict[str, int], Field(description="What a start with the same `since` alone would store.")]
     items: list[EntryOutput]
     more: Annotated[str | None, Field(description="For `?after=`: where the list goes on, if it does.")]

@@ -11,7 +11,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from imports import jobs, running, storing
-from imports.models import Import, ImportJob
+from imports.models import Import, ImportedChange, ImportJob
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import Conversation, Turn
@@ -140,6 +140,76 @@ def test_an_undone_import_leaves_the_database_as_it_was(importer, alice):
     Conversation.objects.filter(pk=kept.pk).update(turn_count=1)
     assert everything() | {"intake.Conversation": None} == before | {"intake.Conversation": None}, after
     assert everything()["intake.Conversation"] == before["intake.Conversation"]
+
+
+def growing(answers):
+    """An export of one question, with so many answers, and of a note."""
+    mapping = {"q": {"parent": None, "message": said_by("user", "Why does dough rise?")}}
+    for number in range(answers):
+        mapping[f"a{number}"] = {
+            "parent": f"a{number - 1}" if number else "q",
+            "message": said_by("assistant", f"{number}."),
+        }
+    return zipped(
+        {"conversations.json": [{"conversation_id": "c", "mapping": mapping, "current_node": list(mapping)[-1]}]}
+    )
+
+
+def said_by(role, text):
+    return {"author": {"role": role}, "create_time": 1.7e9, "content": {"content_type": "text", "parts": [text]}}
+
+
+def answers(user):
+    return list(Turn.objects.for_user(user).values_list("assistant_message", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("order", "in_between"),
+    [("210", ["0.\n\n1.", ""]), ("012", ["0.\n\n1.\n\n2."] * 2), ("102", ["0.\n\n1.\n\n2."] * 2)],
+)
+def test_imports_that_made_one_turn_longer_and_longer_are_undone_in_any_order(importer, alice, order, in_between):
+    before = everything()
+    made = [importer.bring(growing(0)), importer.bring(growing(2)), importer.bring(growing(3))]
+    assert [each["found"]["longer"] for each in made] == [0, 1, 1]
+    assert [each["selected"]["turns"] for each in made] == [each["stored"]["turns"] for each in made] == [1, 1, 1]
+    for older in (0, 2, 3):
+        again = importer.bring(growing(older))
+        assert (again["found"]["here"], sum(again["stored"].values())) == (1, 0)
+    assert answers(alice) == ["0.\n\n1.\n\n2."]
+    for place, expected in zip(order, [*in_between, None], strict=True):
+        assert importer.undo(made[int(place)]["id"]).status_code == 202
+        assert answers(alice) == ([] if expected is None else [expected])
+    assert everything() == before
+
+
+def test_an_import_that_is_off_the_list_keeps_what_it_made_longer(importer, alice):
+    first, second = importer.bring(growing(0)), importer.bring(growing(2))
+    importer.client.delete(f"{URL}{second['id']}/")
+    importer.undo(first["id"])
+    assert answers(alice) == ["0.\n\n1."]
+    assert not ImportedChange.objects.exists()
+
+
+def test_an_earlier_text_goes_with_its_turn(importer, alice):
+    importer.bring(growing(0))
+    importer.bring(growing(2))
+    Conversation.objects.get().delete()
+    assert not ImportedChange.objects.exists()
+
+
+def test_a_preview_from_a_day_on_counts_what_would_be_stored(importer, alice):
+    importer.bring(export(conversations=4, turns=1))
+    id_ = importer.upload(export(conversations=5, turns=3))
+    shown = importer.get(f"{id_}/preview/", since="2023-05-03T00:00:00Z").json()
+    assert len(shown["items"]) == 3
+    assert shown["comes_in"] == {"conversations": 3, "turns": 7, "documents": 0, "records": 0}
+    assert importer.get(f"{id_}/preview/").json()["comes_in"]["turns"] == 11
+    started = importer.post(f"{id_}/start/", {"since": "2023-05-03T00:00:00Z"}).json()
+    while running.work():
+        pass
+    done = importer.get(f"{id_}/").json()
+    assert started["selected"] == shown["comes_in"]
+    assert done["stored"]["turns"] == 7
 
 
 def test_after_an_undoing_the_same_comes_in_again_but_for_what_was_deleted(importer, alice):
@@ -402,7 +472,12 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
     assert MemoryDocument.objects.get(kind="memory").content.endswith("Likes rye.\nLikes oats.\n")
     assert longer["found"]["longer"] == 1
+    importer.undo(longer["id"])
+    assert sorted(MemoryDocument.objects.values_list("content", flat=True)) == contents
+    longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
     importer.undo(done["id"])
+    assert [document.kind for document in MemoryDocument.objects.all()] == ["memory"], "the longer export has it too"
+    importer.undo(longer["id"])
     assert not MemoryRecord.objects.exists()
     assert everything() == before
 

@@ -232,7 +232,7 @@ function showChoice() {
   const amount = chooser.amount;
   startButton.disabled = amount === 0;
   const isNothing = amount === 0 && chooser.isAll && !chooser.ticked.size;
-  startButton.textContent = isNothing ? "Everything is here already" : chooser.since.value ? "Bring in what is chosen" : `Bring in ${count(amount, "item")}`;
+  startButton.textContent = isNothing ? "Nothing of it is new" : `Bring in ${count(amount, "item")}`;
 }
 
 async function attempt(action) {
