@@ -25,13 +25,12 @@ from imports.items import (
     SkippedMessage,
 )
 from imports.values import list_of, object_of, objects_of, text_of
-from intake.choices import HOTTEST, MAX_INSTRUCTIONS
-from intake.models.conversations import MODEL_NAME_LENGTH
 
 PRODUCT = "recollect"
-# What the database takes: longer texts are refused here, by their place.
+# What the database and the chat take: longer texts are refused here, by their place. Readers do not know Django.
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100}
-LONGEST |= {"model": MODEL_NAME_LENGTH, "instructions": MAX_INSTRUCTIONS}
+LONGEST |= {"model": 200, "instructions": 4_000}
+HOTTEST = 2.0
 LONGEST_RECORD = 32_000
 LONGEST_DOCUMENT = 500_000
 LONGEST_TITLE_OF_A_NOTE = 300

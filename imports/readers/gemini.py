@@ -1,15 +1,17 @@
-"""Gemini: the activity list of a Takeout. It has no conversations: they are made by gaps in time."""
+"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time make them."""
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from imports.activity_html import cards, is_activity
 from imports.assembly import broken_off
 from imports.files import Files
-from imports.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped
+from imports.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
 from imports.json_streams import BrokenJSON, names_with, records
 from imports.readers import ExportReader
 from imports.times import parse_time
@@ -19,8 +21,14 @@ _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
 _HEADER = re.compile(r"gemini|bard", re.IGNORECASE)
 _VERB = re.compile(r"(?:Prompted with:|Prompted|Asked|Said)\s+", re.IGNORECASE)
-# Verbs of other languages are not known: there, an entry with an answer is a prompt.
+# Verbs of other languages are not known: there, an entry with an answer is a prompt, and shows what the verb is.
 _NOT_A_PROMPT = re.compile(r"(?:Used|Created|Gave feedback|Selected|Viewed|Visited|Searched)\b")
+# Before a no-break space, as in web pages, or a colon: short, and without the marks of a sentence.
+_FOREIGN_VERB = re.compile(r"[^\W\d_][^.?!:\n\xa0]{0,40}?(?::?\xa0|: )")
+_COMMON = 3
+# The style sheet of a page is long.
+_PAGE_BEGINNING = 1024 * 1024
+_MOST_PAGES = 50
 _BREAKS = re.compile(r"<\s*(?:br|/p|/li|/h[1-6]|/tr|/pre|/div|/ol|/ul)\b[^<>]*>", re.IGNORECASE)
 _ITEMS = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
 _TAGS = re.compile(r"<[^<>]*>")
@@ -32,8 +40,11 @@ _GROUPED = "Gemini's export does not say which messages belong together: a new c
 class _Exchange:
     """A question at a time, with its answer if the export has one."""
 
+    where: str
     at: datetime
+    # As the list says it: with its verb, where that is of a language that is not known.
     question: str
+    has_verb: bool
     answer: str
     attachments: tuple[str, ...]
 
@@ -43,14 +54,39 @@ def _recognises(files: Files) -> int:
         with files.open(name) as stream:
             if _HEADER.search(stream.read(65536).decode(errors="replace")):
                 return 90
-    return 0
+    return 90 if _pages(files) else 0
+
+
+def _pages(files: Files) -> list[str]:
+    """Web pages that are activity lists with Gemini in them; of a page that long there is a style sheet first."""
+    names = files.names()
+    pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
+    found = []
+    for name in pages[:_MOST_PAGES]:
+        with files.open(name) as stream:
+            beginning = stream.read(_PAGE_BEGINNING).decode(errors="replace")
+        if _HEADER.search(beginning) and is_activity(beginning):
+            found.append(name)
+    return found
+
+
+def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+    try:
+        with files.open(name) as stream:
+            for number, record in enumerate(cards(stream)):
+                yield f"{name}[{number}]", record
+    except UnreadableExport as error:
+        raise BrokenJSON(str(error)) from error
 
 
 def _read(files: Files) -> Items:
     exchanges: list[_Exchange] = []
-    for name in names_with(files, _SHAPE):
+    lists = names_with(files, _SHAPE)
+    # A page beside the list says the same once more.
+    read = records if lists else _cards
+    for name in lists or _pages(files):
         try:
-            for where, record in records(files, name):
+            for where, record in read(files, name):
                 found = _exchange(where, record)
                 if isinstance(found, Skipped):
                     yield found
@@ -58,9 +94,15 @@ def _read(files: Files) -> Items:
                     exchanges.append(found)
         except BrokenJSON as error:
             yield broken_off(name, error)
-    if exchanges:
+    asked = []
+    for each in _prompts(exchanges):
+        if isinstance(each, Skipped):
+            yield each
+        else:
+            asked.append(each)
+    if asked:
         yield Notice(text=_GROUPED)
-        yield from _conversations(exchanges)
+        yield from _conversations(asked)
 
 
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:
@@ -74,10 +116,38 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     title = text_of(record.get("title")).strip()
     answer = "\n\n".join(_plain(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))).strip()
     verb = _VERB.match(title)
-    if _NOT_A_PROMPT.match(title) or not (verb or answer):
+    if _NOT_A_PROMPT.match(title):
         return Skipped(where=where, reason="not a prompt")
-    question = title[verb.end() :] if verb else title
-    return _Exchange(at=at, question=question, answer=answer, attachments=_attachments(record))
+    return _Exchange(
+        where=where,
+        at=at,
+        question=title[verb.end() :] if verb else title,
+        has_verb=verb is not None,
+        answer=answer,
+        attachments=_attachments(record),
+    )
+
+
+def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
+    """Those that ask: with a verb that is known, or with that of entries that were answered, or answered themselves."""
+    answered = Counter(_foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb)
+    verbs = {verb for verb, times in answered.items() if verb.endswith("\xa0") or times >= _COMMON}
+    for each in exchanges:
+        verb = _foreign_verb(each.question)
+        if each.has_verb:
+            yield each
+        elif verb and verb in verbs:
+            yield replace(each, question=each.question[len(verb) :].lstrip())
+        elif each.answer:
+            yield each
+        else:
+            yield Skipped(where=each.where, reason="not a prompt")
+
+
+def _foreign_verb(title: str) -> str:
+    """What stands before a no-break space or a colon, if it may be a verb."""
+    found = _FOREIGN_VERB.match(title)
+    return found[0] if found else ""
 
 
 def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
