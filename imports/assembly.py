@@ -1,19 +1,19 @@
 """From the nodes that a reader saw to a conversation: branches, times, and whether anything was said at all."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
-from imports.items import ImportedConversation, ImportedMessage, Item, Skipped, SkippedMessage
+from imports.items import ImportedConversation, Item, Skipped
 from imports.json_streams import BrokenJSON
-from imports.trees import branches, newest_leaf, with_inferred_times
+from imports.session_tree import SessionTree
+from imports.trees import newest_leaf
 from imports.values import stable_id
 
 NOTHING_SAID = "nothing was said in this conversation"
 
 
 @dataclass(kw_only=True)
-class ConversationDraft:
+class ConversationDraft(SessionTree):
     """A conversation while its nodes are read."""
 
     product: str
@@ -26,30 +26,13 @@ class ConversationDraft:
     is_archived: bool = False
     project: str | None = None
     leaf: str | None = None
-    parents: dict[str, str | None] = field(default_factory=dict)
-    times: dict[str, datetime | None] = field(default_factory=dict)
-    visible: dict[str, ImportedMessage] = field(default_factory=dict)
-    skipped: list[SkippedMessage] = field(default_factory=list)
-
-    def add(self, node: str, parent: str | None, shown: ImportedMessage | str, at: datetime | None = None) -> None:
-        """A node with its message, or with the reason why it is not shown."""
-        self.parents[node] = parent
-        if isinstance(shown, str):
-            self.skipped.append(SkippedMessage(id=node, why=shown))
-            self.times[node] = at
-        else:
-            self.visible[node] = shown
-            self.times[node] = shown.at
 
     def finished(self) -> Item:
         """The conversation, or why there is none."""
         if not self.visible:
             return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
         leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
-        found = branches(self.parents, self.visible, leaf)
-        if not found[0]:
-            found = branches(self.parents, self.visible, newest_leaf(dict(self._visible_parents()), self.times))
-        current, others = with_inferred_times(found, self.created_at)
+        current, others = self.branches(leaf, self.created_at)
         known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
         said = [message.at for message in current if message.at and not message.at_inferred]
         created_at = self.created_at or min(known, default=None)
@@ -63,11 +46,8 @@ class ConversationDraft:
             project=self.project,
             messages=current,
             other_branches=others,
-            skipped=tuple(self.skipped),
+            skipped=tuple(self.skipped.values()),
         )
-
-    def _visible_parents(self) -> Iterable[tuple[str, str | None]]:
-        return ((node, parent) for node, parent in self.parents.items() if node in self.visible)
 
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:

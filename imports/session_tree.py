@@ -1,4 +1,4 @@
-"""The entries of agents' session logs, which are trees, until a conversation is made of them."""
+"""The nodes of a conversation, which are a tree, until it is made of them: calls fold into the answer after them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -60,7 +60,7 @@ class SessionTree:
         if message.role == "user":
             return message
         calls = [call for above in reversed(list(self._hidden_above(node))) for call in self.calls.get(above, ())]
-        return replace(message, tool_calls=tuple([*calls, *self.calls.get(node, ())]))
+        return replace(message, tool_calls=(*calls, *self.calls.get(node, ()), *message.tool_calls))
 
     def _hidden_above(self, node: str) -> Iterator[str]:
         above = self.parents.get(node)

@@ -15,6 +15,7 @@ from imports.values import id_of, joined, line_of, list_of, object_of, objects_o
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.
 _CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{0,80}†[^【】\n]{0,200}】|[\ue200-\ue206]")
+LONGEST_INPUT = 4000
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
@@ -81,15 +82,27 @@ def _draft(where: str, record: dict[str, Any], external_id: str) -> Conversation
         leaf=id_of(record.get("current_node")) or None,
     )
     model = text_of(record.get("default_model_slug"))
-    for key, node in record["mapping"].items():
-        fields = object_of(node)
+    for key, value in record["mapping"].items():
+        node, fields = id_of(key), object_of(value)
         message = object_of(fields.get("message"))
-        at = parse_time(message.get("create_time"))
+        draft.parents[node] = id_of(fields.get("parent")) or None
         if message:
-            draft.add(id_of(key), id_of(fields.get("parent")) or None, _message(id_of(key), message, model), at)
-        else:
-            draft.parents[id_of(key)] = id_of(fields.get("parent")) or None
+            at = parse_time(message.get("create_time"))
+            draft.add(node, draft.parents[node], at, _message(node, message, model))
+            draft.calls[node] = tuple(_calls(message))
     return draft
+
+
+def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the model sent to a tool, and its thoughts: folded into the answer that follows."""
+    content, recipient = object_of(message.get("content")), line_of(message.get("recipient"))
+    if object_of(message.get("author")).get("role") != "assistant":
+        return
+    if recipient not in ("", "all"):
+        yield {"name": recipient, "input": _text(content)[:LONGEST_INPUT]}
+    thoughts = joined(text_of(thought.get("content")) for thought in objects_of(content.get("thoughts")))
+    if thoughts:
+        yield {"name": "thinking", "summary": thoughts}
 
 
 def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:

@@ -8,8 +8,9 @@ from imports.files import Files
 from imports.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
 from imports.json_streams import BrokenJSON, names_with, records
 from imports.readers import ExportReader
+from imports.session_tree import calls_in
 from imports.times import parse_time
-from imports.values import compact, id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+from imports.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
 _ROLES: dict[str, Role] = {"human": "user", "assistant": "assistant"}
 _SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
@@ -92,7 +93,7 @@ def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
         if not node or node in draft.parents:
             node = f"{node}#{place}"
         parent = id_of(message.get("parent_message_uuid")) or None if is_tree else before
-        draft.add(node, parent, _message(node, message), parse_time(message.get("created_at")))
+        draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message))
         before = node
     draft.leaf = _newest(draft) if is_tree else before
     return draft
@@ -126,18 +127,12 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         at=parse_time(message.get("created_at")),
         attachments=names,
         attached_texts=tuple(filter(str.strip, (text_of(each.get("extracted_content")) for each in attached))),
-        tool_calls=tuple(_calls(blocks)),
+        tool_calls=calls_in(blocks),
     )
 
 
 def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [*objects_of(message.get("files")), *objects_of(message.get("files_v2"))]
-
-
-def _calls(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for block in blocks:
-        if block.get("type") == "tool_use":
-            yield {"name": line_of(block.get("name")) or "tool", "input": compact(block.get("input"))}
 
 
 READER = ExportReader(product="claude", label="Claude", recognises=_recognises, read=_read)

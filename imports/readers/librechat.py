@@ -51,7 +51,7 @@ def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> Conversat
     last_children: dict[str | None, str] = {}
     for known, parent, message in _walk(messages):
         node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
-        draft.add(node, parent, _message(node, message, model), parse_time(message.get("createdAt")))
+        draft.add(node, parent, parse_time(message.get("createdAt")), _message(node, message, model))
         last_children[parent] = node
     if nested:
         draft.leaf = _last_leaf(last_children)

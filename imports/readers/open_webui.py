@@ -50,7 +50,7 @@ def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: d
     for key, value in messages.items():
         message = object_of(value)
         at = parse_time(message.get("timestamp"))
-        draft.add(id_of(key), id_of(message.get("parentId")) or None, _message(id_of(key), message), at)
+        draft.add(id_of(key), id_of(message.get("parentId")) or None, at, _message(id_of(key), message))
     return draft
 
 

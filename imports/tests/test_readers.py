@@ -126,6 +126,22 @@ def test_chatgpt_shows_the_current_branch_and_keeps_the_other(written):
     assert [message.text for message in found.other_branches] == ["Warm."]
 
 
+def test_chatgpt_folds_what_was_sent_to_tools_and_thought_into_the_answer(written):
+    chat = _chatgpt()
+    call = _node("call", "question", "assistant", "search('dough')")
+    call["message"]["recipient"] = "web"
+    thought = _node("thought", "call", "assistant", "")
+    thought["message"]["content"] = {"content_type": "thoughts", "thoughts": [{"content": "Warm, I think."}, None]}
+    chat["mapping"] |= {"call": call, "thought": thought, "result": _node("result", "thought", "tool", "A page.")}
+    chat["mapping"]["second"]["parent"] = "result"
+    (found,) = read_all(written([chat])).conversations
+    assert found.messages[-1].text == "About 25 degrees."
+    assert found.messages[-1].tool_calls == (
+        {"name": "web", "input": "search('dough')"},
+        {"name": "thinking", "summary": "Warm, I think."},
+    )
+
+
 def test_open_webui_leaves_reasoning_out_of_the_text(written):
     (found,) = read_all(written(EXAMPLES["open-webui"])).conversations
     assert found.messages[-1].text == "Because."
