@@ -187,7 +187,7 @@ class ImportedItem(models.Model):
 
     It stays when the person deletes here what it became: so the next export does not bring it back. It has no foreign
     key to that for the same reason. `key` is a digest of the product and of the ids that name the thing there
-    (`imports/keys.py`): one column, however long those ids are.
+    (`imports/storing/keys.py`): one column, however long those ids are.
     """
 
     class Kind(models.TextChoices):

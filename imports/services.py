@@ -25,13 +25,13 @@ from core.errors import (
 )
 from core.pagination import Position
 from core.pg_text import storable_text
-from imports import jobs, uploads
-from imports.changes import settle
 from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
-from imports.previewing import counted_new
-from imports.readers import readers
-from imports.storing import finish
-from imports.undoing import continued_since
+from imports.reading.products import readers
+from imports.storing import jobs, uploads
+from imports.storing.changes import settle
+from imports.storing.previewing import counted_new
+from imports.storing.store import finish
+from imports.storing.undoing import continued_since
 from intake.models import User
 
 PAGE = 30

@@ -29,7 +29,7 @@ from imports.rest.shapes import (
     UndoWanted,
 )
 from imports.services import MAX_CHUNK, EntryQuestion
-from imports.waiting import waiting_vectors
+from imports.storing.waiting import waiting_vectors
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems

@@ -3,8 +3,8 @@
 from uuid import UUID
 
 from core.isolation.acting import acting_as
-from imports import jobs
 from imports.models import Import, ImportedChange, ImportedItem, ImportEntry
+from imports.storing import jobs
 from intake.models import User
 from intake.tests.factories import NOW
 

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
-from imports import jobs, running, storing
 from imports.models import Import, ImportedChange, ImportJob
+from imports.storing import jobs, running, store
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import Conversation, Turn
@@ -234,10 +234,10 @@ def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here
 
 def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):
     data = export(conversations=10, turns=3)
-    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
     id_ = importer.upload(data)
     importer.post(f"{id_}/start/")
-    write, written = storing.write, []
+    write, written = store.write, []
 
     def die_at_the_third(batch, **options):
         if len(written) == 2:
@@ -245,12 +245,12 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(storing, "write", die_at_the_third)
+    monkeypatch.setattr(store, "write", die_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         running.work()
     assert 0 < len(said(alice)) < 30
     assert importer.get(f"{id_}/").json()["state"] == "running"
-    monkeypatch.setattr(storing, "write", write)
+    monkeypatch.setattr(store, "write", write)
     assert not running.work(), "as long as the lease of the dead one runs"
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
     assert running.work()
@@ -266,10 +266,10 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
 
 
 def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice, monkeypatch):
-    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
     id_ = importer.upload(export(conversations=10, turns=3))
     importer.post(f"{id_}/start/")
-    write, written = storing.write, []
+    write, written = store.write, []
 
     def cancelled_meanwhile(batch, **options):
         if len(written) == 2:
@@ -277,12 +277,12 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(storing, "write", cancelled_meanwhile)
+    monkeypatch.setattr(store, "write", cancelled_meanwhile)
     running.work()
     assert importer.post(f"{id_}/cancel/").json()["state"] == "cancelled"
     assert not running.work()
     assert len(said(alice)) == 12
-    monkeypatch.setattr(storing, "write", write)
+    monkeypatch.setattr(store, "write", write)
     assert importer.undo(id_).status_code == 202
     assert said(alice) == []
 
@@ -290,13 +290,13 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
 def test_a_lease_that_was_taken_away_lets_nothing_more_be_stored(importer, alice, monkeypatch):
     id_ = importer.upload(export(conversations=2, turns=1))
     importer.post(f"{id_}/start/")
-    read = storing.read
+    read = store.read
 
     def cancel_while_reading(*arguments):
         importer.post(f"{id_}/cancel/")
         yield from read(*arguments)
 
-    monkeypatch.setattr(storing, "read", cancel_while_reading)
+    monkeypatch.setattr(store, "read", cancel_while_reading)
     running.work()
     assert said(alice) == []
     assert importer.get(f"{id_}/").json()["state"] == "cancelled"
@@ -405,7 +405,7 @@ def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, mon
     def broken(*_):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("imports.previewing.product_of", broken)
+    monkeypatch.setattr("imports.storing.previewing.product_of", broken)
     id_ = importer.begin(data)
     importer.put(id_, data, first=0, total=len(data))
     for _ in range(jobs.MAX_ATTEMPTS + 1):
@@ -424,7 +424,7 @@ def test_an_upload_that_nobody_goes_on_with_is_deleted(importer, imports_dir):
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
     assert running.work()
     got = importer.get(f"{id_}/").json()
-    assert (got["state"], got["error"]) == ("cancelled", storing.EXPIRED)
+    assert (got["state"], got["error"]) == ("cancelled", store.EXPIRED)
     assert not [path for path in imports_dir.rglob("*") if path.is_file()]
 
 

@@ -9,15 +9,15 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from imports import exported
-from imports.activity_html import read_date
-from imports.expectations import as_expectation, differences, read_all
-from imports.files import open_files
-from imports.items import ImportedConversation, ImportedMessage, UnreadableExport
-from imports.limits import Limits
-from imports.readers import read
-from imports.times import parse_time
-from imports.trees import branches, newest_leaf
+from imports.reading import exported
+from imports.reading.activity_html import read_date
+from imports.reading.expectations import as_expectation, differences, read_all
+from imports.reading.files import open_files
+from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
+from imports.reading.limits import Limits
+from imports.reading.products import read
+from imports.reading.times import parse_time
+from imports.reading.trees import branches, newest_leaf
 from intake.choices import HOTTEST, MAX_INSTRUCTIONS
 from intake.models.conversations import MODEL_NAME_LENGTH
 
