@@ -1,14 +1,18 @@
 """From the nodes that a reader saw to a conversation: branches, times, and whether anything was said at all."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from imports.reading.items import ImportedConversation, Item, Skipped
-from imports.reading.json_streams import BrokenJSON
+from imports.reading.files import Files
+from imports.reading.items import ImportedConversation, Item, Items, Skipped
+from imports.reading.json_streams import BrokenJSON, records
 from imports.reading.session_tree import SessionTree
 from imports.reading.trees import newest_leaf
 from imports.reading.values import stable_id
 
+NO_MESSAGES = "not a conversation: it has no messages"
 NOTHING_SAID = "nothing was said in this conversation"
 
 
@@ -48,6 +52,16 @@ class ConversationDraft(SessionTree):
             other_branches=others,
             skipped=tuple(self.skipped.values()),
         )
+
+
+def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any], Iterable[Item]]) -> Items:
+    """What is made of each record of these files, with its place; and where a file breaks off."""
+    for name in names:
+        try:
+            for where, record in records(files, name):
+                yield from make(where, record)
+        except BrokenJSON as error:
+            yield broken_off(name, error)
 
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:

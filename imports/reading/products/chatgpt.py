@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import ConversationDraft, broken_off
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.json_streams import BrokenJSON, names_with, records
@@ -28,20 +28,16 @@ def _names(files: Files) -> list[str]:
 
 
 def _read(files: Files) -> Items:
-    latest = _latest(files)
-    for name in _names(files):
-        try:
-            for where, record in records(files, name):
-                yield from _conversation(where, record, latest)
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+    names = _names(files)
+    latest = _latest(files, names)
+    return items_of(files, names, lambda where, record: _conversation(where, record, latest))
 
 
-def _latest(files: Files) -> dict[str, str]:
+def _latest(files: Files, names: list[str]) -> dict[str, str]:
     """Where the newest of several entries of one conversation stands: the others are left out."""
     newest: dict[str, tuple[float, str]] = {}
     repeated = set()
-    for name in _names(files):
+    for name in names:
         try:
             for where, record in records(files, name):
                 if not isinstance(record, dict) or not (external_id := _external_id(record)):
@@ -61,7 +57,7 @@ def _external_id(record: dict[str, Any]) -> str:
 
 def _conversation(where: str, record: Any, latest: dict[str, str]) -> Iterator[Item]:
     if not isinstance(record, dict) or not isinstance(record.get("mapping"), dict):
-        yield Skipped(where=where, reason="not a conversation: it has no messages")
+        yield Skipped(where=where, reason=NO_MESSAGES)
         return
     external_id = _external_id(record)
     if latest.get(external_id, where) == where:

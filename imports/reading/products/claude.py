@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import ConversationDraft, broken_off
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.json_streams import names_with
 from imports.reading.products import ExportReader
 from imports.reading.session_tree import calls_in
 from imports.reading.times import parse_time
@@ -23,12 +23,7 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    for name in names_with(files, *_SHAPES):
-        try:
-            for where, record in records(files, name):
-                yield from _items(where, record)
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+    return items_of(files, names_with(files, *_SHAPES), _items)
 
 
 def _items(where: str, record: Any) -> Iterator[Item]:
@@ -41,8 +36,7 @@ def _items(where: str, record: Any) -> Iterator[Item]:
     elif isinstance(record.get("chat_messages"), list):
         yield _draft(where, record).finished()
     else:
-        reason = "not a conversation: it has no messages"
-        yield Skipped(where=where, reason=reason, external_id=id_of(record.get("uuid")) or None)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
 
 def _memories(record: dict[str, Any]) -> Iterator[Item]:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import ConversationDraft, broken_off
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Items, Skipped
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.items import ImportedMessage, Item, Items, Skipped
+from imports.reading.json_streams import names_with
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
 from imports.reading.values import compact, id_of, joined, line_of, list_of, object_of, objects_of, text_of
@@ -23,17 +23,16 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    for name in names_with(files, *_SHAPES):
-        try:
-            for where, record in records(files, name):
-                fields = object_of(record)
-                messages = fields.get("messages") or fields.get("messagesTree")
-                if isinstance(messages, list):
-                    yield _draft(where, fields, messages).finished()
-                else:
-                    yield Skipped(where=where, reason="not a conversation: it has no messages")
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+    return items_of(files, names_with(files, *_SHAPES), _conversation)
+
+
+def _conversation(where: str, record: Any) -> Iterator[Item]:
+    fields = object_of(record)
+    messages = fields.get("messages") or fields.get("messagesTree")
+    if isinstance(messages, list):
+        yield _draft(where, fields, messages).finished()
+    else:
+        yield Skipped(where=where, reason=NO_MESSAGES)
 
 
 def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> ConversationDraft:

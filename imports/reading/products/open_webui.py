@@ -1,12 +1,13 @@
 """Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import ConversationDraft, broken_off
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
 from imports.reading.files import Files
-from imports.reading.items import ImportedMessage, Items, Role, Skipped
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.json_streams import names_with
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
 from imports.reading.values import id_of, line_of, object_of, objects_of, text_of
@@ -22,18 +23,17 @@ def _recognises(files: Files) -> int:
 
 
 def _read(files: Files) -> Items:
-    for name in names_with(files, *_SHAPES):
-        try:
-            for where, record in records(files, name):
-                fields = object_of(record)
-                chat = object_of(fields.get("chat")) or fields
-                messages = object_of(chat.get("history")).get("messages")
-                if isinstance(messages, dict):
-                    yield _draft(where, fields, chat, messages).finished()
-                else:
-                    yield Skipped(where=where, reason="not a conversation: it has no messages")
-        except BrokenJSON as error:
-            yield broken_off(name, error)
+    return items_of(files, names_with(files, *_SHAPES), _conversation)
+
+
+def _conversation(where: str, record: Any) -> Iterator[Item]:
+    fields = object_of(record)
+    chat = object_of(fields.get("chat")) or fields
+    messages = object_of(chat.get("history")).get("messages")
+    if isinstance(messages, dict):
+        yield _draft(where, fields, chat, messages).finished()
+    else:
+        yield Skipped(where=where, reason=NO_MESSAGES)
 
 
 def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any]) -> ConversationDraft:
