@@ -155,6 +155,7 @@ class ImportEntry(models.Model):
     first_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
     turns = models.PositiveIntegerField(default=0)
+    new_turns = models.PositiveIntegerField(default=0, help_text="How many are not here yet, or longer than here.")
     versions = models.PositiveIntegerField(default=0)
     status = models.CharField(max_length=16, choices=Status)
     is_selected = models.BooleanField(default=True)
@@ -186,7 +187,7 @@ class ImportedItem(models.Model):
 
     It stays when the person deletes here what it became: so the next export does not bring it back. It has no foreign
     key to that for the same reason. `key` is a digest of the product and of the ids that name the thing there
-    (`imports/keys.py`): one column, however long those ids are.
+    (`imports/storing/keys.py`): one column, however long those ids are.
     """
 
     class Kind(models.TextChoices):
@@ -229,3 +230,45 @@ class ImportedItem(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.id}"
+
+
+class ImportedChangeQuerySet(OwnedQuerySet["ImportedChange"]):
+    pass
+
+
+class ImportedChange(models.Model):
+    """What an item was before a later import made it longer: what an undoing of that import goes back to.
+
+    An item has one for each import that changed it after the one that brought it, in the order of their ids. A change
+    goes with its turn or note: no text is kept longer than what it was the text of.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    user = _owner()
+    # Migrations make the foreign keys, which begin with the user.
+    item = models.ForeignKey(ImportedItem, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
+    batch = models.ForeignKey(
+        Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
+    )
+    turn_id = models.BigIntegerField(null=True)
+    row_id = models.UUIDField(null=True)
+    # Of the item as it was; and the fields of its turn, note or lines.
+    key = models.BinaryField(max_length=16)
+    content_hash = models.BinaryField(max_length=16)
+    before: "models.JSONField[Any, Any]" = models.JSONField()
+
+    objects = ImportedChangeQuerySet.as_manager()
+
+    class Meta:
+        db_table = "imported_changes"
+        constraints = [
+            models.UniqueConstraint(fields=["user", "item", "batch"], name="imported_changes_once"),
+        ]
+        indexes = [
+            models.Index(fields=["user", "batch", "id"], name="idx_imported_changes_of"),
+            models.Index(fields=["user", "turn_id"], name="idx_imported_changes_turn"),
+            models.Index(fields=["user", "row_id"], name="idx_imported_changes_row"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)

@@ -25,12 +25,13 @@ from core.errors import (
 from core.ids import parse_id
 from core.pagination import Position
 from core.pg_text import storable_text
-from imports import jobs, uploads
 from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
-from imports.previewing import counted
-from imports.readers import readers
-from imports.storing import finish
-from imports.undoing import continued_since
+from imports.reading.products import readers
+from imports.storing import jobs, uploads
+from imports.storing.changes import settle
+from imports.storing.previewing import counted_new
+from imports.storing.store import finish
+from imports.storing.undoing import continued_since
 from intake.models import User
 
 PAGE = 30
@@ -53,14 +54,18 @@ class EntryQuestion:
     q: str = ""
     status: str = ""
     kind: str = ""
+    since: datetime | None = None
     after: int | None = None
     limit: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
+    """`comes_in`: what a start with the same `since` would bring, without another choice."""
+
     entries: list[ImportEntry]
     newest: list[str]
+    comes_in: dict[str, int]
     more: int | None
 
 
@@ -131,6 +136,8 @@ def entries_of(batch: Import, asked: EntryQuestion) -> EntryPage:
     if batch.state in (Import.State.UPLOADING, Import.State.READING):
         raise WrongState(f"The import is {batch.state}: there is no preview yet.")
     of_import = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
+    if asked.since is not None:
+        of_import = of_import.exclude(last_at__lt=asked.since)
     found = of_import
     if asked.q:
         found = found.filter(title__icontains=asked.q)
@@ -142,7 +149,8 @@ def entries_of(batch: Import, asked: EntryQuestion) -> EntryPage:
     start = asked.after or 0
     rows = list(found.order_by(*newest_first)[start : start + asked.limit + 1])
     newest = list(of_import.order_by(*newest_first).values_list("title", flat=True)[:10])
-    return EntryPage(rows[: asked.limit], newest, start + asked.limit if len(rows) > asked.limit else None)
+    comes_in = counted_new(of_import.filter(is_selected=True))
+    return EntryPage(rows[: asked.limit], newest, comes_in, start + asked.limit if len(rows) > asked.limit else None)
 
 
 def start(
@@ -164,7 +172,7 @@ def start(
         entries.filter(external_id__in=list(leave_out)).update(is_selected=False)
         if since is not None:
             entries.filter(last_at__lt=since).update(is_selected=False)
-        batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
+        batch.selected = counted_new(entries.filter(is_selected=True))
         batch.state, batch.progress, batch.updated_at = Import.State.WAITING, 0.0, now
         batch.save(update_fields=["selected", "state", "progress", "updated_at"])
         jobs.want_worker(batch, now=now)
@@ -197,6 +205,7 @@ def remove(*, user: User, import_id: str) -> None:
         batch = _locked(user, import_id)
         jobs.end(batch)
         transaction.on_commit(partial(uploads.delete, batch), robust=True)
+        settle(batch, user)
         # What came in stays known, of no import; a foreign key would see to it too, but on no cluster.
         ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)
         # Its lines go with it, in the database.

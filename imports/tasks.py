@@ -8,7 +8,7 @@ from celery.signals import worker_process_init
 from django.conf import settings
 from django.utils import timezone
 
-from imports import jobs, running, uploads
+from imports.storing import jobs, running, uploads
 
 # In which an import that has taken too long says so.
 GRACE_SECONDS = 60

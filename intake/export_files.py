@@ -56,7 +56,7 @@ def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
 
 
 def conversation_as_markdown(*, conversation: Conversation, user: User) -> Iterator[bytes]:
-    """In pieces of about `PIECE` bytes; `imports/readers/recollect.py` reads it back."""
+    """In pieces of about `PIECE` bytes; `imports/reading/products/recollect.py` reads it back."""
     return in_pieces(_conversation(conversation, user))
 
 

@@ -20,7 +20,7 @@ from intake.models import ChatPreferences, Conversation, Turn, User
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
-# By this the reader of exports recognises our own (imports/readers/recollect.py).
+# By this the reader of exports recognises our own (imports/reading/products/recollect.py).
 FORMAT = "recollect-export-1"
 
 # Rows asked for at once, and bytes sent at once.

@@ -62,7 +62,7 @@ def _import(server: Server, options: argparse.Namespace) -> dict[str, Any]:
     with progress_shown(is_quiet=options.json) as show:
         answer = import_path(server, options.path.expanduser(), wanted, show)
     if options.dry_run:
-        return {**answer, **_unless_json(options, preview_text(answer["import"], answer["newest"]))}
+        return {**answer, **_unless_json(options, preview_text(answer))}
     return {**answer, **_unless_json(options, report_text(answer, server.address))}
 
 

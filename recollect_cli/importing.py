@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlencode
 
 from recollect_cli import state
 from recollect_cli.client import Failure, Server
@@ -69,7 +70,8 @@ def _bring(
         if shown["state"] != "ready":
             raise Failure(shown["error"] or f"The import is {shown['state']}.")
         if options.is_dry_run:
-            preview = server.ask("GET", f"{IMPORTS}{shown['id']}/preview/?limit=500")
+            query = urlencode({"limit": 500, **({"since": options.since} if options.since else {})})
+            preview = server.ask("GET", f"{IMPORTS}{shown['id']}/preview/?{query}")
             server.ask("DELETE", f"{IMPORTS}{shown['id']}/")
             return preview
         return _stored(server, shown, options, show)

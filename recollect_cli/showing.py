@@ -59,13 +59,15 @@ def in_numbers(counts: dict[str, int] | None) -> str:
     return ", ".join(f"{n:,} {name if n != 1 else name[:-1]}" for name, n in wanted if n) or "nothing"
 
 
-def preview_text(shown: dict[str, Any], newest: list[str]) -> str:
+def preview_text(preview: dict[str, Any]) -> str:
+    shown, newest = preview["import"], preview["newest"]
     found = shown["found"] or {}
     lines = [f"{shown['product_label'] or 'Export'}: {in_numbers(found)}"]
     if shown.get("from") and shown.get("to"):
         lines.append(f"From {shown['from'][:10]} to {shown['to'][:10]}")
     counts = (("new", "new"), ("longer than what is here", "longer"), ("here already", "here"))
     lines += [f"{found[name]:,} {words}" for words, name in counts if found.get(name)]
+    lines.append(f"Would come in: {in_numbers(preview['comes_in'])}")
     lines += [f"Note: {notice}" for notice in shown.get("notices") or []]
     if found.get("skipped"):
         lines.append(f"{found['skipped']:,} cannot come in:")

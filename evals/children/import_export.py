@@ -18,9 +18,10 @@ django.setup()
 from django.utils import timezone  # noqa: E402
 
 from core.isolation.acting import acting_as  # noqa: E402
-from imports import services, uploads  # noqa: E402
+from imports import services  # noqa: E402
 from imports.models import Import  # noqa: E402
-from imports.running import work  # noqa: E402
+from imports.storing import uploads  # noqa: E402
+from imports.storing.running import work  # noqa: E402
 from intake.models import Turn, User  # noqa: E402
 from memory import terms  # noqa: E402
 from memory.models.corpora import Corpus, Scope  # noqa: E402

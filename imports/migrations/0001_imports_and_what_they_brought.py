@@ -132,6 +132,10 @@ class Migration(migrations.Migration):
                 ("first_at", models.DateTimeField(null=True)),
                 ("last_at", models.DateTimeField(null=True)),
                 ("turns", models.PositiveIntegerField(default=0)),
+                (
+                    "new_turns",
+                    models.PositiveIntegerField(default=0, help_text="How many are not here yet, or longer than here."),
+                ),
                 ("versions", models.PositiveIntegerField(default=0)),
                 (
                     "status",
@@ -193,6 +197,56 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "import_jobs",
+            },
+        ),
+        migrations.CreateModel(
+            name="ImportedChange",
+            fields=[
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("turn_id", models.BigIntegerField(null=True)),
+                ("row_id", models.UUIDField(null=True)),
+                ("key", models.BinaryField(max_length=16)),
+                ("content_hash", models.BinaryField(max_length=16)),
+                ("before", models.JSONField()),
+                (
+                    "batch",
+                    models.ForeignKey(
+                        db_column="import_id",
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="imports.import",
+                    ),
+                ),
+                (
+                    "item",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        to="imports.importeditem",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "db_table": "imported_changes",
+                "indexes": [
+                    models.Index(fields=["user", "batch", "id"], name="idx_imported_changes_of"),
+                    models.Index(fields=["user", "turn_id"], name="idx_imported_changes_turn"),
+                    models.Index(fields=["user", "row_id"], name="idx_imported_changes_row"),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(fields=("user", "item", "batch"), name="imported_changes_once"),
+                ],
             },
         ),
         migrations.AddIndex(

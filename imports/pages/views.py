@@ -8,7 +8,7 @@ from core.pagination import position_in_address
 from imports import services
 from imports.models import Import
 from imports.pages.instructions import INSTRUCTIONS
-from imports.readers import readers
+from imports.reading.products import readers
 from intake.identity import person_of
 from memory.pages.common import page_for_people, show
 

@@ -8,11 +8,11 @@ from django.urls import reverse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from core.validation import Input
-from imports.keys import LONGEST_ID
 from imports.models import Import, ImportEntry
-from imports.readers import readers
+from imports.reading.products import readers
 from imports.services import MAX_CHOSEN, MAX_CHUNK, ImportPage
-from imports.waiting import Waiting
+from imports.storing.keys import LONGEST_ID
+from imports.storing.waiting import Waiting
 
 Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
 
@@ -160,5 +160,6 @@ class PreviewOutput(BaseModel):
 
     import_: Annotated[ImportOutput, Field(serialization_alias="import")]
     newest: Annotated[list[str], Field(description="The ten newest titles.")]
+    comes_in: Annotated[dict[str, int], Field(description="What a start with the same `since` alone would store.")]
     items: list[EntryOutput]
     more: Annotated[str | None, Field(description="For `?after=`: where the list goes on, if it does.")]

@@ -8,7 +8,7 @@ from typing import IO, Annotated, Any
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +29,7 @@ from imports.rest.shapes import (
     UndoWanted,
 )
 from imports.services import MAX_CHUNK, EntryQuestion
-from imports.waiting import waiting_vectors
+from imports.storing.waiting import waiting_vectors
 from intake.identity import person_of
 from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
@@ -150,6 +150,7 @@ class PreviewQuery(Input):
     q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
     status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
     kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
+    since: AwareDatetime | None = None
     after: Annotated[int | None, Field(ge=0, le=2**31)] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
@@ -163,6 +164,7 @@ class ImportPreviewViewSet(ImportsViewSet):
             OpenApiParameter("q", TITLE_SCHEMA, description="Only titles that contain this."),
             OpenApiParameter("status", str, enum=[*ImportEntry.Status.values, "stored"]),
             OpenApiParameter("kind", str, enum=EntryKind.values),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Only what did not end before."),
             OpenApiParameter("after", {"type": "integer", "minimum": 0}, description="`more` of the page before."),
             OpenApiParameter("limit", {"type": "integer", "minimum": 1, "maximum": 500, "default": 100}),
         ],
@@ -174,6 +176,7 @@ class ImportPreviewViewSet(ImportsViewSet):
         shown = PreviewOutput(
             import_=ImportOutput.of(batch),
             newest=page.newest,
+            comes_in=page.comes_in,
             items=[EntryOutput.of(entry) for entry in page.entries],
             more=None if page.more is None else str(page.more),
         )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from imports.items import ImportedConversation, ImportedMessage
+from imports.reading.items import ImportedConversation, ImportedMessage
 
 SAID = datetime(2023, 5, 1, 9, 0, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 from django.test import Client
 
-from imports.running import work
+from imports.storing.running import work
 
 URL = "/api/v1/imports/"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from imports.expectations import read_all
-from imports.files import open_files
-from imports.limits import Limits
-from imports.readers import recognise
+from imports.reading.expectations import read_all
+from imports.reading.files import open_files
+from imports.reading.limits import Limits
+from imports.reading.products import recognise
 
 AT = "2025-11-20T06:0{}:00.000Z"
 

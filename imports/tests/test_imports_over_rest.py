@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
-from imports import jobs, running, storing
-from imports.models import Import, ImportJob
+from imports.models import Import, ImportedChange, ImportJob
+from imports.storing import jobs, running, store
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import Conversation, Turn
@@ -142,6 +142,76 @@ def test_an_undone_import_leaves_the_database_as_it_was(importer, alice):
     assert everything()["intake.Conversation"] == before["intake.Conversation"]
 
 
+def growing(answers):
+    """An export of one question, with so many answers, and of a note."""
+    mapping = {"q": {"parent": None, "message": said_by("user", "Why does dough rise?")}}
+    for number in range(answers):
+        mapping[f"a{number}"] = {
+            "parent": f"a{number - 1}" if number else "q",
+            "message": said_by("assistant", f"{number}."),
+        }
+    return zipped(
+        {"conversations.json": [{"conversation_id": "c", "mapping": mapping, "current_node": list(mapping)[-1]}]}
+    )
+
+
+def said_by(role, text):
+    return {"author": {"role": role}, "create_time": 1.7e9, "content": {"content_type": "text", "parts": [text]}}
+
+
+def answers(user):
+    return list(Turn.objects.for_user(user).values_list("assistant_message", flat=True))
+
+
+@pytest.mark.parametrize(
+    ("order", "in_between"),
+    [("210", ["0.\n\n1.", ""]), ("012", ["0.\n\n1.\n\n2."] * 2), ("102", ["0.\n\n1.\n\n2."] * 2)],
+)
+def test_imports_that_made_one_turn_longer_and_longer_are_undone_in_any_order(importer, alice, order, in_between):
+    before = everything()
+    made = [importer.bring(growing(0)), importer.bring(growing(2)), importer.bring(growing(3))]
+    assert [each["found"]["longer"] for each in made] == [0, 1, 1]
+    assert [each["selected"]["turns"] for each in made] == [each["stored"]["turns"] for each in made] == [1, 1, 1]
+    for older in (0, 2, 3):
+        again = importer.bring(growing(older))
+        assert (again["found"]["here"], sum(again["stored"].values())) == (1, 0)
+    assert answers(alice) == ["0.\n\n1.\n\n2."]
+    for place, expected in zip(order, [*in_between, None], strict=True):
+        assert importer.undo(made[int(place)]["id"]).status_code == 202
+        assert answers(alice) == ([] if expected is None else [expected])
+    assert everything() == before
+
+
+def test_an_import_that_is_off_the_list_keeps_what_it_made_longer(importer, alice):
+    first, second = importer.bring(growing(0)), importer.bring(growing(2))
+    importer.client.delete(f"{URL}{second['id']}/")
+    importer.undo(first["id"])
+    assert answers(alice) == ["0.\n\n1."]
+    assert not ImportedChange.objects.exists()
+
+
+def test_an_earlier_text_goes_with_its_turn(importer, alice):
+    importer.bring(growing(0))
+    importer.bring(growing(2))
+    Conversation.objects.get().delete()
+    assert not ImportedChange.objects.exists()
+
+
+def test_a_preview_from_a_day_on_counts_what_would_be_stored(importer, alice):
+    importer.bring(export(conversations=4, turns=1))
+    id_ = importer.upload(export(conversations=5, turns=3))
+    shown = importer.get(f"{id_}/preview/", since="2023-05-03T00:00:00Z").json()
+    assert len(shown["items"]) == 3
+    assert shown["comes_in"] == {"conversations": 3, "turns": 7, "documents": 0, "records": 0}
+    assert importer.get(f"{id_}/preview/").json()["comes_in"]["turns"] == 11
+    started = importer.post(f"{id_}/start/", {"since": "2023-05-03T00:00:00Z"}).json()
+    while running.work():
+        pass
+    done = importer.get(f"{id_}/").json()
+    assert started["selected"] == shown["comes_in"]
+    assert done["stored"]["turns"] == 7
+
+
 def test_after_an_undoing_the_same_comes_in_again_but_for_what_was_deleted(importer, alice):
     done = importer.bring(export(conversations=2, turns=1))
     Conversation.objects.get(external_id="conversation-0").delete()
@@ -164,10 +234,10 @@ def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here
 
 def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):
     data = export(conversations=10, turns=3)
-    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
     id_ = importer.upload(data)
     importer.post(f"{id_}/start/")
-    write, written = storing.write, []
+    write, written = store.write, []
 
     def die_at_the_third(batch, **options):
         if len(written) == 2:
@@ -175,12 +245,12 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(storing, "write", die_at_the_third)
+    monkeypatch.setattr(store, "write", die_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         running.work()
     assert 0 < len(said(alice)) < 30
     assert importer.get(f"{id_}/").json()["state"] == "running"
-    monkeypatch.setattr(storing, "write", write)
+    monkeypatch.setattr(store, "write", write)
     assert not running.work(), "as long as the lease of the dead one runs"
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
     assert running.work()
@@ -196,10 +266,10 @@ def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, a
 
 
 def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice, monkeypatch):
-    monkeypatch.setattr(storing, "BATCH_TURNS", 6)
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
     id_ = importer.upload(export(conversations=10, turns=3))
     importer.post(f"{id_}/start/")
-    write, written = storing.write, []
+    write, written = store.write, []
 
     def cancelled_meanwhile(batch, **options):
         if len(written) == 2:
@@ -207,12 +277,12 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
         written.append(batch)
         return write(batch, **options)
 
-    monkeypatch.setattr(storing, "write", cancelled_meanwhile)
+    monkeypatch.setattr(store, "write", cancelled_meanwhile)
     running.work()
     assert importer.post(f"{id_}/cancel/").json()["state"] == "cancelled"
     assert not running.work()
     assert len(said(alice)) == 12
-    monkeypatch.setattr(storing, "write", write)
+    monkeypatch.setattr(store, "write", write)
     assert importer.undo(id_).status_code == 202
     assert said(alice) == []
 
@@ -220,13 +290,13 @@ def test_a_cancelled_import_stops_at_its_batch_and_can_be_undone(importer, alice
 def test_a_lease_that_was_taken_away_lets_nothing_more_be_stored(importer, alice, monkeypatch):
     id_ = importer.upload(export(conversations=2, turns=1))
     importer.post(f"{id_}/start/")
-    read = storing.read
+    read = store.read
 
     def cancel_while_reading(*arguments):
         importer.post(f"{id_}/cancel/")
         yield from read(*arguments)
 
-    monkeypatch.setattr(storing, "read", cancel_while_reading)
+    monkeypatch.setattr(store, "read", cancel_while_reading)
     running.work()
     assert said(alice) == []
     assert importer.get(f"{id_}/").json()["state"] == "cancelled"
@@ -335,7 +405,7 @@ def test_a_failure_of_ours_is_tried_again_and_ends_with_a_sentence(importer, mon
     def broken(*_):
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr("imports.previewing.product_of", broken)
+    monkeypatch.setattr("imports.storing.previewing.product_of", broken)
     id_ = importer.begin(data)
     importer.put(id_, data, first=0, total=len(data))
     for _ in range(jobs.MAX_ATTEMPTS + 1):
@@ -354,7 +424,7 @@ def test_an_upload_that_nobody_goes_on_with_is_deleted(importer, imports_dir):
     ImportJob.objects.update(due_at=Import.objects.get().created_at)
     assert running.work()
     got = importer.get(f"{id_}/").json()
-    assert (got["state"], got["error"]) == ("cancelled", storing.EXPIRED)
+    assert (got["state"], got["error"]) == ("cancelled", store.EXPIRED)
     assert not [path for path in imports_dir.rglob("*") if path.is_file()]
 
 
@@ -402,7 +472,12 @@ def test_notes_memory_and_daily_logs_come_in_once_and_go_again(importer, alice):
     longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
     assert MemoryDocument.objects.get(kind="memory").content.endswith("Likes rye.\nLikes oats.\n")
     assert longer["found"]["longer"] == 1
+    importer.undo(longer["id"])
+    assert sorted(MemoryDocument.objects.values_list("content", flat=True)) == contents
+    longer = importer.bring(zipped(files | {"workspace/MEMORY.md": "# Memory\n\nLikes rye.\nLikes oats.\n"}))
     importer.undo(done["id"])
+    assert [document.kind for document in MemoryDocument.objects.all()] == ["memory"], "the longer export has it too"
+    importer.undo(longer["id"])
     assert not MemoryRecord.objects.exists()
     assert everything() == before
 

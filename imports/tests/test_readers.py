@@ -9,13 +9,17 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from imports.expectations import as_expectation, differences, read_all
-from imports.files import open_files
-from imports.items import ImportedConversation, ImportedMessage, UnreadableExport
-from imports.limits import Limits
-from imports.readers import read
-from imports.times import parse_time
-from imports.trees import branches, newest_leaf
+from imports.reading import exported
+from imports.reading.activity_html import read_date
+from imports.reading.expectations import as_expectation, differences, read_all
+from imports.reading.files import open_files
+from imports.reading.items import ImportedConversation, ImportedMessage, UnreadableExport
+from imports.reading.limits import Limits
+from imports.reading.products import read
+from imports.reading.times import parse_time
+from imports.reading.trees import branches, newest_leaf
+from intake.choices import HOTTEST, MAX_INSTRUCTIONS
+from intake.models.conversations import MODEL_NAME_LENGTH
 
 AT = 1_735_750_800
 
@@ -76,6 +80,19 @@ def _gemini():
     ]
 
 
+def _page(*cards):
+    """As Takeout writes it: a long style sheet, then a card for each entry."""
+    return f"<html><head><style>{'a{}' * 50_000}</style></head><body>{''.join(cards)}</body></html>"
+
+
+def _card(asked, date, answer="", header="Gemini Apps"):
+    return (
+        '<div class="outer-cell mdl-cell mdl-cell--12-col mdl-shadow--2dp"><div class="mdl-grid"><div class="header-cell">'
+        f'<p class="mdl-typography--title">{header}<br></p></div><div class="content-cell mdl-cell mdl-cell--6-col">'
+        f'{asked}<br>{date}<br>{answer}<br></div><div class="content-cell mdl-cell"><b>Products:</b><br>{header}</div></div></div>'
+    )
+
+
 EXAMPLES = {
     "chatgpt": [_chatgpt()],
     "claude": [_claude()],
@@ -109,6 +126,22 @@ def test_chatgpt_shows_the_current_branch_and_keeps_the_other(written):
     assert [message.text for message in found.other_branches] == ["Warm."]
 
 
+def test_chatgpt_folds_what_was_sent_to_tools_and_thought_into_the_answer(written):
+    chat = _chatgpt()
+    call = _node("call", "question", "assistant", "search('dough')")
+    call["message"]["recipient"] = "web"
+    thought = _node("thought", "call", "assistant", "")
+    thought["message"]["content"] = {"content_type": "thoughts", "thoughts": [{"content": "Warm, I think."}, None]}
+    chat["mapping"] |= {"call": call, "thought": thought, "result": _node("result", "thought", "tool", "A page.")}
+    chat["mapping"]["second"]["parent"] = "result"
+    (found,) = read_all(written([chat])).conversations
+    assert found.messages[-1].text == "About 25 degrees."
+    assert found.messages[-1].tool_calls == (
+        {"name": "web", "input": "search('dough')"},
+        {"name": "thinking", "summary": "Warm, I think."},
+    )
+
+
 def test_open_webui_leaves_reasoning_out_of_the_text(written):
     (found,) = read_all(written(EXAMPLES["open-webui"])).conversations
     assert found.messages[-1].text == "Because."
@@ -120,6 +153,66 @@ def test_gemini_begins_a_conversation_after_half_an_hour(written):
         ["first", "A & B", "second", "A & B"],
         ["third", "A & B"],
     ]
+
+
+def test_gemini_is_read_from_a_web_page_too(written):
+    page = _page(
+        _card(
+            "Prompted&nbsp;Which loaf?<br>Attached 1 file.<br>-&nbsp;&nbsp;<a href='rye.png'>rye.png</a>",
+            "Jan 2, 2025, 1:10:00\u202fPM CET",
+            "<p>The <b>rye</b> &amp; the oat.</p>",
+        ),
+        _card("Used&nbsp;an app", "Jan 2, 2025, 1:05:00\u202fPM CET"),
+        _card("Searched for&nbsp;bread", "Jan 2, 2025, 1:03:00\u202fPM CET", header="Search"),
+        _card("Prompted&nbsp;Hello<br>there", "no day", "<p>Hi</p>"),
+    )
+    reading = read_all(written(page, "MyActivity.html"))
+    (found,) = reading.conversations
+    assert [(each.role, each.text, each.attachments) for each in found.messages] == [
+        ("user", "Which loaf?", ("rye.png",)),
+        ("assistant", "The rye & the oat.", ()),
+    ]
+    assert found.created_at == datetime(2025, 1, 2, 12, 10, tzinfo=UTC)
+    assert [each.reason for each in reading.skipped] == [
+        "not a prompt",
+        "an entry of another product",
+        "it has no usable time",
+    ]
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Oct 6, 2025, 10:15:30\u202fPM UTC",
+        "6 de out. de 2025, 19:15:30 BRT",
+        "07.10.2025, 00:15:30 MESZ",
+        "7 oct. 2025, 00:15:30 CEST",
+        "2025年10月7日 06:15:30 CST",
+        "2025/10/07 7:15:30 JST",
+        "7. okt. 2025 00.15.30 CEST",
+        "2025-10-06T22:15:30Z",
+        "6 Oct 2025, 23:15:30 GMT+01:00",
+    ],
+)
+def test_dates_of_a_web_page_are_read_in_many_languages(date):
+    assert read_date(date) == datetime(2025, 10, 6, 22, 15, 30, tzinfo=UTC)
+
+
+def test_a_verb_of_another_language_is_no_part_of_the_question(written):
+    page = _page(
+        _card("Fez uma pergunta:&nbsp;Por quê?", "6 de out. de 2025, 10:15:30 BRT", "<p>Porque sim.</p>"),
+        _card("Fez uma pergunta:&nbsp;E agora?", "6 de out. de 2025, 10:16:30 BRT"),
+        _card("Usou&nbsp;um app", "6 de out. de 2025, 10:17:30 BRT"),
+    )
+    reading = read_all(written(page, "x.html"))
+    assert [each.text for each in reading.conversations[0].messages] == ["Por quê?", "Porque sim.", "E agora?"]
+    assert [each.reason for each in reading.skipped] == ["not a prompt"]
+
+
+def test_what_the_export_of_recollect_may_hold_is_what_the_chat_takes():
+    assert exported.LONGEST["model"] == MODEL_NAME_LENGTH
+    assert exported.LONGEST["instructions"] == MAX_INSTRUCTIONS
+    assert exported.HOTTEST == HOTTEST
 
 
 def test_a_chat_deeper_than_the_recursion_limit_is_read(tmp_path):
@@ -290,3 +383,14 @@ def test_no_damaged_byte_raises_anything_but_a_sentence(tmp_path, product):
             path = tmp_path / "damaged"
             path.write_bytes(data[: chance.randint(1, len(data))] if chance.random() < 0.3 else data)
             assert read_all(path, chance.choice([None, product])).outcome in ("imported", "partial", "refused")
+
+
+def test_no_damage_of_a_web_page_raises_anything_but_a_sentence(tmp_path):
+    chance = random.Random(9)
+    cards = [_card(f"Prompted&nbsp;{n}", f"Jan {n}, 2025, 1:10:00 PM CET", "<p>Yes.</p>") for n in range(1, 9)]
+    whole = _page(*cards).replace("a{}" * 50_000, "")
+    for _ in range(300):
+        at, end = sorted(chance.randrange(len(whole)) for _ in range(2))
+        path = tmp_path / "damaged.html"
+        path.write_text(whole[:at] + whole[end:] if chance.random() < 0.5 else whole[:at] + whole[at:end] * 2)
+        assert read_all(path, chance.choice([None, "gemini"])).outcome in ("imported", "partial", "refused")

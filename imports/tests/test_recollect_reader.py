@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.ids import uuid7
-from imports.expectations import as_expectation, differences, read_all
-from imports.items import ImportedConversation, ImportedDocument, ImportedRecord, UnreadableExport
-from imports.readers import read
+from imports.reading.expectations import as_expectation, differences, read_all
+from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, UnreadableExport
+from imports.reading.products import read
 from intake import export_files, exporting
 from intake.models import Conversation, Turn, User
 from intake.tests.factories import NOW, a_person, a_turn

@@ -4,8 +4,8 @@ import pytest
 
 from core.isolation.acting import acting_as
 from imports.models import Import, ImportedItem
+from imports.storing.writing import BATCH_TURNS, stretches, write
 from imports.tests.exports import SAID, a_conversation, message
-from imports.writing import BATCH_TURNS, stretches, write
 from intake.deleting import delete_conversation, delete_turn
 from intake.models import Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for

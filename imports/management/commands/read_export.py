@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from imports.expectations import as_expectation, read_all
+from imports.reading.expectations import as_expectation, read_all
 
 
 class Command(BaseCommand):

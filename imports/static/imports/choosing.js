@@ -20,12 +20,12 @@ export class Chooser {
     this.list = part(element, "items");
     this.moreButton = element.querySelector("[data-action=more]");
     this.search.addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.#load(), QUIET); });
-    this.since.addEventListener("change", () => this.#choiceChanged());
+    this.since.addEventListener("change", () => this.#load());
     this.moreButton.addEventListener("click", () => this.#load(this.more));
     element.querySelector("[data-action=all]").addEventListener("click", () => this.#setAll(true));
     element.querySelector("[data-action=none]").addEventListener("click", () => this.#setAll(false));
     this.list.addEventListener("change", ({ target }) => {
-      this.ticked.set(target.dataset.id, target.checked);
+      this.#tick({ external_id: target.dataset.id, to: target.dataset.to }, target.checked);
       this.onChange();
     });
   }
@@ -33,29 +33,41 @@ export class Chooser {
   async show(shown) {
     this.import = shown;
     this.ticked = new Map();
+    this.ends = new Map();
     this.isAll = true;
     this.search.value = this.since.value = "";
+    this.comesIn = { conversations: 0, documents: 0, records: 0 };
     await this.#load();
-    this.onChange();
   }
 
   /** The body of the start. */
   choice() {
     const ids = [...this.ticked].filter(([, isOn]) => isOn !== this.isAll).map(([id]) => id);
-    const since = this.since.value ? { since: new Date(`${this.since.value}T00:00`).toISOString() } : {};
+    const since = this.#since();
     if (!this.isAll) return { only: ids, ...since };
     return ids.length ? { except: ids, ...since } : since;
   }
 
-  /** How many are chosen, without regard to the day. */
+  /** How many are chosen. */
   get amount() {
-    const changed = [...this.ticked.values()].filter((isOn) => isOn !== this.isAll).length;
-    const { new: fresh, longer } = this.import.found;
-    return this.isAll ? fresh + longer - changed : changed;
+    const { since } = this.#since();
+    const isLate = (id) => !since || !this.ends.get(id) || new Date(this.ends.get(id)) >= new Date(since);
+    const changed = [...this.ticked].filter(([id, isOn]) => isOn !== this.isAll && isLate(id)).length;
+    const { conversations, documents, records } = this.comesIn;
+    return this.isAll ? conversations + documents + records - changed : changed;
+  }
+
+  #since() {
+    return this.since.value ? { since: new Date(`${this.since.value}T00:00`).toISOString() } : {};
+  }
+
+  #tick(item, isOn) {
+    this.ticked.set(item.external_id, isOn);
+    this.ends.set(item.external_id, item.to);
   }
 
   async #load(after) {
-    const query = { limit: PAGE, q: this.search.value, ...(after ? { after } : {}) };
+    const query = { limit: PAGE, q: this.search.value, ...this.#since(), ...(after ? { after } : {}) };
     const asked = (this.asked = {});
     try {
       const page = await this.api.preview(this.import.id, query);
@@ -63,9 +75,11 @@ export class Chooser {
       if (asked !== this.asked) return;
       if (!after) this.list.replaceChildren();
       this.list.append(...page.items.map((item) => this.#line(item)));
+      this.comesIn = page.comes_in;
       this.more = page.more;
       this.moreButton.hidden = !page.more;
       part(this.element, "nothing").hidden = this.list.childElementCount > 0;
+      this.onChange();
     } catch (failure) {
       this.onTrouble(failure);
     }
@@ -91,7 +105,7 @@ export class Chooser {
   async #setAll(isOn) {
     if (this.search.value) {
       try {
-        for (const id of await this.#found()) this.ticked.set(id, isOn);
+        for (const item of await this.#found()) this.#tick(item, isOn);
       } catch (failure) {
         this.onTrouble(failure);
       }
@@ -103,14 +117,15 @@ export class Chooser {
   }
 
   async #found() {
-    const ids = [];
+    const items = [];
     let after = null;
     do {
-      const page = await this.api.preview(this.import.id, { limit: WHOLE_PAGE, q: this.search.value, ...(after ? { after } : {}) });
-      ids.push(...page.items.filter(isNews).map((item) => item.external_id));
+      const query = { limit: WHOLE_PAGE, q: this.search.value, ...this.#since(), ...(after ? { after } : {}) };
+      const page = await this.api.preview(this.import.id, query);
+      items.push(...page.items.filter(isNews));
       after = page.more;
     } while (after);
-    return ids;
+    return items;
   }
 
   #choiceChanged() {

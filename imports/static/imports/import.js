@@ -232,7 +232,7 @@ function showChoice() {
   const amount = chooser.amount;
   startButton.disabled = amount === 0;
   const isNothing = amount === 0 && chooser.isAll && !chooser.ticked.size;
-  startButton.textContent = isNothing ? gettext("Everything is here already") : chooser.since.value ? gettext("Bring in what is chosen") : ngettext("Bring in %(count)s item", "Bring in %(count)s items", amount);
+  startButton.textContent = isNothing ? gettext("Nothing of it is new") : ngettext("Bring in %(count)s item", "Bring in %(count)s items", amount);
 }
 
 async function attempt(action) {

@@ -1,0 +1,70 @@
+"""From the nodes that a reader saw to a conversation: branches, times, and whether anything was said at all."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from imports.reading.files import Files
+from imports.reading.items import ImportedConversation, Item, Items, Skipped
+from imports.reading.json_streams import BrokenJSON, records
+from imports.reading.session_tree import SessionTree
+from imports.reading.trees import newest_leaf
+from imports.reading.values import stable_id
+
+NO_MESSAGES = "not a conversation: it has no messages"
+NOTHING_SAID = "nothing was said in this conversation"
+
+
+@dataclass(kw_only=True)
+class ConversationDraft(SessionTree):
+    """A conversation while its nodes are read."""
+
+    product: str
+    where: str
+    external_id: str
+    title: str = ""
+    created_at: datetime | None = None
+    # Used where no message has a time: renaming or opening a conversation moves it in some products.
+    last_at: datetime | None = None
+    is_archived: bool = False
+    project: str | None = None
+    leaf: str | None = None
+
+    def finished(self) -> Item:
+        """The conversation, or why there is none."""
+        if not self.visible:
+            return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
+        leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
+        current, others = self.branches(leaf, self.created_at)
+        known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
+        said = [message.at for message in current if message.at and not message.at_inferred]
+        created_at = self.created_at or min(known, default=None)
+        return ImportedConversation(
+            product=self.product,
+            external_id=self.external_id or stable_id(self.product, current[0].id, current[0].text, created_at),
+            title=self.title or None,
+            created_at=created_at,
+            last_at=said[-1] if said else self.last_at or max(known, default=created_at),
+            is_archived=self.is_archived,
+            project=self.project,
+            messages=current,
+            other_branches=others,
+            skipped=tuple(self.skipped.values()),
+        )
+
+
+def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any], Iterable[Item]]) -> Items:
+    """What is made of each record of these files, with its place; and where a file breaks off."""
+    for name in names:
+        try:
+            for where, record in records(files, name):
+                yield from make(where, record)
+        except BrokenJSON as error:
+            yield broken_off(name, error)
+
+
+def broken_off(name: str, error: BrokenJSON) -> Skipped:
+    """The report of a file that could be read to some place only."""
+    reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
+    return Skipped(where=name, reason=reason)

@@ -1,0 +1,320 @@
+"""What was read from an export, in the shape of an expectation, and how the two differ."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from imports.reading.items import (
+    ImportedConversation,
+    ImportedDocument,
+    ImportedMessage,
+    ImportedRecord,
+    Skipped,
+    UnreadableExport,
+)
+from imports.reading.products import read
+from imports.reading.times import parse_time
+
+# These must be reported; files and records of other kinds may be.
+_REPORTED = {
+    "nothing said",
+    "no mapping",
+    "no time",
+    "not JSON",
+    "last line is cut off",
+    "symbolic link",
+    "unsafe name",
+}
+_PREFIX = 30
+
+
+@dataclass(kw_only=True)
+class Reading:
+    """Everything that came of an export, or the sentence that refuses it."""
+
+    conversations: list[ImportedConversation] = field(default_factory=list)
+    documents: list[ImportedDocument] = field(default_factory=list)
+    records: list[ImportedRecord] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    refusal: str | None = None
+
+    @property
+    def outcome(self) -> str:
+        if self.refusal is not None:
+            return "refused"
+        return "partial" if self.skipped else "imported"
+
+
+def read_all(path: Path, product: str | None = None) -> Reading:
+    """Reads without storing."""
+    reading = Reading()
+    try:
+        for item in read(path, product):
+            match item:
+                case ImportedConversation():
+                    reading.conversations.append(item)
+                case ImportedDocument():
+                    reading.documents.append(item)
+                case ImportedRecord():
+                    reading.records.append(item)
+                case Skipped():
+                    reading.skipped.append(item)
+    except UnreadableExport as error:
+        return Reading(refusal=str(error))
+    return reading
+
+
+def as_expectation(reading: Reading) -> dict[str, Any]:
+    """The reading as JSON in the shape of an expectation, with whole texts."""
+    return {
+        "outcome": reading.outcome,
+        **({"why": reading.refusal} if reading.refusal else {}),
+        "conversations": [_conversation(each) for each in reading.conversations],
+        "documents": [
+            {"external_id": each.external_id, "title": each.title, "at": _iso(each.at), "text": each.text}
+            for each in reading.documents
+        ],
+        **({"records": [_record(each) for each in reading.records]} if reading.records else {}),
+        "skipped": [
+            {"where": each.where, "reason": each.reason, "external_id": each.external_id} for each in reading.skipped
+        ],
+    }
+
+
+def _record(each: ImportedRecord) -> dict[str, Any]:
+    return {
+        "id": str(each.id),
+        "type": each.type,
+        "project_id": each.project_id,
+        "tags": list(each.tags),
+        "created_at": _iso(each.created_at),
+        "content": each.content,
+    }
+
+
+def _conversation(each: ImportedConversation) -> dict[str, Any]:
+    return {
+        "external_id": each.external_id,
+        "also_ids": list(each.also_ids),
+        "title": each.title,
+        "created_at": _iso(each.created_at),
+        "last_at": _iso(each.last_at),
+        "archived": each.is_archived,
+        "messages": [_message(message) for message in each.messages],
+        "other_branches": [_message(message) for message in each.other_branches],
+        "skipped_nodes": [{"id": node.id, "line": node.line, "why": node.why} for node in each.skipped],
+    }
+
+
+def _message(each: ImportedMessage) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "parent": each.parent,
+        "role": each.role,
+        "at": _iso(each.at),
+        "at_inferred": each.at_inferred,
+        "model": each.model,
+        "attachments": list(each.attachments),
+        "text": each.text,
+    }
+
+
+def _iso(at: date | datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """A sentence for each way in which what was read is not what is expected; none if it is."""
+    allowed = {expected["outcome"], expected.get("or_else")}
+    if found["outcome"] == "refused":
+        return [] if allowed & {"refused", "any"} else [f"refused: {found.get('why')}"]
+    if allowed == {"refused", None}:
+        return [f"expected to be refused, but {found['outcome']}"]
+    return [
+        *_conversation_differences(found["conversations"], expected),
+        *_document_differences(found["documents"], expected.get("documents", [])),
+        *_record_differences(found.get("records", []), expected.get("records", [])),
+        *_skipped_differences(found, expected),
+        *(f"{secret!r} must not appear" for secret in expected.get("never", []) if _appears(secret, found)),
+    ]
+
+
+def _conversation_differences(found: list[dict[str, Any]], expected: dict[str, Any]) -> Iterator[str]:
+    lenient = set(expected.get("lenient", []))
+    left = [each for each in found if each["external_id"] not in lenient]
+    for repeated, times in Counter(each["external_id"] for each in left).items():
+        if times > 1:
+            yield f"conversation {repeated} comes {times} times"
+    for wanted in expected.get("conversations", []):
+        match = next((each for each in left if _is_same(each, wanted)), None)
+        if match is None:
+            yield f"conversation {wanted['external_id']} ({wanted['title']}) is missing"
+            continue
+        left.remove(match)
+        yield from (f"{wanted['external_id'] or wanted['title']}: {each}" for each in _fields(match, wanted))
+    yield from (f"conversation {each['external_id']} ({each['title']}) is not expected" for each in left)
+
+
+def _is_same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    if wanted["external_id"] is not None:
+        return bool(found["external_id"] == wanted["external_id"] or wanted["external_id"] in found["also_ids"])
+    first, first_wanted = found["messages"][0], wanted["messages"][0]
+    return _begins(first["text"], first_wanted["text"]) and _is_same_time(first["at"], first_wanted.get("at"))
+
+
+def _fields(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    if wanted["title"] is not None and _letters(found["title"]) != _letters(wanted["title"]):
+        yield f"title {found['title']!r}, not {wanted['title']!r}"
+    for name in ("created_at", "last_at"):
+        if wanted.get(name) and not _is_same_time(found[name], wanted[name]):
+            yield f"{name} {found[name]}, not {wanted[name]}"
+    if found["archived"] is not bool(wanted.get("archived", False)):
+        yield f"archived {found['archived']}"
+    yield from _message_differences(found["messages"], wanted["messages"], wanted, "")
+    yield from _message_differences(
+        found["other_branches"], wanted.get("other_branches", []), wanted, "other branch, ", is_ordered=False
+    )
+    shown = {message["id"] for message in (*found["messages"], *found["other_branches"])}
+    for node in wanted.get("skipped_nodes", []):
+        if node.get("id") in shown:
+            yield f"node {node['id']} ({node['why']}) is shown"
+
+
+def _message_differences(
+    found: list[dict[str, Any]],
+    wanted: list[dict[str, Any]],
+    conversation: dict[str, Any],
+    place: str,
+    *,
+    is_ordered: bool = True,
+) -> Iterator[str]:
+    if is_ordered:
+        found, wanted = _joined(found), _joined(wanted)
+    else:
+        found, wanted = _by_id(found), _by_id(wanted)
+    if len(found) != len(wanted):
+        yield f"{place}{len(found)} messages, not {len(wanted)}"
+        return
+    for number, (one, other) in enumerate(zip(found, wanted, strict=True), 1):
+        yield from (f"{place}message {number}: {each}" for each in _one_message(one, other, conversation))
+
+
+def _by_id(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(messages, key=lambda each: str(each.get("id")))
+
+
+def _joined(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of messages of one role as one: the first beginning, time and ids, the last end."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        if not joined or joined[-1]["role"] != message["role"]:
+            joined.append({**message, "last": message, "ids": {message.get("id")}})
+            joined[-1]["attachments"] = list(message.get("attachments", []))
+        else:
+            joined[-1]["last"] = message
+            joined[-1]["ids"].add(message.get("id"))
+            joined[-1]["attachments"] += message.get("attachments", [])
+    return joined
+
+
+def _one_message(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> Iterator[str]:
+    if wanted.get("id") is not None and found["id"] != wanted["id"]:
+        yield f"id {found['id']}, not {wanted['id']}"
+    if wanted.get("id") is not None and "parent" in wanted and found["parent"] != wanted["parent"]:
+        yield f"parent {found['parent']}, not {wanted['parent']}"
+    if found["role"] != wanted["role"]:
+        yield f"role {found['role']}, not {wanted['role']}"
+    yield from _text_differences(found, wanted)
+    if wanted.get("model") and found["model"] != wanted["model"]:
+        yield f"model {found['model']!r}, not {wanted['model']!r}"
+    if len(found["attachments"]) != len(wanted.get("attachments", [])):
+        yield f"{len(found['attachments'])} attachments, not {len(wanted.get('attachments', []))}"
+    if not _has_right_time(found, wanted, conversation):
+        yield f"at {found['at']}, not {wanted.get('at')}"
+
+
+def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    if not _begins(found["text"], wanted["text"]):
+        yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
+    end = wanted.get("last", wanted).get("end")
+    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
+        yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
+
+
+def _has_right_time(found: dict[str, Any], wanted: dict[str, Any], conversation: dict[str, Any]) -> bool:
+    if wanted.get("at") is None:
+        return True
+    if _is_same_time(found["at"], wanted["at"]) or not wanted.get("at_inferred"):
+        return _is_same_time(found["at"], wanted["at"])
+    at, first, last = (parse_time(each) for each in (found["at"], conversation["created_at"], conversation["last_at"]))
+    return at is not None and (first is None or last is None or first <= at <= last)
+
+
+def _document_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[str]:
+    left = {each["external_id"]: each for each in found}
+    for each in wanted:
+        match = left.pop(each["external_id"], None)
+        if match is None:
+            yield f"document {each['external_id']} is missing"
+        elif not _begins(match["text"], each["text"]) or not _letters(match["text"]).endswith(
+            _letters(each.get("end", ""))
+        ):
+            yield f"document {each['external_id']} has another text"
+        elif each["title"] is not None and match["title"] != each["title"]:
+            yield f"document {each['external_id']} has the title {match['title']!r}, not {each['title']!r}"
+        elif each["at"] is not None and not _is_same_day_or_time(match["at"], each["at"]):
+            yield f"document {each['external_id']} has the time {match['at']}, not {each['at']}"
+    yield from (f"document {external_id} is not expected" for external_id in left)
+
+
+def _record_differences(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> Iterator[str]:
+    left = {each["id"]: each for each in found}
+    for each in wanted:
+        match = left.pop(each["id"], None)
+        if match is None:
+            yield f"record {each['id']} is missing"
+        elif match != {**match, **each}:
+            yield f"record {each['id']} differs in {', '.join(key for key in each if match.get(key) != each[key])}"
+    yield from (f"record {record_id} is not expected" for record_id in left)
+
+
+def _is_same_day_or_time(found: str | None, wanted: str) -> bool:
+    return found is not None and (found[:10] == wanted if "T" not in wanted else _is_same_time(found, wanted))
+
+
+def _skipped_differences(found: dict[str, Any], expected: dict[str, Any]) -> Iterator[str]:
+    wanted = [each for each in expected.get("skipped", []) if each["reason"] in _REPORTED]
+    places = {each["where"] for each in found["skipped"]} | {each["external_id"] for each in found["skipped"]}
+    for each in wanted:
+        if not any(_names(place, each) for place in places if place):
+            yield f"{each['where']} ({each['reason']}) is not reported"
+    at_least = expected.get("skipped_at_least", 0)
+    if len(found["skipped"]) < at_least:
+        yield f"{len(found['skipped'])} are reported as skipped, fewer than {at_least}"
+
+
+def _names(place: str, wanted: dict[str, Any]) -> bool:
+    return place == wanted.get("external_id") or place.endswith(wanted["where"])
+
+
+def _appears(secret: str, found: dict[str, Any]) -> bool:
+    """In what would be stored: a report names the places that were not read."""
+    return secret in str(found["conversations"]) or secret in str(found["documents"])
+
+
+def _letters(text: str | None) -> str:
+    return "".join(filter(str.isalnum, text or ""))
+
+
+def _begins(found: str, wanted: str) -> bool:
+    return _letters(found).startswith(_letters(wanted))
+
+
+def _is_same_time(found: str | None, wanted: str | None) -> bool:
+    if wanted is None:
+        return True
+    one, other = parse_time(found), parse_time(wanted)
+    return one is not None and other is not None and abs((one - other).total_seconds()) < 1

@@ -1,0 +1,119 @@
+"""The files of an export, whether a folder, a zip, a zip in a zip or a single file: names as data, never as paths.
+
+A reader asks for names and opens streams; what is too large, too deep or unsafe never reaches it.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+from imports.reading.items import Skipped, UnreadableExport
+from imports.reading.limits import Budget, Limits
+from imports.reading.zips import ZipEntries, is_zip
+
+
+class Files(Protocol):
+    """The files beneath one root. A name is relative, with `/`; a single file has its own name."""
+
+    def names(self) -> list[str]:
+        """All readable names, in the order of the source for a zip, sorted for a folder."""
+
+    def size(self, name: str) -> int:
+        """Bytes, unpacked."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """A stream of the bytes, counted against the limits while it is read: raises `UnreadableExport` beyond them."""
+
+    def refused(self) -> Iterable[Skipped]:
+        """Entries that are not read, each with its reason: unsafe names, symbolic links."""
+
+
+class SingleFile:
+    """One file that is no zip, under its own name."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path = path
+        Budget(limits, packed=0).claim(path.stat().st_size)
+
+    def names(self) -> list[str]:
+        return [self._path.name]
+
+    def size(self, name: str) -> int:
+        return self._path.stat().st_size
+
+    def open(self, name: str) -> IO[bytes]:
+        return self._path.open("rb")
+
+    def refused(self) -> Iterable[Skipped]:
+        return ()
+
+
+class FolderFiles:
+    """The regular files beneath a folder; links are listed, not followed."""
+
+    def __init__(self, root: Path, limits: Limits) -> None:
+        self._root = root
+        self._refused: list[Skipped] = []
+        self._sizes = {}
+        budget = Budget(limits, packed=0)
+        for path in self._walk():
+            kind = path.lstat()
+            name = path.relative_to(root).as_posix()
+            if stat.S_ISLNK(kind.st_mode):
+                self._refused.append(Skipped(where=name, reason="symbolic link"))
+            elif stat.S_ISREG(kind.st_mode):
+                budget.claim(kind.st_size)
+                self._sizes[name] = kind.st_size
+
+    def _walk(self) -> Iterator[Path]:
+        for folder, folders, files in os.walk(self._root):
+            folders.sort()
+            here = Path(folder)
+            links = [name for name in folders if (here / name).is_symlink()]
+            yield from (here / name for name in sorted([*files, *links]))
+
+    def names(self) -> list[str]:
+        return sorted(self._sizes)
+
+    def size(self, name: str) -> int:
+        return self._sizes[name]
+
+    def open(self, name: str) -> IO[bytes]:
+        if name not in self._sizes:
+            raise KeyError(name)
+        try:
+            return (self._root / name).open("rb")
+        except OSError as error:
+            raise UnreadableExport(f"The file {name} cannot be opened: {error.strerror}.") from error
+
+    def refused(self) -> Iterable[Skipped]:
+        return self._refused
+
+
+@contextmanager
+def open_files(path: Path, limits: Limits | None = None) -> Iterator[Files]:
+    """The files at `path`, by what is there rather than by its name. Raises `UnreadableExport`."""
+    limits = limits or Limits()
+    try:
+        kind = path.stat()
+    except OSError as error:
+        raise UnreadableExport("There is no such file or folder.") from error
+    if stat.S_ISDIR(kind.st_mode):
+        yield FolderFiles(path, limits)
+        return
+    if not stat.S_ISREG(kind.st_mode):
+        raise UnreadableExport("This is neither a file nor a folder.")
+    if kind.st_size == 0:
+        raise UnreadableExport("The file is empty. Download the export again and take the whole file.")
+    with ExitStack() as opened:
+        try:
+            stream = opened.enter_context(path.open("rb"))
+        except OSError as error:
+            raise UnreadableExport("The file cannot be opened.") from error
+        if is_zip(stream):
+            yield ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
+        else:
+            yield SingleFile(path, limits)

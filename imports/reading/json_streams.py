@@ -1,0 +1,198 @@
+"""JSON as a stream of values for the readers: one element in memory at a time, no recursion, broken text repaired.
+
+A single object is read as a list of one, because products export either.
+"""
+
+import codecs
+import io
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+import ijson
+
+from imports.reading.files import Files
+from imports.reading.items import UnreadableExport
+
+_CHUNK = 65536
+_PREFIX = 256 * 1024
+_LONGEST_ESCAPE = 12
+_MAX_DEPTH = 200_000
+_SHAPE_DEPTH = 3
+_ESCAPES = re.compile(
+    r"\\(?:u([dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F])|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_CONTROLS = dict.fromkeys(range(32), " ") | {ord(each): each for each in "\t\n\r"}
+_BROKEN = (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError)
+
+
+class BrokenJSON(Exception):
+    """The text ends early, or is no JSON from here on."""
+
+
+class Repaired:
+    """JSON bytes as clean UTF-8: marks dropped, bad bytes and lone halves of surrogate pairs replaced by U+FFFD."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        beginning = stream.read(4)
+        self._decoder = codecs.getincrementaldecoder(_encoding(beginning))(errors="replace")
+        self._held = self._decoder.decode(beginning)
+        self._ready = b""
+        self._is_ended = False
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._ready and not self._is_ended:
+            self._fill()
+        size = len(self._ready) if size < 0 else size
+        piece, self._ready = self._ready[:size], self._ready[size:]
+        return piece
+
+    def _fill(self) -> None:
+        data = self._stream.read(_CHUNK)
+        self._is_ended = not data
+        text = self._held + self._decoder.decode(data, final=self._is_ended)
+        cut = len(text) if self._is_ended else _end_of_escapes(text)
+        self._held = text[cut:]
+        self._ready = _repaired(text[:cut]).encode()
+
+
+def _encoding(beginning: bytes) -> str:
+    if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    return "utf-8-sig"
+
+
+def _end_of_escapes(text: str) -> int:
+    """Where to cut so that no escape, nor a pair of them, is cut in two."""
+    at = text.find("\\", max(0, len(text) - _LONGEST_ESCAPE))
+    if at < 0:
+        return len(text)
+    while at > 0 and text[at - 1] == "\\":
+        at -= 1
+    return at if at > 0 or len(text) < _CHUNK else len(text)
+
+
+def _repaired(text: str) -> str:
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPES.sub(lambda found: "\\ufffd" if found[2] else found[0], text)
+    return text.translate(_CONTROLS)
+
+
+def elements(stream: IO[bytes]) -> Iterator[Any]:
+    """The elements of an array, or the one value there is. Raises `BrokenJSON` where the text breaks off."""
+    events = _events(stream)
+    kind, value = next(events, ("end", None))
+    if kind != "start_array":
+        yield _build(events, kind, value)
+        return
+    yield from _until_the_end(events)
+
+
+def members(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """The values of one object under their names, each element of an array by itself. Raises `BrokenJSON`."""
+    events = _events(stream)
+    if next(events, ("end", None))[0] != "start_map":
+        raise BrokenJSON
+    name = ""
+    for kind, value in events:
+        if kind == "map_key":
+            name = value
+        elif kind == "start_array":
+            yield from ((name, each) for each in _until_the_end(events))
+        elif kind == "end_map":
+            return
+        else:
+            yield name, _build(events, kind, value)
+
+
+def _until_the_end(events: Iterator[tuple[str, Any]]) -> Iterator[Any]:
+    for kind, value in events:
+        if kind == "end_array":
+            return
+        yield _build(events, kind, value)
+
+
+def _events(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    try:
+        yield from ijson.basic_parse(Repaired(stream), buf_size=_CHUNK)
+    except _BROKEN as error:
+        raise BrokenJSON from error
+
+
+def _build(events: Iterator[tuple[str, Any]], kind: str, value: Any) -> Any:
+    """One value, however deep it is nested."""
+    if kind not in ("start_array", "start_map"):
+        return value
+    builder = ijson.ObjectBuilder()
+    builder.event(kind, value)
+    depth = 1
+    while depth:
+        kind, value = next(events, ("end", None))
+        if kind == "end" or depth > _MAX_DEPTH:
+            raise BrokenJSON
+        builder.event(kind, value)
+        depth += (kind in ("start_array", "start_map")) - (kind in ("end_array", "end_map"))
+    return builder.value
+
+
+def shape(files: Files, name: str) -> set[str]:
+    """The paths of keys at the beginning of a JSON file, three levels deep, without the outer array: `chat.history`."""
+    with files.open(name) as stream:
+        beginning = stream.read(_PREFIX)
+    if not beginning.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith((b"{", b"[")):
+        return set()
+    return _paths(beginning)
+
+
+def _paths(beginning: bytes) -> set[str]:
+    paths: set[str] = set()
+    here: list[str] = []
+    try:
+        for kind, value in _events(io.BytesIO(beginning)):
+            if kind == "start_map":
+                here.append("")
+            elif kind == "end_map":
+                here.pop()
+            elif kind == "map_key" and len(here) <= _SHAPE_DEPTH:
+                here[-1] = value
+                paths.add(".".join(here))
+    except BrokenJSON:
+        pass  # Only the beginning was read.
+    return paths
+
+
+def json_names(files: Files, at_most: int = 500) -> list[str]:
+    """Files that may be JSON by their names; a single file may have any name."""
+    names = files.names()
+    if len(names) == 1:
+        return names
+    return [name for name in names if name.lower().endswith(".json")][:at_most]
+
+
+def names_with(files: Files, *wanted: set[str]) -> list[str]:
+    """Files whose beginning has all keys of one of the sets; damaged ones too, as long as there are others."""
+    found, damaged = [], []
+    error = None
+    for name in json_names(files):
+        try:
+            keys = shape(files, name)
+        except UnreadableExport as each:
+            error = error or each
+            damaged.append(name)
+            continue
+        if any(each <= keys for each in wanted):
+            found.append(name)
+    if error and not found:
+        raise error
+    return [*found, *damaged]
+
+
+def records(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+    """Each element of a file with its place; after the last one `BrokenJSON` if the file ends early or is damaged."""
+    try:
+        with files.open(name) as stream:
+            for index, value in enumerate(elements(stream)):
+                yield f"{name}[{index}]", value
+    except UnreadableExport as error:
+        raise BrokenJSON(str(error)) from error

@@ -1,0 +1,99 @@
+"""One module per product, each a pure reader behind the registry, which recognises an export by its content."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from imports.reading.files import Files, open_files
+from imports.reading.items import Items, Skipped, UnreadableExport
+
+MODULES = (
+    "chatgpt",
+    "claude",
+    "gemini",
+    "open_webui",
+    "librechat",
+    "claude_code",
+    "codex",
+    "openclaw",
+    "markdown",
+    "recollect",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReader:
+    """A product whose exports can be read.
+
+    `recognises` looks at names and beginnings, never at a whole file, and says how sure it is: 0 (no) to 100 (certainly
+    this product). `read` yields items as it goes, holding little in memory; it raises `UnreadableExport` before the
+    first item if nothing can be read, and yields `Skipped` for what is broken further in.
+    """
+
+    product: str
+    label: str
+    recognises: Callable[[Files], int]
+    read: Callable[[Files], Items]
+
+
+@cache
+def readers() -> tuple[ExportReader, ...]:
+    """All products, in the order in which they are listed for a person."""
+    return tuple(import_module(f"imports.reading.products.{name}").READER for name in MODULES)
+
+
+def recognise(files: Files) -> ExportReader:
+    """The reader that is surest of these files. Raises `UnreadableExport` with what they seem to be instead."""
+    scores: list[tuple[int, int, ExportReader]] = []
+    damage: UnreadableExport | None = None
+    for place, each in enumerate(readers()):
+        try:
+            scores.append((each.recognises(files), -place, each))
+        except UnreadableExport as error:
+            damage = damage or error
+    score, _, reader = max(scores, default=(0, 0, readers()[0]))
+    if score == 0 and damage:
+        raise damage
+    if score == 0:
+        raise UnreadableExport(f"{_seems_to_be(files)} What can be read: {_labels()}.")
+    return reader
+
+
+def read(path: Path, product: str | None = None) -> Items:
+    """Everything in the export at `path`: as `product`, or as what it is recognised to be."""
+    chosen = _named(product) if product else None
+    with open_files(path) as files:
+        for refused in files.refused():
+            yield Skipped(where=refused.where, reason=refused.reason)
+        yield from (chosen or recognise(files)).read(files)
+
+
+def _named(product: str) -> ExportReader:
+    for reader in readers():
+        if reader.product == product:
+            return reader
+    known = ", ".join(reader.product for reader in readers())
+    raise UnreadableExport(f"There is no product {product!r}. Known are: {known}.")
+
+
+def _labels() -> str:
+    return ", ".join(reader.label for reader in readers())
+
+
+def _seems_to_be(files: Files) -> str:
+    names = files.names()
+    base_names = {name.rpartition("/")[2] for name in names}
+    if {"users.json", "channels.json"} <= base_names:
+        return "This looks like a Slack export, which is not supported."
+    if not names:
+        return "There is no file in this export that can be read."
+    if len(names) == 1:
+        with files.open(names[0]) as stream:
+            beginning = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")
+        if beginning[:1] == b"<":
+            return "This is a web page, not the data of an export: take the whole zip, or conversations.json from it."
+        if beginning[:1] in (b"[", b"{"):
+            return "This JSON file has no conversations of a known product."
+    return "Nothing in this export is of a known product."

@@ -1,0 +1,132 @@
+"""Claude (claude.ai): conversations as lists or trees of messages in blocks, projects, and Claude's own memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.files import Files
+from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
+from imports.reading.json_streams import names_with
+from imports.reading.products import ExportReader
+from imports.reading.session_tree import calls_in
+from imports.reading.times import parse_time
+from imports.reading.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
+
+_ROLES: dict[str, Role] = {"human": "user", "assistant": "assistant"}
+_SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
+
+
+def _recognises(files: Files) -> int:
+    if names_with(files, {"chat_messages"}):
+        return 95
+    return 80 if names_with(files, *_SHAPES) else 0
+
+
+def _read(files: Files) -> Items:
+    return items_of(files, names_with(files, *_SHAPES), _items)
+
+
+def _items(where: str, record: Any) -> Iterator[Item]:
+    if not isinstance(record, dict):
+        yield Skipped(where=where, reason="not a conversation, a project or a memory")
+    elif "conversations_memory" in record or "project_memories" in record:
+        yield from _memories(record)
+    elif "docs" in record or "prompt_template" in record:
+        yield from _project(record)
+    elif isinstance(record.get("chat_messages"), list):
+        yield _draft(where, record).finished()
+    else:
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
+
+
+def _memories(record: dict[str, Any]) -> Iterator[Item]:
+    memories = {"memory:conversations": ("Claude's memory", text_of(record.get("conversations_memory")))}
+    for project, text in object_of(record.get("project_memories")).items():
+        memories[f"memory:project:{id_of(project)}"] = ("Claude's memory of a project", text_of(text))
+    for external_id, (title, text) in memories.items():
+        if text.strip():
+            yield ImportedDocument(product="claude", external_id=external_id, title=title, text=text)
+
+
+def _project(record: dict[str, Any]) -> Iterator[Item]:
+    name = line_of(record.get("name")) or "Project"
+    if prompt := text_of(record.get("prompt_template")).strip():
+        yield ImportedDocument(
+            product="claude",
+            external_id=id_of(record.get("uuid")) or stable_id("claude project", name),
+            title=f"{name} (instructions)",
+            text=prompt,
+            at=parse_time(record.get("created_at")),
+        )
+    for document in objects_of(record.get("docs")):
+        if text := text_of(document.get("content")):
+            title = line_of(document.get("filename")) or name
+            yield ImportedDocument(
+                product="claude",
+                external_id=id_of(document.get("uuid")) or stable_id("claude document", name, title),
+                title=title,
+                text=text,
+                at=parse_time(document.get("created_at")),
+            )
+
+
+def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
+    draft = ConversationDraft(
+        product="claude",
+        where=where,
+        external_id=id_of(record.get("uuid")),
+        title=line_of(record.get("name")),
+        created_at=parse_time(record.get("created_at")),
+        last_at=parse_time(record.get("updated_at")),
+    )
+    messages = objects_of(record.get("chat_messages"))
+    is_tree = any(id_of(each.get("parent_message_uuid")) for each in messages)
+    before = None
+    for place, message in enumerate(messages):
+        node = id_of(message.get("uuid"))
+        if not node or node in draft.parents:
+            node = f"{node}#{place}"
+        parent = id_of(message.get("parent_message_uuid")) or None if is_tree else before
+        draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message))
+        before = node
+    draft.leaf = _newest(draft) if is_tree else before
+    return draft
+
+
+def _newest(draft: ConversationDraft) -> str | None:
+    """There is no pointer to the current leaf: the newest message is on the current branch."""
+    dated = [(at, node) for node in draft.visible if (at := draft.times[node])]
+    if not dated:
+        return None
+    return max(dated, key=lambda each: each[0])[1]
+
+
+def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
+    role = _ROLES.get(text_of(message.get("sender")))
+    if role is None:
+        return "neither of the person nor of Claude"
+    blocks = objects_of(message.get("content"))
+    text = joined(text_of(block.get("text")) for block in blocks if block.get("type") == "text")
+    # Beside blocks this repeats them, or says that a block is not supported.
+    text = text or text_of(message.get("text")).strip()
+    attached = objects_of(message.get("attachments"))
+    names = tuple(line_of(each.get("file_name")) or "attachment" for each in [*attached, *_files(message)])
+    if not text and not names:
+        return "empty"
+    return ImportedMessage(
+        id=node,
+        parent=None,
+        role=role,
+        text=text,
+        at=parse_time(message.get("created_at")),
+        attachments=names,
+        attached_texts=tuple(filter(str.strip, (text_of(each.get("extracted_content")) for each in attached))),
+        tool_calls=calls_in(blocks),
+    )
+
+
+def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*objects_of(message.get("files")), *objects_of(message.get("files_v2"))]
+
+
+READER = ExportReader(product="claude", label="Claude", recognises=_recognises, read=_read)

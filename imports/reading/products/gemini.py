@@ -1,0 +1,206 @@
+"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time make them."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from imports.reading.activity_html import cards, is_activity
+from imports.reading.assembly import broken_off
+from imports.reading.files import Files
+from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
+from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.products import ExportReader
+from imports.reading.times import parse_time
+from imports.reading.values import line_of, list_of, objects_of, stable_id, text_of
+
+_GAP = timedelta(minutes=30)
+_SHAPE = {"header", "title", "time"}
+_HEADER = re.compile(r"gemini|bard", re.IGNORECASE)
+_VERB = re.compile(r"(?:Prompted with:|Prompted|Asked|Said)\s+", re.IGNORECASE)
+# Verbs of other languages are not known: there, an entry with an answer is a prompt, and shows what the verb is.
+_NOT_A_PROMPT = re.compile(r"(?:Used|Created|Gave feedback|Selected|Viewed|Visited|Searched)\b")
+# Before a no-break space, as in web pages, or a colon: short, and without the marks of a sentence.
+_FOREIGN_VERB = re.compile(r"[^\W\d_][^.?!:\n\xa0]{0,40}?(?::?\xa0|: )")
+_COMMON = 3
+# The style sheet of a page is long.
+_PAGE_BEGINNING = 1024 * 1024
+_MOST_PAGES = 50
+_BREAKS = re.compile(r"<\s*(?:br|/p|/li|/h[1-6]|/tr|/pre|/div|/ol|/ul)\b[^<>]*>", re.IGNORECASE)
+_ITEMS = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
+_TAGS = re.compile(r"<[^<>]*>")
+_BLANKS = re.compile(r"\n\s*\n\s*")
+_GROUPED = "Gemini's export does not say which messages belong together: a new conversation begins after 30 minutes."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exchange:
+    """A question at a time, with its answer if the export has one."""
+
+    where: str
+    at: datetime
+    # As the list says it: with its verb, where that is of a language that is not known.
+    question: str
+    has_verb: bool
+    answer: str
+    attachments: tuple[str, ...]
+
+
+def _recognises(files: Files) -> int:
+    for name in names_with(files, _SHAPE):
+        with files.open(name) as stream:
+            if _HEADER.search(stream.read(65536).decode(errors="replace")):
+                return 90
+    return 90 if _pages(files) else 0
+
+
+def _pages(files: Files) -> list[str]:
+    """Web pages that are activity lists with Gemini in them; of a page that long there is a style sheet first."""
+    names = files.names()
+    pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
+    found = []
+    for name in pages[:_MOST_PAGES]:
+        with files.open(name) as stream:
+            beginning = stream.read(_PAGE_BEGINNING).decode(errors="replace")
+        if _HEADER.search(beginning) and is_activity(beginning):
+            found.append(name)
+    return found
+
+
+def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
+    try:
+        with files.open(name) as stream:
+            for number, record in enumerate(cards(stream)):
+                yield f"{name}[{number}]", record
+    except UnreadableExport as error:
+        raise BrokenJSON(str(error)) from error
+
+
+def _read(files: Files) -> Items:
+    exchanges: list[_Exchange] = []
+    lists = names_with(files, _SHAPE)
+    # A page beside the list says the same once more.
+    read = records if lists else _cards
+    for name in lists or _pages(files):
+        try:
+            for where, record in read(files, name):
+                found = _exchange(where, record)
+                if isinstance(found, Skipped):
+                    yield found
+                else:
+                    exchanges.append(found)
+        except BrokenJSON as error:
+            yield broken_off(name, error)
+    asked = []
+    for each in _prompts(exchanges):
+        if isinstance(each, Skipped):
+            yield each
+        else:
+            asked.append(each)
+    if asked:
+        yield Notice(text=_GROUPED)
+        yield from _conversations(asked)
+
+
+def _exchange(where: str, record: Any) -> _Exchange | Skipped:
+    if not isinstance(record, dict):
+        return Skipped(where=where, reason="not an entry of the activity list")
+    if not _HEADER.search(text_of(record.get("header"))):
+        return Skipped(where=where, reason="an entry of another product")
+    at = parse_time(record.get("time"))
+    if at is None:
+        return Skipped(where=where, reason="it has no usable time")
+    title = text_of(record.get("title")).strip()
+    answer = "\n\n".join(_plain(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))).strip()
+    verb = _VERB.match(title)
+    if _NOT_A_PROMPT.match(title):
+        return Skipped(where=where, reason="not a prompt")
+    return _Exchange(
+        where=where,
+        at=at,
+        question=title[verb.end() :] if verb else title,
+        has_verb=verb is not None,
+        answer=answer,
+        attachments=_attachments(record),
+    )
+
+
+def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
+    """Those that ask: with a verb that is known, or with that of entries that were answered, or answered themselves."""
+    answered = Counter(_foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb)
+    verbs = {verb for verb, times in answered.items() if verb.endswith("\xa0") or times >= _COMMON}
+    for each in exchanges:
+        verb = _foreign_verb(each.question)
+        if each.has_verb:
+            yield each
+        elif verb and verb in verbs:
+            yield replace(each, question=each.question[len(verb) :].lstrip())
+        elif each.answer:
+            yield each
+        else:
+            yield Skipped(where=each.where, reason="not a prompt")
+
+
+def _foreign_verb(title: str) -> str:
+    """What stands before a no-break space or a colon, if it may be a verb."""
+    found = _FOREIGN_VERB.match(title)
+    return found[0] if found else ""
+
+
+def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
+    linked = [line_of(each.get("url")) for each in objects_of(record.get("subtitles"))]
+    images = record.get("imageFile")
+    named = [line_of(each) for each in (list_of(images) or [images])]
+    return tuple(dict.fromkeys(name for name in [*linked, *named] if name))
+
+
+def _plain(text: str) -> str:
+    """HTML as plain text: lines and list items kept, every tag dropped."""
+    text = _TAGS.sub("", _ITEMS.sub("- ", _BREAKS.sub("\n", text)))
+    return _BLANKS.sub("\n\n", html.unescape(text)).strip()
+
+
+def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:
+    exchanges.sort(key=lambda each: each.at)
+    group: list[_Exchange] = []
+    for each in exchanges:
+        if group and each.at - group[-1].at > _GAP:
+            yield _conversation(group)
+            group = []
+        group.append(each)
+    yield _conversation(group)
+
+
+def _conversation(group: list[_Exchange]) -> ImportedConversation:
+    return ImportedConversation(
+        product="gemini",
+        # By its first question: the conversation keeps its id when more is said in it.
+        external_id=stable_id("gemini", group[0].at.isoformat(), group[0].question),
+        title=None,
+        created_at=group[0].at,
+        last_at=group[-1].at,
+        messages=tuple(_messages(group)),
+    )
+
+
+def _messages(group: list[_Exchange]) -> Iterator[ImportedMessage]:
+    parent = None
+    for place, each in enumerate(group):
+        node = stable_id(each.at.isoformat(), each.question, place)
+        if each.question or each.attachments:
+            yield ImportedMessage(
+                id=node, parent=parent, role="user", text=each.question, at=each.at, attachments=each.attachments
+            )
+            parent = node
+        if each.answer:
+            answer = f"{node}-answer"
+            yield ImportedMessage(
+                id=answer, parent=parent, role="assistant", text=each.answer, at=each.at, at_inferred=True
+            )
+            parent = answer
+
+
+READER = ExportReader(product="gemini", label="Gemini", recognises=_recognises, read=_read)

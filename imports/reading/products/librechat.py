@@ -1,0 +1,117 @@
+"""LibreChat: one conversation a file, its messages flat, or nested in `children` as deep as the chat is long."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.files import Files
+from imports.reading.items import ImportedMessage, Item, Items, Skipped
+from imports.reading.json_streams import names_with
+from imports.reading.products import ExportReader
+from imports.reading.times import parse_time
+from imports.reading.values import compact, id_of, joined, line_of, list_of, object_of, objects_of, text_of
+
+_SHAPES = (
+    {"conversationId", "messages.messageId"},
+    {"conversationId", "messagesTree"},
+    {"conversationId", "exportAt"},
+)
+
+
+def _recognises(files: Files) -> int:
+    return 90 if names_with(files, *_SHAPES) else 0
+
+
+def _read(files: Files) -> Items:
+    return items_of(files, names_with(files, *_SHAPES), _conversation)
+
+
+def _conversation(where: str, record: Any) -> Iterator[Item]:
+    fields = object_of(record)
+    messages = fields.get("messages") or fields.get("messagesTree")
+    if isinstance(messages, list):
+        yield _draft(where, fields, messages).finished()
+    else:
+        yield Skipped(where=where, reason=NO_MESSAGES)
+
+
+def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> ConversationDraft:
+    draft = ConversationDraft(
+        product="librechat",
+        where=where,
+        external_id=id_of(record.get("conversationId")),
+        title=line_of(record.get("title")),
+        created_at=parse_time(record.get("createdAt")),
+        last_at=parse_time(record.get("updatedAt")),
+        is_archived=record.get("isArchived") is True,
+    )
+    nested = any("children" in each for each in objects_of(messages))
+    model = text_of(object_of(record.get("options")).get("model"))
+    last_children: dict[str | None, str] = {}
+    for known, parent, message in _walk(messages):
+        node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
+        draft.add(node, parent, parse_time(message.get("createdAt")), _message(node, message, model))
+        last_children[parent] = node
+    if nested:
+        draft.leaf = _last_leaf(last_children)
+    return draft
+
+
+def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """Every message with its id and its parent's, parents first, without recursion."""
+    waiting: list[tuple[dict[str, Any], str | None]] = [(each, None) for each in reversed(objects_of(messages))]
+    while waiting:
+        message, above = waiting.pop()
+        node = id_of(message.get("messageId"))
+        yield node, above or id_of(message.get("parentMessageId")) or None, message
+        children = objects_of(list_of(message.get("children")))
+        waiting.extend((child, node or above) for child in reversed(children))
+
+
+def _last_leaf(last_children: dict[str | None, str]) -> str | None:
+    """The last of the siblings at each level: the export has no pointer to the current branch."""
+    roots = [node for parent, node in last_children.items() if parent not in last_children.values()]
+    node = roots[-1] if roots else None
+    seen = set()
+    while node in last_children and node not in seen:
+        seen.add(node)
+        node = last_children[node]
+    return node
+
+
+def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:
+    if message.get("error") is True:
+        return "error"
+    is_user = message.get("isCreatedByUser") is True or text_of(message.get("sender")) == "User"
+    parts = objects_of(message.get("content"))
+    text = text_of(message.get("text")).strip() or joined(map(_part, parts))
+    files = objects_of(message.get("files"))
+    if not text and not files:
+        return "empty"
+    return ImportedMessage(
+        id=node,
+        parent=None,
+        role="user" if is_user else "assistant",
+        text=text,
+        at=parse_time(message.get("createdAt")),
+        model="" if is_user else text_of(message.get("model")) or model,
+        attachments=tuple(line_of(each.get("filename")) or "file" for each in files),
+        attached_texts=tuple(filter(str.strip, (text_of(each.get("text")) for each in files))),
+        tool_calls=tuple(_calls(parts)),
+    )
+
+
+def _part(part: dict[str, Any]) -> str:
+    if part.get("type") != "text":
+        return ""
+    return text_of(part.get("text")) or text_of(object_of(part.get("text")).get("value"))
+
+
+def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        if part.get("type") == "tool_call":
+            call = object_of(part.get("tool_call"))
+            yield {"name": line_of(call.get("name")) or "tool", "input": compact(call.get("args"))}
+
+
+READER = ExportReader(product="librechat", label="LibreChat", recognises=_recognises, read=_read)

@@ -1,0 +1,158 @@
+"""Recollect's own export: the JSON document, a zip of it, the zip of Markdown files, or one conversation of either.
+
+Everything that the export holds comes back: ids, numbers, statuses, times. The Markdown is read by what wrote it
+(core/sections.py), so both kinds give the same items.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from core.sections import read_head, read_sections
+from imports.reading.exported import conversation_of, document_of, record_of
+from imports.reading.files import Files
+from imports.reading.items import Item, Items, Skipped, UnreadableExport
+from imports.reading.json_streams import BrokenJSON, json_names, members, shape
+from imports.reading.products import ExportReader
+from imports.reading.values import object_of, text_of
+
+PRODUCT = "recollect"
+FORMAT = "recollect-export-1"
+_CONVERSATION_NAME = re.compile(r"(?:^|.*/)conversations/[^/]+\.md\Z")
+_DOCUMENT_NAME = re.compile(r"(?P<root>|.*/)(?P<path>MEMORY\.md|USER\.md|(?:memory|notes)/[^/]+\.md)\Z")
+_RECORDS_NAME = re.compile(r"(?:^|.*/)records\.md\Z")
+_TIMES_NAME = re.compile(r"(?:^|.*/)documents\.json\Z")
+_BEGINNING = b"---\nrecollect: "
+# One text at a time is in memory, and no conversation comes near this.
+_LONGEST_FILE = 256 * 1024 * 1024
+
+
+def _recognises(files: Files) -> int:
+    if any(_is_ours(files, name) for name in json_names(files, at_most=20)):
+        return 100
+    return 95 if any(_begins_as_ours(files, name) for name in _notes(files)[:20]) else 0
+
+
+def _is_ours(files: Files, name: str) -> bool:
+    return {"format", "exported_at"} <= shape(files, name) and FORMAT.encode() in _beginning(files, name)
+
+
+def _beginning(files: Files, name: str) -> bytes:
+    with files.open(name) as stream:
+        return stream.read(200)
+
+
+def _begins_as_ours(files: Files, name: str) -> bool:
+    return _beginning(files, name).replace(b"\r\n", b"\n").startswith(_BEGINNING)
+
+
+def _notes(files: Files) -> list[str]:
+    """What may be a conversation in Markdown: by its folder, or the only file there is."""
+    names = files.names()
+    return names if len(names) == 1 else [name for name in names if _CONVERSATION_NAME.match(name)]
+
+
+def _read(files: Files) -> Items:
+    for name in json_names(files):
+        if _is_ours(files, name):
+            yield from _whole_document(files, name)
+    for name in _notes(files):
+        if name.endswith(".md"):
+            yield from _conversation_file(files, name)
+    yield from _documents(files)
+    for name in filter(_RECORDS_NAME.match, files.names()):
+        yield from _records(files, name)
+
+
+def _whole_document(files: Files, name: str) -> Iterator[Item]:
+    makers = {"conversations": conversation_of, "documents": document_of, "records": record_of}
+    counts = dict.fromkeys(makers, 0)
+    try:
+        with files.open(name) as stream:
+            for part, value in members(stream):
+                if part in makers:
+                    yield makers[part](object_of(value), f"{name}:{part}[{counts[part]}]")
+                    counts[part] += 1
+    except BrokenJSON as error:
+        reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
+        yield Skipped(where=name, reason=reason)
+    except UnreadableExport as error:
+        yield Skipped(where=name, reason=str(error))
+
+
+def _conversation_file(files: Files, name: str) -> Iterator[Item]:
+    text = _text(files, name)
+    if isinstance(text, Skipped):
+        yield text
+        return
+    head = read_head(text)
+    if head.pop("recollect", None) != "conversation":
+        yield Skipped(where=name, reason="this is no conversation of Recollect's export")
+        return
+    head.pop("turn_count", None)
+    yield conversation_of({**head, "turns": list(_turns(text))}, name)
+
+
+def _turns(text: str) -> Iterator[dict[str, Any]]:
+    turn: dict[str, Any] | None = None
+    for section in read_sections(text):
+        if section.kind == "turn":
+            if turn:
+                yield turn
+            turn = {**section.fields, "user_message": section.text, "assistant_message": ""}
+        elif section.kind == "answer" and turn:
+            turn["assistant_message"] = section.text
+    if turn:
+        yield turn
+
+
+def _documents(files: Files) -> Iterator[Item]:
+    names = {found["path"]: name for name in files.names() if (found := _DOCUMENT_NAME.match(name))}
+    times = _times(files)
+    # In the order in which they were written, so that they are exported in that order again.
+    for path in [*(path for path in times if path in names), *(path for path in names if path not in times)]:
+        text = _text(files, names[path])
+        if isinstance(text, Skipped):
+            yield text
+        else:
+            yield document_of({**_kind_of(path), **times.get(path, {}), "content": text}, path)
+
+
+def _kind_of(path: str) -> dict[str, Any]:
+    if path.startswith("memory/"):
+        return {"kind": "daily_log", "date": path.removeprefix("memory/").removesuffix(".md")}
+    return {"kind": "memory" if path == "MEMORY.md" else "about", "date": None}
+
+
+def _times(files: Files) -> dict[str, dict[str, Any]]:
+    for name in filter(_TIMES_NAME.match, files.names()):
+        try:
+            with files.open(name) as stream:
+                found = [object_of(value) for _, value in members(stream)]
+        except (BrokenJSON, UnreadableExport):
+            continue  # The documents come in without their times.
+        return {text_of(each.get("file")): {k: v for k, v in each.items() if k != "file"} for each in found}
+    return {}
+
+
+def _records(files: Files, name: str) -> Iterator[Item]:
+    text = _text(files, name)
+    if isinstance(text, Skipped):
+        yield text
+        return
+    for number, section in enumerate(read_sections(text), 1):
+        if section.kind == "record":
+            yield record_of({**section.fields, "content": section.text}, f"{name}:{number}")
+
+
+def _text(files: Files, name: str) -> str | Skipped:
+    if files.size(name) > _LONGEST_FILE:
+        return Skipped(where=name, reason="this file is too large")
+    try:
+        with files.open(name) as stream:
+            return text_of(stream.read(_LONGEST_FILE).decode(errors="replace"))
+    except UnreadableExport as error:
+        return Skipped(where=name, reason=str(error))
+
+
+READER = ExportReader(product=PRODUCT, label="Recollect", recognises=_recognises, read=_read)

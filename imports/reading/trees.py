@@ -1,0 +1,120 @@
+"""Conversations are trees in most exports: the current branch, and everything else that was said.
+
+Nothing here recurses, and a circle ends a walk: a chain of 100,000 nodes and a node that is its own parent are input.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from imports.reading.items import ImportedMessage
+
+Branches = tuple[tuple[ImportedMessage, ...], tuple[ImportedMessage, ...]]
+
+
+def branches(parents: Mapping[str, str | None], visible: Mapping[str, ImportedMessage], leaf: str | None) -> Branches:
+    """The current branch, from the root to `leaf`, and all other visible messages, each after its parent.
+
+    `parents` has every node of the tree, `visible` the messages of those that are shown, by the same ids.
+    Each message's `parent` becomes that of its nearest visible ancestor.
+    """
+    above = nearest_visible(parents, visible)
+    current = [node for node in path_to(parents, leaf) if node in visible]
+    on_path = set(current)
+    first = current[0] if current else None
+    shown = [_under(visible[node], visible, None if node == first else above[node]) for node in current]
+    others = [
+        _under(visible[node], visible, above[node] if has_parent else None)
+        for node, has_parent in _parents_first(visible, above)
+        if node not in on_path
+    ]
+    return tuple(shown), tuple(others)
+
+
+def path_to(parents: Mapping[str, str | None], leaf: str | None) -> list[str]:
+    """The nodes from the root, or from where the tree is broken, to `leaf`."""
+    path: list[str] = []
+    seen = set()
+    node = leaf
+    while node is not None and node in parents and node not in seen:
+        seen.add(node)
+        path.append(node)
+        node = parents[node]
+    return path[::-1]
+
+
+def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> str | None:
+    """The newest node without children; the last of them in the export where the times do not decide."""
+    with_children = {parent for node, parent in parents.items() if parent is not None and parent != node}
+    leaves = [node for node in parents if node not in with_children] or list(parents)
+    if not leaves:
+        return None
+    order = {node: place for place, node in enumerate(leaves)}
+    return max(leaves, key=lambda node: ((at := times.get(node)) is not None, at.timestamp() if at else 0, order[node]))
+
+
+def nearest_visible(parents: Mapping[str, str | None], visible: Iterable[str]) -> dict[str, str | None]:
+    """For each node the nearest visible one above it."""
+    shown = set(visible)
+    above: dict[str, str | None] = {}
+    for start in parents:
+        walked: list[str] = []
+        here = set()
+        node: str | None = start
+        while node is not None and node in parents and node not in above and node not in here:
+            here.add(node)
+            walked.append(node)
+            node = parents[node]
+        # A circle, or a parent that is not there, ends the walk: nothing is known above.
+        found = None if node is None or node in here or node not in parents else _here_or_above(node, shown, above)
+        for each in reversed(walked):
+            above[each] = found
+            found = each if each in shown else found
+    return above
+
+
+def _here_or_above(node: str, shown: set[str], above: Mapping[str, str | None]) -> str | None:
+    return node if node in shown else above[node]
+
+
+def _parents_first(visible: Mapping[str, ImportedMessage], above: Mapping[str, str | None]) -> list[tuple[str, bool]]:
+    """Every visible node after its parent, siblings in the order of the export."""
+    children: dict[str | None, list[str]] = {}
+    for node in visible:
+        children.setdefault(above.get(node), []).append(node)
+    ordered: list[tuple[str, bool]] = []
+    waiting = [(node, False) for node in reversed(children.get(None, []))]
+    while waiting:
+        node, has_parent = waiting.pop()
+        ordered.append((node, has_parent))
+        waiting.extend((child, True) for child in reversed(children.get(node, [])))
+    return ordered
+
+
+def _under(message: ImportedMessage, visible: Mapping[str, ImportedMessage], parent: str | None) -> ImportedMessage:
+    return replace(message, parent=visible[parent].id if parent else None)
+
+
+def with_inferred_times(found: Branches, created_at: datetime | None) -> Branches:
+    """A message without a usable time takes that of the message before it, the first one the conversation's."""
+    current, others = found
+    first = next((message.at for message in current if message.at), None) or next(
+        (message.at for message in others if message.at), None
+    )
+    start = created_at or first
+    times: dict[str, datetime | None] = {}
+    return _fill(current, times, start), _fill(others, times, start)
+
+
+def _fill(
+    messages: tuple[ImportedMessage, ...], times: dict[str, datetime | None], start: datetime | None
+) -> tuple[ImportedMessage, ...]:
+    filled = []
+    for message in messages:
+        known = message
+        if message.at is None:
+            before = times.get(message.parent or "", start)
+            known = replace(message, at=before, at_inferred=before is not None)
+        times[known.id] = known.at
+        filled.append(known)
+    return tuple(filled)

@@ -1,0 +1,81 @@
+"""One pass over an import's export: what the reader yields, in batches, with what is left out counted on the way."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from core.pg_text import storable_text
+from imports.models import EntryKind, Import
+from imports.reading import products
+from imports.reading.files import open_files
+from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Notice, Skipped
+from imports.storing.keys import short_id
+from imports.storing.uploads import path_of
+
+MAX_LISTED = 100
+LONGEST_SENTENCE = 500
+
+Wanted = ImportedConversation | ImportedDocument | ImportedRecord
+
+
+@dataclass
+class LeftOut:
+    """What did not come in, and what the person should know: the first hundred of each, and how many there are."""
+
+    count: int = 0
+    listed: list[dict[str, Any]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def add(self, item: Skipped | Notice) -> None:
+        if isinstance(item, Notice):
+            if len(self.notices) < MAX_LISTED:
+                self.notices.append(_sentence(item.text))
+            return
+        self.count += 1
+        if len(self.listed) < MAX_LISTED:
+            external_id = None if item.external_id is None else _sentence(item.external_id)
+            where, reason = _sentence(item.where), _sentence(item.reason)
+            self.listed.append({"where": where, "reason": reason, "external_id": external_id})
+
+
+def product_of(batch: Import) -> str:
+    """What the export is, as the person says or else as its content does. Raises `UnreadableExport`."""
+    if batch.product:
+        return batch.product
+    with open_files(path_of(batch)) as files:
+        return products.recognise(files).product
+
+
+def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
+    """Everything that can come in. Raises `UnreadableExport`."""
+    for item in products.read(path_of(batch), batch.product or None):
+        if isinstance(item, Skipped | Notice):
+            left_out.add(item)
+        else:
+            yield item
+
+
+def id_of(item: Wanted) -> str:
+    """The id by which a person chooses it."""
+    return short_id(str(item.id) if isinstance(item, ImportedRecord) else item.external_id)
+
+
+def kind_of(item: Wanted) -> EntryKind:
+    match item:
+        case ImportedConversation():
+            return EntryKind.CONVERSATION
+        case ImportedDocument():
+            return EntryKind.DOCUMENT
+        case ImportedRecord():
+            return EntryKind.RECORD
+
+
+def batches_of(items: Iterable[Wanted], *, size: int) -> Iterator[list[Wanted]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _sentence(text: str) -> str:
+    return storable_text(text)[:LONGEST_SENTENCE]

@@ -1,0 +1,193 @@
+"""Stores what the person chose of an export, a transaction for each batch, so that a killed worker loses one at most.
+
+1. The export is read from its beginning, also by a worker that goes on where another was killed: what came in is known
+   by its key, and costs a look.
+2. Each batch is stored, counted and searchable, or nothing of it.
+3. A cancellation takes the worker's lease away, so the batch that it is at is rolled back.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import Sum
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from imports.models import EntryKind, Import, ImportEntry, ImportJob
+from imports.reading.items import ImportedConversation
+from imports.storing import jobs, uploads
+from imports.storing.contents import MAX_LISTED, LeftOut, id_of, kind_of, read
+from imports.storing.keeping import KeptItem, keep_all
+from imports.storing.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
+from intake.models import User
+
+STATES = (Import.State.WAITING, Import.State.RUNNING)
+EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
+# Documents and records of one transaction.
+MOST_KEPT = 50
+
+_NOTE_STORED = """
+UPDATE import_entries AS entry
+   SET stored = entry.stored + given.stored, conversation_id = coalesce(given.conversation_id, entry.conversation_id)
+  FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(conversations)s::uuid[], %(stored)s::int[])
+       AS given(kind, external_id, conversation_id, stored)
+ WHERE entry.user_id = %(user_id)s AND import_id = %(import_id)s
+   AND entry.kind = given.kind AND entry.external_id = given.external_id
+"""
+
+
+def store(job: ImportJob, user: User) -> None:
+    """Raises `UnreadableExport` and `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        batch.state = Import.State.RUNNING
+        batch.started_at = batch.started_at or timezone.now()
+        batch.stored = batch.stored or {"conversations": 0, "turns": 0, "versions": 0, "documents": 0, "records": 0}
+        batch.updated_at = timezone.now()
+        batch.save()
+        chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
+        wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
+        turns = chosen.aggregate(turns=Sum("turns"))["turns"] or 0
+    # A conversation counts as much as a turn: reading it takes time too.
+    writer = _Store(job, user, total=turns + len(wanted))
+    # The next batch is read in a thread beside this one, while the database stores the last.
+    batches = _batches(_work_of(batch, wanted))
+    beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
+    try:
+        upcoming = beside.submit(next, batches, None)
+        while together := upcoming.result():
+            upcoming = beside.submit(next, batches, None)
+            writer.store(together)
+    finally:
+        beside.shutdown(wait=False, cancel_futures=True)
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        finish(batch, Import.State.DONE)
+
+
+def expire(job: ImportJob, user: User) -> None:
+    """An upload that the person did not go on with. Raises `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
+        finish(batch, Import.State.CANCELLED, error=EXPIRED)
+
+
+def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
+    """Let the import rest, and delete its upload; in a transaction that acts as the person."""
+    now = timezone.now()
+    batch.state, batch.error, batch.finished_at, batch.updated_at = state, error, now, now
+    batch.progress = 1.0 if state == Import.State.DONE else batch.progress
+    batch.save(update_fields=["state", "error", "finished_at", "updated_at", "progress"])
+    jobs.end(batch)
+    transaction.on_commit(partial(uploads.delete, batch), robust=True)
+
+
+def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretch | KeptItem]:
+    """The chosen conversations in stretches, and the chosen documents and records."""
+    for item in read(batch, LeftOut()):
+        if (kind_of(item), id_of(item)) not in wanted:
+            continue
+        if isinstance(item, ImportedConversation):
+            yield from stretches(item, otherwise=batch.created_at)
+        else:
+            yield item
+
+
+@dataclass
+class _Together:
+    """What is stored in one transaction."""
+
+    stretches: list[TurnStretch] = field(default_factory=list)
+    others: list[KeptItem] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.others) >= MOST_KEPT or sum(len(stretch.turns) for stretch in self.stretches) >= BATCH_TURNS
+
+
+def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
+    together = _Together()
+    for each in work:
+        if isinstance(each, TurnStretch):
+            together.stretches.append(each)
+        else:
+            together.others.append(each)
+        if together.is_full:
+            yield together
+            together = _Together()
+    if together.stretches or together.others:
+        yield together
+
+
+class _Store:
+    """Stores batches and counts what came in."""
+
+    def __init__(self, job: ImportJob, user: User, *, total: int) -> None:
+        self._job = job
+        self._user = user
+        self._total = max(1, total)
+        self._passed = 0
+
+    def store(self, together: _Together) -> None:
+        with acting_as(self._user):
+            batch = jobs.keep(self._job, user=self._user, states=STATES)
+            done = write(together.stretches, user=self._user, brought_by=batch)
+            kept, refused = keep_all(together.others, user=self._user, brought_by=batch)
+            noted: list[tuple[str, str, Any, int]] = [
+                (EntryKind.CONVERSATION, name, pk, turns) for name, (pk, turns) in done.by_conversation.items()
+            ]
+            noted += [(kind_of(item), id_of(item), None, 1) for item in kept]
+            _note_stored(batch, noted)
+            if done.turns or kept:
+                jobs.count_anew(self._job)
+            self._passed += sum(len(stretch.turns) for stretch in together.stretches)
+            self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
+            _note_refused(batch, refused)
+            self._count(batch, done, kept)
+
+    def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
+        kinds = [kind_of(item) for item in kept]
+        new = {
+            "conversations": done.conversations,
+            "turns": done.turns,
+            "versions": done.versions,
+            "documents": kinds.count(EntryKind.DOCUMENT),
+            "records": kinds.count(EntryKind.RECORD),
+        }
+        stored: dict[str, int] = batch.stored
+        batch.stored = {name: stored.get(name, 0) + number for name, number in new.items()}
+        batch.progress = min(0.999, self._passed / self._total)
+        batch.updated_at = timezone.now()
+        batch.save(update_fields=["stored", "progress", "skipped", "found", "updated_at"])
+
+
+def _note_refused(batch: Import, refused: dict[str, str]) -> None:
+    """A document that has no room in the one that it belongs to is among what was skipped; told once."""
+    known = {each["where"] for each in batch.skipped}
+    new = [
+        {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known
+    ]
+    batch.skipped = [*batch.skipped, *new][:MAX_LISTED]
+    batch.found = {**(batch.found or {}), "skipped": (batch.found or {}).get("skipped", 0) + len(new)}
+
+
+def _note_stored(batch: Import, noted: list[tuple[str, str, Any, int]]) -> None:
+    if not noted:
+        return
+    kinds, ids, conversations, stored = (list(column) for column in zip(*noted, strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _NOTE_STORED,
+            {
+                "user_id": batch.user_id,
+                "import_id": batch.pk,
+                "kinds": [str(kind) for kind in kinds],
+                "ids": ids,
+                "conversations": conversations,
+                "stored": stored,
+            },
+        )

@@ -1,0 +1,202 @@
+"""From a conversation's messages, with all its branches, to turns: pure, and the same for the same export every time.
+
+A message of the user and the answers that follow it on its path are a turn. An answer that nobody asked for is a turn
+without a message, and a message that has no answer is one without an answer. Where a path leaves another, what was
+said there is a version: a turn with the same parent.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from core.pg_text import storable, storable_text
+from imports.reading.exported import path_of
+from imports.reading.items import ExportedTurn, ImportedConversation, ImportedMessage
+from imports.storing.keys import hash_of, key_of
+
+BETWEEN_ANSWERS = "\n\n"
+
+
+@dataclass(kw_only=True, eq=False)
+class PlannedTurn:
+    """A turn as it is to be stored. `parent` stands before it in the list that holds both.
+
+    `key` names it in its product; `key_unanswered` is the key that it had as long as nothing had been answered.
+    """
+
+    key: bytes
+    key_unanswered: bytes
+    parent: "PlannedTurn | None"
+    is_current: bool
+    user_message: str
+    assistant_message: str
+    said_at: datetime
+    model: str = ""
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    # Of a copy of an account: what its turn said of itself.
+    exported: ExportedTurn | None = None
+    # Its number here, once it is known; None for one that was deleted here.
+    number: int | None = None
+
+    @property
+    def content_hash(self) -> bytes:
+        return hash_of(self.user_message, self.assistant_message)
+
+
+@dataclass(kw_only=True, eq=False)
+class GatheredTurn:
+    """A turn while its messages are gathered."""
+
+    question: ImportedMessage | None
+    answers: list[ImportedMessage]
+    parent: "GatheredTurn | None"
+    is_current: bool = False
+    # The answer by which it differs from other exchanges with this question.
+    answer_id: str = ""
+    # Something was said after it: another answer begins a version.
+    is_closed: bool = False
+
+    @property
+    def messages(self) -> list[ImportedMessage]:
+        return [self.question, *self.answers] if self.question else self.answers
+
+
+def nearest_number(turn: PlannedTurn | None) -> int | None:
+    """The number of the nearest turn above that is here: those between were deleted here."""
+    while turn is not None and turn.number is None:
+        turn = turn.parent
+    return None if turn is None else turn.number
+
+
+def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) -> list[PlannedTurn]:
+    """The turns of the current path in order, then those of other branches, each after its parent.
+
+    `otherwise`: the time of what has none, in a conversation without any.
+    """
+    if conversation.exported is not None:
+        return list(_as_exported(conversation))
+    fallback = conversation.created_at or conversation.last_at or otherwise
+    planned: dict[GatheredTurn, PlannedTurn] = {}
+    taken: set[bytes] = set()
+    for exchange in exchanges(conversation):
+        parent = planned[exchange.parent] if exchange.parent else None
+        turn = _planned(conversation, exchange, parent, fallback)
+        # Ids that an export has twice stay apart, in the same order every time.
+        while turn.key in taken:
+            turn.key = turn.key_unanswered = hash_of(turn.key.hex())
+        taken.add(turn.key)
+        planned[exchange] = turn
+    return list(planned.values())
+
+
+def exchanges(conversation: ImportedConversation) -> list[GatheredTurn]:
+    """Those of the current path, then those of other branches, each after its parent."""
+    found: list[GatheredTurn] = []
+    at: dict[str, GatheredTurn] = {}
+    before: GatheredTurn | None = None
+    for message in conversation.messages:
+        if message.role == "assistant" and before is not None:
+            _answer(before, message)
+        else:
+            before = _begun(message, before, is_current=True)
+            found.append(before)
+        at.setdefault(message.id, before)
+    for message in conversation.other_branches:
+        exchange, is_new = _in_a_branch(message, at.get(message.parent or ""))
+        if is_new:
+            found.append(exchange)
+        at.setdefault(message.id, exchange)
+    return found
+
+
+def _begun(message: ImportedMessage, parent: GatheredTurn | None, *, is_current: bool = False) -> GatheredTurn:
+    if message.role == "user":
+        return GatheredTurn(question=message, answers=[], parent=parent, is_current=is_current)
+    return GatheredTurn(question=None, answers=[message], parent=parent, is_current=is_current, answer_id=message.id)
+
+
+def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
+    exchange.answers.append(message)
+    exchange.answer_id = exchange.answer_id or message.id
+
+
+def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:
+    """Where the message belongs, and whether that is a new exchange."""
+    if message.role == "user" or above is None:
+        if above is not None:
+            above.is_closed = True
+        return _begun(message, above), True
+    if not (above.is_current or above.is_closed) and above.messages[-1].id == message.parent:
+        _answer(above, message)
+        return above, False
+    return _version(message, above), True
+
+
+def _version(message: ImportedMessage, above: GatheredTurn) -> GatheredTurn:
+    """The same question with another answer, or with another end of its answer."""
+    ids = [answer.id for answer in above.answers]
+    shared = above.answers[: ids.index(message.parent) + 1] if message.parent in ids else []
+    return GatheredTurn(question=above.question, answers=[*shared, message], parent=above.parent, answer_id=message.id)
+
+
+def _planned(
+    conversation: ImportedConversation, exchange: GatheredTurn, parent: PlannedTurn | None, fallback: datetime
+) -> PlannedTurn:
+    of_conversation = (conversation.product, "turn", conversation.external_id)
+    question = exchange.question.id if exchange.question else ""
+    said_at = next((message.at for message in exchange.messages if message.at), None)
+    answers = [storable_text(answer.text) for answer in exchange.answers]
+    return PlannedTurn(
+        key=key_of(*of_conversation, question, exchange.answer_id),
+        key_unanswered=key_of(*of_conversation, question, ""),
+        parent=parent,
+        is_current=exchange.is_current,
+        user_message=storable_text(exchange.question.text) if exchange.question else "",
+        assistant_message=BETWEEN_ANSWERS.join(answer for answer in answers if answer),
+        said_at=said_at or (parent.said_at if parent else fallback),
+        model=storable_text(next((answer.model for answer in reversed(exchange.answers) if answer.model), "")),
+        tool_calls=list(_calls(exchange)),
+    )
+
+
+def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
+    """Tool calls, and what was attached: shown folded beneath the turn, and never searched."""
+    given = (call for message in exchange.messages for call in _calls_of(message))
+    for number, call in enumerate(given, start=1):
+        yield {**storable(call), "id": f"imported-{number}"}
+
+
+def _calls_of(message: ImportedMessage) -> Iterator[dict[str, Any]]:
+    for name in message.attachments:
+        yield {"name": "attachment", "input": {"name": name}}
+    for text in message.attached_texts:
+        yield {"name": "attachment", "input": {"text": text}}
+    for call in message.tool_calls:
+        kept: dict[str, Any] = {name: call[name] for name in ("input", "summary") if name in call}
+        yield {"name": str(call.get("name", "tool")), "input": {}, **kept}
+
+
+def conversation_key(conversation: ImportedConversation) -> bytes:
+    return key_of(conversation.product, "conversation", conversation.external_id)
+
+
+def _as_exported(conversation: ImportedConversation) -> Iterator[PlannedTurn]:
+    exported = conversation.exported
+    assert exported is not None  # noqa: S101 - called for no other
+    path = path_of(exported)
+    planned: dict[int | None, PlannedTurn] = {}
+    for turn in exported.turns:
+        key = key_of(conversation.product, "turn", str(exported.id), str(turn.turn_number))
+        planned[turn.turn_number] = PlannedTurn(
+            key=key,
+            key_unanswered=key,
+            parent=planned.get(turn.parent_number),
+            is_current=turn.turn_number in path,
+            user_message=storable_text(turn.user_message),
+            assistant_message=storable_text(turn.assistant_message),
+            said_at=turn.said_at,
+            tool_calls=storable(list(turn.tool_calls)),
+            exported=turn,
+        )
+        yield planned[turn.turn_number]

@@ -1,0 +1,153 @@
+"""Takes an import back: exactly what it brought, and nothing that was said here or came in by another import.
+
+1. A turn or note that this import made longer becomes what it was before.
+2. One that it brought, and that a later import made longer, is the later one's from now on.
+3. A conversation that holds nothing else goes as a whole. Of any other the imported turns go, and what follows one of
+   them follows its parent from then on. Documents and records follow.
+"""
+
+from collections.abc import Collection, Sequence
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Max, Q
+from django.utils import timezone
+
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from imports.models import Import, ImportedChange, ImportedItem, ImportedItemQuerySet, ImportEntry, ImportJob
+from imports.storing import changes, jobs, writing
+from imports.storing.keeping import is_changed_here, restore, take_out
+from imports.storing.store import finish
+from intake import deleting, history
+from intake.models import Conversation, Turn, User
+
+STATES = (Import.State.UNDOING,)
+# Conversations, or documents, of one transaction.
+BATCH = 50
+
+# Conversations with turns of this import, and with others that no import brought.
+_CONTINUED = """
+SELECT count(DISTINCT turn.conversation_id)
+  FROM intake_conversation_turns AS turn
+ WHERE turn.user_id = %(user_id)s
+   AND turn.conversation_id IN (
+        SELECT conversation_id FROM imported_items
+         WHERE user_id = %(user_id)s AND import_id = %(import_id)s AND conversation_id IS NOT NULL)
+   AND NOT EXISTS (
+        SELECT FROM imported_items AS item
+         WHERE item.user_id = %(user_id)s AND item.conversation_id = turn.conversation_id AND item.turn_id = turn.id)
+"""
+
+
+def continued_since(batch: Import, user: User) -> int:
+    """How many conversations and notes that it brought were continued or changed here."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CONTINUED, {"user_id": batch.user_id, "import_id": batch.pk})
+        (conversations,) = cursor.fetchone()
+    documents = ImportedItem.objects.for_user(user).filter(batch=batch, kind=ImportedItem.Kind.DOCUMENT, lines="")
+    return int(conversations) + sum(is_changed_here(item, user) for item in documents.iterator(chunk_size=100))
+
+
+def undo(job: ImportJob, user: User) -> None:
+    """Raises `LeaseLost`."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        total = max(1, _brought(batch, user).count())
+    while _undo_changes(job, user) or _hand_over(job, user):
+        pass
+    while _undo_conversations(job, user, total) or _undo_documents(job, user, total):
+        pass
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        ImportEntry.objects.for_user(user).filter(batch=batch).update(stored=0, conversation_id=None)
+        finish(batch, Import.State.UNDONE)
+
+
+def _undo_changes(job: ImportJob, user: User) -> bool:
+    """The next few things that it made longer, the latest first; whether there were any."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        found = ImportedChange.objects.for_user(user).filter(batch=batch).order_by("-pk")[:BATCH]
+        waiting = list(found.select_related("item"))
+        # As every writer locks them, before their turns.
+        history.lock(user=user, ids={each.item.conversation_id for each in waiting if each.item.conversation_id})
+        for change in waiting:
+            if changes.taken_back(change):
+                (writing.restore if change.item.kind == ImportedItem.Kind.TURN else restore)(change.item, change, user)
+        jobs.count_anew(job)
+    return bool(waiting)
+
+
+def _hand_over(job: ImportJob, user: User) -> bool:
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        return changes.hand_over(batch, user, at_most=BATCH)
+
+
+def _brought(batch: Import, user: User) -> ImportedItemQuerySet:
+    return ImportedItem.objects.for_user(user).filter(batch=batch)
+
+
+def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
+    """The next few; whether there were any."""
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        waiting = _brought(batch, user).filter(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
+        found = waiting.order_by("conversation_id").values_list("conversation_id", flat=True).distinct()[:BATCH]
+        ids = [pk for pk in found if pk is not None]
+        _remove_turns(ids, batch, user)
+        _note_progress(batch, user, total)
+        jobs.count_anew(job)
+    return bool(ids)
+
+
+def _remove_turns(ids: Sequence[UUID], batch: Import, user: User) -> None:
+    conversations = history.lock(user=user, ids=ids)
+    items = _brought(batch, user).filter(conversation_id__in=ids)
+    brought = {
+        pk for pk in items.filter(kind=ImportedItem.Kind.TURN).values_list("turn_id", flat=True) if pk is not None
+    }
+    turns = Turn.objects.for_user(user).filter(conversation__in=ids)
+    here = dict(turns.filter(pk__in=brought).values_list("pk", "turn_number"))
+    mixed = set(turns.exclude(pk__in=brought).values_list("conversation_id", flat=True).distinct())
+    # What the person deleted here stays known, and does not come in again.
+    gone = Q(kind=ImportedItem.Kind.TURN) & ~Q(turn_id__in=here) | Q(kind=ImportedItem.Kind.CONVERSATION) & ~Q(
+        conversation_id__in=conversations
+    )
+    items.filter(gone).update(batch=None)
+    items.delete()
+    caller = Caller(user_id=user.pk)
+    deleting.delete_conversations(caller=caller, conversation_ids=conversations.keys() - mixed)
+    for pk in mixed:
+        _remove_some_turns(conversations[pk], brought, user)
+
+
+def _remove_some_turns(conversation: Conversation, brought: Collection[int], user: User) -> None:
+    turns = Turn.objects.for_user(user).filter(conversation=conversation)
+    for number in turns.filter(pk__in=brought).order_by("-turn_number").values_list("turn_number", flat=True):
+        deleting.delete_turn(caller=Caller(user_id=user.pk), conversation_id=conversation.pk, turn_number=number)
+    latest = turns.aggregate(latest=Max("said_at"))["latest"]
+    Conversation.objects.for_user(user).filter(pk=conversation.pk).update(last_active_at=latest)
+
+
+def _undo_documents(job: ImportJob, user: User, total: int) -> bool:
+    with acting_as(user):
+        batch = jobs.keep(job, user=user, states=STATES)
+        waiting = list(
+            _brought(batch, user)
+            .filter(kind__in=(ImportedItem.Kind.DOCUMENT, ImportedItem.Kind.RECORD))
+            .order_by("pk")[:BATCH]
+        )
+        for item in waiting:
+            take_out(item, user)
+        _brought(batch, user).filter(pk__in=[item.pk for item in waiting]).delete()
+        _note_progress(batch, user, total)
+        jobs.count_anew(job)
+    return bool(waiting)
+
+
+def _note_progress(batch: Import, user: User, total: int) -> None:
+    batch.progress = min(0.999, 1 - _brought(batch, user).count() / total)
+    batch.updated_at = timezone.now()
+    batch.save(update_fields=["progress", "updated_at"])

@@ -1,0 +1,65 @@
+"""Uploads on disk: a private folder for each person, a file for each import, written chunk by chunk at its place."""
+
+import os
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+
+from core.errors import NoRoom
+from imports.models import Import, ImportJob
+from imports.storing import jobs
+
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+# A file is a moment older than the row that it belongs to.
+FORGOTTEN_SECONDS = 3600
+
+
+def path_of(batch: Import) -> Path:
+    """Nothing of it comes from the person: both parts are ids of ours."""
+    return Path(settings.IMPORTS_DIR) / str(batch.user_id) / str(batch.pk)
+
+
+def write(batch: Import, data: bytes, *, offset: int) -> None:
+    """Write a chunk; what an earlier, broken try left behind the offset is written over. Raises `NoRoom`."""
+    path = path_of(batch)
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE)
+        with os.fdopen(descriptor, "wb") as upload:
+            upload.truncate(offset)
+            upload.seek(offset)
+            upload.write(data)
+    except OSError:
+        raise NoRoom from None
+
+
+def keep_until_expiry(batch: Import, *, now: datetime) -> None:
+    """An upload that nobody goes on with is deleted, by a worker."""
+    jobs.expire_at(batch, now + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS))
+
+
+def delete_forgotten(*, now: datetime) -> int:
+    """Delete files that belong to no open import: their account was deleted, or a worker died while it ended one."""
+    removed = 0
+    for path in Path(settings.IMPORTS_DIR).glob("*/*"):
+        if path.stat().st_mtime > now.timestamp() - FORGOTTEN_SECONDS:
+            continue
+        if not ImportJob.objects.filter(import_id=path.name).exists():
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def delete(batch: Import) -> None:
+    path_of(batch).unlink(missing_ok=True)
+
+
+def check_room(size: int) -> None:
+    """Raises `NoRoom` unless the disk keeps room for everything else."""
+    folder = Path(settings.IMPORTS_DIR)
+    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    if shutil.disk_usage(folder).free - size < settings.IMPORTS_FREE_BYTES:
+        raise NoRoom
