@@ -31,7 +31,9 @@ from imports.previewing import counted
 from imports.readers import readers
 from imports.storing import finish
 from imports.undoing import continued_since
-from intake.models import User
+from intake import quotas
+from intake.accounts import activity
+from intake.models import Activity, User
 
 PAGE = 30
 MAX_CHUNK = 2 * 1024 * 1024
@@ -68,6 +70,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
     """Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
     if product and product not in {reader.product for reader in readers()}:
         raise InvalidInput(errors={"product": ["There is no such product."]})
+    quotas.take(user.pk, turns=1, size=1, fills_queue=True)
     with transaction.atomic():
         # One person's begin one after the other, so that two do not both find room.
         User.objects.select_for_update().get(pk=user.pk)
@@ -167,6 +170,7 @@ def start(
         batch.selected = counted(entries.filter(is_selected=True), with_statuses=False)
         batch.state, batch.progress, batch.updated_at = Import.State.WAITING, 0.0, now
         batch.save(update_fields=["selected", "state", "progress", "updated_at"])
+        activity.note(user, Activity.IMPORT_STARTED)
         jobs.want_worker(batch, now=now)
     return batch
 
@@ -187,6 +191,7 @@ def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
             raise ContinuedSince(changed)
         batch.state, batch.progress, batch.error, batch.updated_at = Import.State.UNDOING, 0.0, "", now
         batch.save(update_fields=["state", "progress", "error", "updated_at"])
+        activity.note(user, Activity.IMPORT_UNDONE)
         jobs.want_worker(batch, now=now)
     return batch
 

@@ -26,9 +26,10 @@ from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import changes
+from intake.accounts import activity
 from intake.answers import streams
 from intake.links import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import Activity, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.paths import Tree, turns_of
 from intake.services import lock_conversation, title_from, without_nul
@@ -100,10 +101,16 @@ def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expe
         return _delete_turns(conversation, turn, numbers, caller)
 
 
-def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
-    """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
+def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
+    """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's.
+
+    `is_noted`: whether the person's activity has a line of its own for it.
+    """
     with transaction.atomic():
-        _delete(lock_conversation(caller, conversation_id), caller)
+        conversation = lock_conversation(caller, conversation_id)
+        _delete(conversation, caller)
+        if is_noted and conversation.expires_at is None:
+            activity.note_for_caller(caller, Activity.CHAT_DELETED)
 
 
 def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
@@ -141,6 +148,7 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
     """Remove these turns, `top` above the others. They are not loaded one by one: there may be ten thousand."""
     where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
     turns_deleted.send(Turn, **where)
+    activity.note_for_caller(caller, Activity.TURN_DELETED, count=len(numbers))
     with connection.cursor() as cursor:
         cursor.execute(_DELETE_SOME_TURNS, {**where, "recent": streams.KEPT_SECONDS})
         forget_answers([turn_id for (turn_id,) in cursor.fetchall()])

@@ -26,6 +26,7 @@ urlpatterns = [
     path("settings/account/delete/", settings.delete_account, name="delete_account"),
     path("settings/account/export/", security.export, name="export_account"),
     path("settings/account/password/", security.password, name="password"),
+    path("settings/account/activity/", security.list_activity, name="activity"),
     path("settings/account/sessions/", security.list_sessions, name="sessions"),
     path("settings/account/sessions/end-others/", security.end_other_sessions, name="end_other_sessions"),
     path("settings/account/sessions/<str:name>/end/", security.end_session, name="end_session"),

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from core import rate_limits
 from core.isolation.acting import acting_as
-from intake import deleting
+from intake import deleting, quotas
 from intake.accounts import factors
 from intake.accounts.adapters import other_services
 from intake.accounts.proof import require_recent_proof
@@ -88,6 +88,7 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     user = person_of(request)
     context: dict[str, Any] = {
         "services": other_services(request),
+        "usage": quotas.lines_of(user.pk),
         "factors_in_words": factors.in_words(user),
         "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),
         "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),

@@ -199,6 +199,7 @@ PAGES = [
             changes(form={"old_password": PASSWORD, "new_password": "correct horse battery"}),
         ],
     ),
+    endpoint("settings/account/activity/", GET=answers()),
     endpoint("settings/account/sessions/", GET=answers()),
     endpoint("settings/account/sessions/end-others/", POST=answers(form={})),
     endpoint(
@@ -609,6 +610,7 @@ TASKS = {
     "memory.draw_maps",
     "memory.embed_pending",
     "memory.flush_terms",
+    "memory.remove_old_activity",
     "memory.remove_silent_visitors",
     "memory.remove_temporary_chats",
     "memory.sweep_deleted",
