@@ -30,6 +30,7 @@ urlpatterns = [
     path("settings/account/sessions/", security.list_sessions, name="sessions"),
     path("settings/account/sessions/end-others/", security.end_other_sessions, name="end_other_sessions"),
     path("settings/account/sessions/<str:name>/end/", security.end_session, name="end_session"),
+    path("account/deleted/<str:signed>/", settings.account_deleted, name="account_deleted"),
     path("worker.js", installed.worker, name="worker"),
     path("offline/", installed.offline, name="offline"),
     path("favicon.ico", installed.favicon, name="favicon"),

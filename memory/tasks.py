@@ -15,7 +15,7 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from intake import temporary, visitors
+from intake import retention, temporary, visitors
 from intake.accounts import activity
 from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, term_segments, vectors
@@ -129,6 +129,12 @@ def remove_silent_visitors() -> None:
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
     temporary.remove_expired(now=timezone.now())
+
+
+@shared_task(name="memory.remove_old_turns")
+def remove_old_turns() -> None:
+    """In the importing worker, which may act as each person (`CELERY_TASK_ROUTES`)."""
+    retention.remove_old_turns(now=timezone.now())
 
 
 @shared_task(name="memory.remove_old_activity")

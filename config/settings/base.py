@@ -164,6 +164,8 @@ REGISTRATION = env.str("REGISTRATION", default="open")
 VISITORS = env.bool("VISITORS", default=True)
 # A visitor who has said nothing for so long is removed, with what they said.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
+# Everybody's turns are deleted so many days after they were said; 0 keeps them until their owner deletes them.
+RETENTION_DAYS = env.int("RETENTION_DAYS", default=0)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
@@ -637,7 +639,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A worker of their own serves them, so that no turn waits behind an import.
-CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}}
+CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -648,6 +650,7 @@ CELERY_BEAT_SCHEDULE = {
     "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
+    "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
     "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},

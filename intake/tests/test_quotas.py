@@ -67,7 +67,7 @@ def test_documents_records_and_imports_beyond_the_quota_of_bytes_are_refused_by_
     with acting_as(alice):
         documents.append(user=alice, day=None, text="x" * 1_000, now=NOW)
     body = {"content": "y" * 1_500}
-    import_ = {"filename": "export.zip", "size": 10}
+    import_ = {"filename": "export.zip", "bytes": 10}
     for path, sent in (("memory/records", body), ("imports", import_)):
         settings.QUOTA_BYTES = 2_000 if sent is body else 1
         refused = api.post(f"/api/v1/{path}/", sent, format="json")
