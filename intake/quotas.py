@@ -31,15 +31,17 @@ SELECT count(*), coalesce(sum(pg_column_size(user_message) + pg_column_size(assi
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Holdings:
     """What there is of one person's. `vectors_waiting`: passages that a worker has not embedded yet."""
 
     turns: int = 0
     bytes: int = 0
     vectors_waiting: int = 0
 
-    def __add__(self, other: "Stored") -> "Stored":
-        return Stored(self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting)
+    def __add__(self, other: "Holdings") -> "Holdings":
+        return Holdings(
+            self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class UsageLine:
     most: str
 
 
-_known: dict[int, tuple[float, Stored]] = {}
+_known: dict[int, tuple[float, Holdings]] = {}
 _lock = Lock()
 
 
@@ -62,7 +64,7 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
     """
     if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
         return
-    added = Stored(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
+    added = Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
     wanted = _recent(user_id) + added
     if _refusal(wanted, fills_queue=fills_queue):
         wanted = measure(user_id) + added
@@ -73,11 +75,11 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
         _known[user_id] = measured_at, wanted
 
 
-def measure(user_id: int) -> Stored:
+def measure(user_id: int) -> Holdings:
     """As it is now, by each of `settings.QUOTA_MEASURES`."""
-    measures: list[Callable[[int], Stored]] = [import_string(path) for path in settings.QUOTA_MEASURES]
+    measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
     with acting_as(Caller(user_id=user_id)):
-        stored = sum((each(user_id) for each in measures), Stored())
+        stored = sum((each(user_id) for each in measures), Holdings())
     with _lock:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
@@ -103,22 +105,22 @@ def lines_of(user_id: int) -> list[UsageLine]:
     ]
 
 
-def chats(user_id: int) -> Stored:
+def chats(user_id: int) -> Holdings:
     """`settings.QUOTA_MEASURES`: turns, without reading a text."""
     with connection.cursor() as cursor:
         cursor.execute(_CHATS, [user_id])
         turns, size = cursor.fetchone()
-    return Stored(turns=turns, bytes=int(size))
+    return Holdings(turns=turns, bytes=int(size))
 
 
-def _recent(user_id: int) -> Stored:
+def _recent(user_id: int) -> Holdings:
     with _lock:
-        measured_at, stored = _known.get(user_id, (0.0, Stored()))
+        measured_at, stored = _known.get(user_id, (0.0, Holdings()))
     is_recent = measured_at and time.monotonic() - measured_at < MEASURED_EVERY_SECONDS
     return stored if is_recent else measure(user_id)
 
 
-def _refusal(wanted: Stored, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+def _refusal(wanted: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
     if settings.QUOTA_TURNS and wanted.turns > settings.QUOTA_TURNS:
         return QuotaExceeded(
             f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."

@@ -12,7 +12,7 @@ from core.zip_stream import ArchiveFile
 from intake.export_files import as_json, plain, safe_name, short_id
 from intake.exporting import in_pages
 from intake.models import User
-from intake.quotas import Stored
+from intake.quotas import Holdings
 from memory import documents
 from memory.embedders import get_embedder
 from memory.embedders.base import UNCALIBRATED
@@ -45,12 +45,12 @@ def far_distance() -> float:
     return (get_embedder().calibration or UNCALIBRATED).far
 
 
-def stored(user_id: int) -> Stored:
+def stored(user_id: int) -> Holdings:
     """`settings.QUOTA_MEASURES`: documents with their earlier versions, records, and what waits for a vector."""
     with connection.cursor() as cursor:
         cursor.execute(_STORED, {"user_id": user_id})
         size, waiting = cursor.fetchone()
-    return Stored(bytes=int(size), vectors_waiting=waiting)
+    return Holdings(bytes=int(size), vectors_waiting=waiting)
 
 
 def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
