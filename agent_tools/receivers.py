@@ -13,8 +13,9 @@ from oauth2_provider.signals import app_authorized
 from agent_tools.models import AccessToken
 from agent_tools.oauth.connections import end_all_connections, note_tokens
 from intake import idempotency
+from intake.accounts import activity
 from intake.accounts.sessions import access_ended
-from intake.models import User
+from intake.models import Activity, User
 from memory.models import MemoryRecord
 
 
@@ -33,5 +34,6 @@ def note_connection(token: Any, **kwargs: Any) -> None:
 
 @receiver(access_ended, dispatch_uid="agent_tools.end_access")
 def end_access(user: User, **kwargs: Any) -> None:
-    AccessToken.objects.filter(user=user).delete()
+    revoked, _ = AccessToken.objects.filter(user=user).delete()
+    activity.note(user, Activity.TOKEN_REVOKED, count=revoked)
     end_all_connections(user=user)

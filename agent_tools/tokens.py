@@ -12,7 +12,8 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
 from core.ids import parse_id
-from intake.models import User
+from intake.accounts import activity
+from intake.models import Activity, User
 
 LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
 DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
@@ -53,6 +54,7 @@ def create_token(
         raise InvalidInput(f"There are {MOST_TOKENS} tokens already. Revoke one that is no longer used.")
     expiry = timezone.now() + timedelta(days=days)
     token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
+    activity.note(user, Activity.TOKEN_MADE)
     return NewToken(info=_info(token), secret=secret)
 
 
@@ -66,6 +68,7 @@ def revoke_token(*, user: User, token_id: str) -> None:
     deleted, _ = AccessToken.objects.filter(user=user, public_id=parse_id(token_id)).delete()
     if not deleted:
         raise NotFound
+    activity.note(user, Activity.TOKEN_REVOKED)
 
 
 def _validate(name: str, scopes: list[TokenScope], days: int) -> None:

@@ -146,7 +146,9 @@ class TooManyImports(RecollectError):
     default_detail = "Other imports are still open. Finish, cancel or delete one first."
 
 
-class QuotaExceeded(RecollectError):
+class QuotaExceeded(TooLarge):
+    """There is no room for it beside what the person keeps already."""
+
     code = "quota_exceeded"
     default_detail = "The file is larger than this server takes."
 

@@ -32,7 +32,9 @@ from imports.storing.changes import settle
 from imports.storing.previewing import counted_new
 from imports.storing.store import finish
 from imports.storing.undoing import continued_since
-from intake.models import User
+from intake import quotas
+from intake.accounts import activity
+from intake.models import Activity, User
 
 PAGE = 30
 MAX_CHUNK = 2 * 1024 * 1024
@@ -73,6 +75,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
     """Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
     if product and product not in {reader.product for reader in readers()}:
         raise InvalidInput(errors={"product": ["There is no such product."]})
+    quotas.take(user.pk, turns=1, size=1, fills_queue=True)
     with transaction.atomic():
         # One person's begin one after the other, so that two do not both find room.
         User.objects.select_for_update().get(pk=user.pk)
@@ -175,6 +178,7 @@ def start(
         batch.selected = counted_new(entries.filter(is_selected=True))
         batch.state, batch.progress, batch.updated_at = Import.State.WAITING, 0.0, now
         batch.save(update_fields=["selected", "state", "progress", "updated_at"])
+        activity.note(user, Activity.IMPORT_STARTED)
         jobs.want_worker(batch, now=now)
     return batch
 
@@ -195,6 +199,7 @@ def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
             raise ContinuedSince(changed)
         batch.state, batch.progress, batch.error, batch.updated_at = Import.State.UNDOING, 0.0, "", now
         batch.save(update_fields=["state", "progress", "error", "updated_at"])
+        activity.note(user, Activity.IMPORT_UNDONE)
         jobs.want_worker(batch, now=now)
     return batch
 

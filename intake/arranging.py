@@ -9,7 +9,8 @@ from django.db import transaction
 from core.errors import InvalidInput, NotFound
 from core.isolation.caller import Caller
 from intake import changes, deleting
-from intake.models import Conversation
+from intake.accounts import activity
+from intake.models import Activity, Conversation
 
 # Changed by one request; deleting looks through the person's turns for each.
 MOST_AT_ONCE = 100
@@ -51,7 +52,8 @@ def delete_all(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
     with transaction.atomic():
         # In one order, so that two requests for the same ones do not wait for each other in a circle.
         for conversation_id in sorted(set(conversation_ids)):
-            deleting.delete_conversation(caller=caller, conversation_id=conversation_id)
+            deleting.delete_conversation(caller=caller, conversation_id=conversation_id, is_noted=False)
+        activity.note_for_caller(caller, Activity.CHAT_DELETED, count=len(set(conversation_ids)))
 
 
 def _check_number(conversation_ids: Collection[UUID]) -> None:

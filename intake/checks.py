@@ -1,11 +1,11 @@
-"""Whether the settings say enough of each language model (`LLM_MODELS`)."""
+"""Whether the settings say enough of each language model (`LLM_MODELS`), and whether emails reach anybody."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from intake.language_models import ANTHROPIC
 from intake.models.conversations import MODEL_NAME_LENGTH
@@ -26,6 +26,22 @@ def check_language_models(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         for sentence in _problems(name, given)
     ]
     return [Error(sentence, hint=HINT, id="intake.E002") for sentence in problems]
+
+
+@register(Tags.security, deploy=True)
+def check_email(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Run by `manage.py check --deploy`."""
+    if settings.EMAIL_HOST:
+        return []
+    cannot = "cannot register" if settings.EMAIL_VERIFICATION == "mandatory" else "cannot confirm their address"
+    return [
+        Warning(
+            f"EMAIL_HOST is empty, so emails go to the log of the web process: people {cannot}, and nobody can set a "
+            "new password.",
+            hint="Set EMAIL_HOST and the rest of EMAIL_… (docs/operations.md).",
+            id="intake.W001",
+        )
+    ]
 
 
 def _problems(name: str, given: dict[str, str]) -> Iterator[str]:

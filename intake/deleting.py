@@ -8,9 +8,11 @@ What must hold, whoever else is writing at the same moment:
 4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
 """
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from os.path import commonprefix
 from uuid import UUID
 
@@ -25,13 +27,17 @@ from django.utils import timezone
 from core.errors import Conflict, InvalidInput, NotFound
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
-from intake import changes
+from intake import certificates, changes
+from intake.accounts import activity
 from intake.answers import streams
+from intake.certificates import DeletionCertificate
 from intake.links import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import Activity, Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.paths import Tree, turns_of
 from intake.services import lock_conversation, title_from, without_nul
+
+logger = logging.getLogger(__name__)
 
 # Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does.
 turns_deleted = Signal()
@@ -77,6 +83,7 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
         if turn is None:
             raise NotFound
         turns_of(conversation).filter(parent_number=turn_number).update(parent_number=turn.parent_number)
+        activity.note_for_caller(caller, Activity.TURN_DELETED)
         return _delete_turns(conversation, turn, [turn_number], caller)
 
 
@@ -97,13 +104,38 @@ def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expe
                 f"The turn and what follows it are {len(numbers)} turns, not {expected}. Nothing was deleted."
             )
         turn = turns_of(conversation).get(turn_number=turn_number)
+        activity.note_for_caller(caller, Activity.TURN_DELETED, count=len(numbers))
         return _delete_turns(conversation, turn, numbers, caller)
 
 
-def delete_conversation(*, caller: Caller, conversation_id: UUID) -> None:
-    """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's."""
+def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> int:
+    """Remove the turns of a conversation that were said before a moment, and the conversation if none is left.
+
+    What was said later moves up. Returns how many turns went; none where the conversation is gone or not the caller's.
+    """
+    try:
+        with transaction.atomic():
+            conversation = lock_conversation(caller, conversation_id)
+            said = turns_of(conversation).filter(said_at__lt=before)
+            old = sorted(said.values_list("turn_number", flat=True))
+            if old:
+                _move_up(conversation, past=old)
+                _delete_turns(conversation, turns_of(conversation).get(turn_number=old[0]), old, caller)
+            return len(old)
+    except NotFound:
+        return 0
+
+
+def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
+    """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's.
+
+    `is_noted`: whether the person's activity has a line of its own for it.
+    """
     with transaction.atomic():
-        _delete(lock_conversation(caller, conversation_id), caller)
+        conversation = lock_conversation(caller, conversation_id)
+        _delete(conversation, caller)
+        if is_noted and conversation.expires_at is None:
+            activity.note_for_caller(caller, Activity.CHAT_DELETED)
 
 
 def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
@@ -117,17 +149,23 @@ def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) 
             _withdraw_quotes(caller, *(conversation_path(pk) for pk in conversation_ids))
 
 
-def delete_account(*, user: User) -> None:
-    """Remove a person and everything they ever said or stored here, in one transaction: all of it or nothing."""
+def delete_account(*, user: User) -> DeletionCertificate:
+    """Remove a person and everything they ever said or stored here, in one transaction: all of it or nothing.
+
+    Returns what went.
+    """
+    user_id = user.pk
     for attempt in range(1, TRIES + 1):
         try:
             with acting_as(user), transaction.atomic():
-                _delete_account(user.pk)
+                rows = _delete_account(user_id)
             break
         except IntegrityError:
             # Something of theirs was written while the rest was being removed.
             if attempt == TRIES:
                 raise
+    logger.info("The account %d was deleted", user_id)
+    return certificates.certify(user_id=user_id, at=timezone.now(), rows=rows)
 
 
 def forget_answers(turn_ids: Iterable[int]) -> None:
@@ -179,7 +217,9 @@ def _delete(conversation: Conversation, caller: Caller) -> None:
     _withdraw_quotes(caller, path)
 
 
-def _delete_account(user_id: int) -> None:
+def _delete_account(user_id: int) -> Counter[str]:
+    """Returns how many rows of each model went; those that the database takes along are counted before."""
+    rows = certificates.count_rows(user_id)
     with connection.cursor() as cursor:
         # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
         # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
@@ -188,10 +228,20 @@ def _delete_account(user_id: int) -> None:
     # What staff did to the account is logged under the person's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
-    User.objects.filter(pk=user_id).delete()
+    _, deleted = User.objects.filter(pk=user_id).delete()
     with connection.cursor() as cursor:
         # Foreign keys are checked here rather than at the very end, where nobody could begin anew.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    return rows | Counter(deleted)
+
+
+def _move_up(conversation: Conversation, *, past: Collection[int]) -> None:
+    """What follows one of these turns, and is none of them, follows the nearest above that is none of them."""
+    tree, gone = Tree.of(conversation), set(past)
+    for number, parent in tree.parents.items():
+        if number not in gone and parent in gone:
+            above = next((each for each in tree.upward(parent) if each not in gone), None)
+            turns_of(conversation).filter(turn_number=number).update(parent_number=above)
 
 
 def _withdraw_quotes(caller: Caller, *paths: str) -> None:

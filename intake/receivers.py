@@ -1,19 +1,25 @@
 """When somebody logs in, whichever page they do it on: the session learns when and on what device, and what a visitor
-said in this browser comes along.
+said in this browser comes along. What changes an account is noted for its owner, by the signals that tell of it.
 """
 
+from functools import partial
 from typing import Any
 
+from allauth.account import signals as account
 from allauth.account.signals import authentication_step_completed
-from django.contrib.auth.signals import user_logged_in
+from allauth.mfa import signals as factors
+from allauth.socialaccount import signals as services
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.db.models.signals import post_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
 from intake import visitors
-from intake.accounts import devices, proof
+from intake.accounts import activity, devices, proof
 from intake.identity import VISITOR, tell_what_came_along
-from intake.models import User
+from intake.models import Activity, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT
 
 
@@ -38,3 +44,52 @@ def note_proof(*, request: HttpRequest, **kwargs: Any) -> None:
     """One that a log-in consists of counts when it is complete."""
     if kwargs.get("reauthenticated"):
         proof.note(request)
+
+
+# What is noted for the account's owner when one of these is sent with `user`.
+NOTED = {
+    user_logged_in: Activity.LOGGED_IN,
+    user_logged_out: Activity.LOGGED_OUT,
+    account.password_set: Activity.PASSWORD_CHANGED,
+    account.password_changed: Activity.PASSWORD_CHANGED,
+    account.password_reset: Activity.PASSWORD_RESET,
+    account.email_added: Activity.EMAIL_ADDED,
+    account.email_removed: Activity.EMAIL_REMOVED,
+    account.email_changed: Activity.EMAIL_CHANGED,
+    factors.authenticator_added: Activity.FACTOR_ADDED,
+    factors.authenticator_removed: Activity.FACTOR_REMOVED,
+    factors.authenticator_reset: Activity.FACTOR_RESET,
+    factors.authentication_failed: Activity.CODE_FAILED,
+}
+
+
+def _note(what: Activity, *, user: User | None = None, **kwargs: Any) -> None:
+    activity.note(user, what)
+
+
+for signal, what in NOTED.items():
+    signal.connect(partial(_note, what), weak=False, dispatch_uid=f"intake.note_{what}")
+
+
+@receiver(user_login_failed, dispatch_uid="intake.note_failed_login")
+def note_failed_login(*, credentials: dict[str, Any], **kwargs: Any) -> None:
+    """For the account of that name, if there is one."""
+    email = User.objects.normalize_email(str(credentials.get("username") or ""))
+    activity.note(User.objects.filter(email=email, is_visitor=False).first(), Activity.LOGIN_FAILED)
+
+
+@receiver(services.social_account_added, dispatch_uid="intake.note_service")
+def note_service(*, sociallogin: Any, **kwargs: Any) -> None:
+    activity.note(sociallogin.user, Activity.SERVICE_CONNECTED)
+
+
+@receiver(services.social_account_removed, dispatch_uid="intake.note_no_service")
+def note_no_service(*, socialaccount: Any, **kwargs: Any) -> None:
+    activity.note(socialaccount.user, Activity.SERVICE_REMOVED)
+
+
+@receiver(post_save, sender=LogEntry, dispatch_uid="intake.note_staff")
+def note_staff(*, instance: LogEntry, **kwargs: Any) -> None:
+    """What staff did to an account, from a page of theirs."""
+    if instance.content_type is not None and instance.content_type.model_class() is User and not instance.is_addition():
+        activity.note_change_by_staff(int(instance.object_id or 0))

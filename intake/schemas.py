@@ -1,6 +1,7 @@
 """What every endpoint of the API may answer besides what it is for, in the words of OpenAPI."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -25,6 +26,17 @@ class Problem(BaseModel):
 
 class PasswordConfirmation(Input):
     password: Annotated[str, Field(max_length=LONGEST_PASSWORD, description="The account's password, to make sure.")]
+
+
+class DeletionStatement(BaseModel):
+    """What went with an account, and when."""
+
+    format: str
+    account: Annotated[int, Field(description="Its number, which no other account will have.")]
+    deleted_at: datetime
+    deleted: Annotated[dict[str, int], Field(description="Numbers of rows, by what they were.")]
+    also: Annotated[list[str], Field(description="What else goes, and what stays for a while.")]
+    signed: Annotated[str, Field(description="At `/account/deleted/` and this, the server knows its word again.")]
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:

@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.caller import Caller
+from intake import quotas
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
 from intake.usage import together
@@ -83,7 +84,7 @@ def begin_turn(
     `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
     The same message sent again after a failure takes up the failed turn, so that a retry leaves no trace of it.
     Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the
-    caller's.
+    caller's, `QuotaExceeded`.
     """
     message = clean_message(message)
     try:
@@ -101,6 +102,7 @@ def begin_in(conversation: Conversation, *, message: str, parent: int | None, no
     failed = _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
+    quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
     turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
     # Whether the person is still there is asked here, not when the caller's transaction ends.
     connection.check_constraints()

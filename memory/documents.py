@@ -17,7 +17,9 @@ from django.db.models.functions import Left, Length
 
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from core.validation import checked
-from intake.models import User
+from intake import quotas
+from intake.accounts import activity
+from intake.models import Activity, User
 from memory import document_versions, indexing
 from memory.models import MemoryDocument, MemoryDocumentQuerySet
 from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
@@ -109,6 +111,7 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
     """Write a document that is not there yet. Raises `Conflict` if it is, also if somebody was a moment faster."""
     _check_day(day)
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
+    quotas.take(user.pk, size=len(content.encode()))
     with transaction.atomic():
         try:
             with transaction.atomic():
@@ -130,6 +133,7 @@ def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[
     with transaction.atomic():
         # Of two who have read the same, the second waits for the lock and then finds another version.
         row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
+        quotas.take(user.pk, size=max(0, len(content.encode()) - len(row.content.encode())))
         if content != row.content:
             document_versions.keep(row)
         row.content = content
@@ -164,6 +168,7 @@ def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Documen
     """Add lines to a document, which is made if need be. Raises `TooLarge`, and then has added nothing."""
     _check_day(day)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
+    quotas.take(user.pk, size=len(text.encode()))
     with transaction.atomic():
         if not MemoryDocument.objects.append(user=user, kind=_kind(day), day=_date(day), lines=as_lines(text), now=now):
             raise TooLarge(FULL)
@@ -196,6 +201,7 @@ def delete(*, user: User, day: DocumentDay, expected: Collection[str] | None) ->
     with transaction.atomic():
         document = MemoryDocument.objects.for_user(user).on(day)
         _in_state(expected, document.select_for_update()).delete()
+        activity.note(user, Activity.MEMORY_DELETED)
 
 
 def as_lines(text: str) -> str:

@@ -5,17 +5,27 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from django.db import connection
+
 from core.sections import END, write_section
 from core.zip_stream import ArchiveFile
 from intake.export_files import as_json, plain, safe_name, short_id
 from intake.exporting import in_pages
 from intake.models import User
+from intake.quotas import Holdings
 from memory import documents
 from memory.embedders import get_embedder
 from memory.embedders.base import UNCALIBRATED
 from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME
 
+_STORED = """
+SELECT (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
+     + (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_document_versions WHERE user_id = %(user_id)s)
+     + (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_records WHERE user_id = %(user_id)s),
+       (SELECT count(*) FROM embeddings
+         WHERE user_id = %(user_id)s AND vector IS NULL AND quarantined_at IS NULL)
+"""
 # A document may have half a million characters.
 DOCUMENTS_AT_ONCE = 10
 
@@ -33,6 +43,14 @@ def about_me(user: User, *, length: int) -> str:
 def far_distance() -> float:
     """`settings.CHAT_FAR_DISTANCE`: beyond it a match is mostly chance."""
     return (get_embedder().calibration or UNCALIBRATED).far
+
+
+def stored(user_id: int) -> Holdings:
+    """`settings.QUOTA_MEASURES`: documents with their earlier versions, records, and what waits for a vector."""
+    with connection.cursor() as cursor:
+        cursor.execute(_STORED, {"user_id": user_id})
+        size, waiting = cursor.fetchone()
+    return Holdings(bytes=int(size), vectors_waiting=waiting)
 
 
 def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,9 @@ from django.utils import timezone
 from core.errors import NotFound
 from core.ids import uuid7
 from core.pagination import Position
-from intake.models import User
+from intake import quotas
+from intake.accounts import activity
+from intake.models import Activity, User
 from memory import indexing
 from memory.models import MemoryDocument
 from memory.sources import document_entry
@@ -28,6 +30,7 @@ def create(
     created_at: datetime | None = None,
 ) -> MemoryDocument:
     """`at`: when it was last written, by which it is found. `note_id`: of a note that comes back."""
+    quotas.take(user.pk, size=len(content.encode()))
     with transaction.atomic():
         note = MemoryDocument.objects.create(
             id=note_id or uuid7(),
@@ -81,6 +84,7 @@ def delete(*, user: User, note_id: UUID) -> None:
     """Raises `NotFound`."""
     with transaction.atomic():
         _locked(user, note_id).delete()
+        activity.note(user, Activity.MEMORY_DELETED)
 
 
 def _locked(user: User, note_id: UUID) -> MemoryDocument:

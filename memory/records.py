@@ -12,7 +12,9 @@ from django.db import transaction
 from core.errors import Conflict, InvalidInput, NotFound
 from core.pagination import Position
 from core.validation import checked
-from intake.models import User
+from intake import quotas
+from intake.accounts import activity
+from intake.models import Activity, User
 from memory import indexing
 from memory.models import MemoryRecord
 from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RECORD_LENGTH, MAX_TAGS
@@ -69,8 +71,9 @@ def create(
     project_id: str = "",
     tags: Sequence[str] = (),
 ) -> Record:
-    """Note something. Raises `InvalidInput` that names the field at fault."""
+    """Note something. Raises `InvalidInput` that names the field at fault, `QuotaExceeded` and `RateLimited`."""
     held = _checked(content=content, type=type, project_id=project_id, tags=tags)
+    quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
     with transaction.atomic():
         row = MemoryRecord.objects.create(user=user, created_at=now, **held)
         indexing.index(record_entry(row), now=now)
@@ -142,6 +145,7 @@ def delete(*, user: User, record_id: UUID) -> None:
     """Raises `NotFound` like `read`."""
     with transaction.atomic():
         _get(user, record_id).delete()
+        activity.note(user, Activity.MEMORY_DELETED)
 
 
 def _checked(*, content: str, type: str, project_id: str, tags: Sequence[str]) -> dict[str, Any]:

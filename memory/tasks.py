@@ -15,7 +15,8 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
-from intake import temporary, visitors
+from intake import retention, temporary, visitors
+from intake.accounts import activity
 from intake.answers.sweeping import close_abandoned_turns as close_turns
 from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
@@ -128,6 +129,18 @@ def remove_silent_visitors() -> None:
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
     temporary.remove_expired(now=timezone.now())
+
+
+@shared_task(name="memory.remove_old_turns")
+def remove_old_turns() -> None:
+    """In the importing worker, which may act as each person (`CELERY_TASK_ROUTES`)."""
+    retention.remove_old_turns(now=timezone.now())
+
+
+@shared_task(name="memory.remove_old_activity")
+def remove_old_activity() -> None:
+    """What was noted of accounts more than a year ago."""
+    activity.remove_old()
 
 
 @shared_task(name="memory.close_abandoned_turns")

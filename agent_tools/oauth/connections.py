@@ -20,7 +20,8 @@ from agent_tools.oauth.addresses import plain_name, receiver_of
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
-from intake.models import User
+from intake.accounts import activity
+from intake.models import Activity, User
 
 AN_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 # A client that was let in has been changed at least so long after it came.
@@ -47,12 +48,14 @@ def note_tokens(token: Any, *, now: datetime) -> None:
     # Marks it as one that was let in (`sweeping`).
     clients.update(updated=Greatest(Value(now), F("created") + MARK_OF_USE))
     with acting_as(token.user):
-        AgentConnection.objects.update_or_create(
+        _, is_new = AgentConnection.objects.update_or_create(
             user=token.user,
             application=token.application,
             defaults={"scopes": token.scope.split()},
             create_defaults={"scopes": token.scope.split(), "created_at": now},
         )
+        if is_new:
+            activity.note(token.user, Activity.AGENT_CONNECTED)
 
 
 def note_use(token: Any, *, address: str, now: datetime) -> None:
@@ -82,22 +85,23 @@ def end_connection(*, user: User, connection_id: str) -> None:
     with acting_as(user), transaction.atomic():
         if not AgentConnection.objects.filter(**theirs).exists():
             raise NotFound
-        _delete(theirs)
+        _delete(theirs, user)
 
 
 def end_all_connections(*, user: User) -> None:
     with acting_as(user), transaction.atomic():
-        _delete({"user": user})
+        _delete({"user": user}, user)
 
 
-def _delete(theirs: dict[str, Any]) -> None:
+def _delete(theirs: dict[str, Any], user: User) -> None:
     get_grant_model().objects.filter(**theirs).delete()
     # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits, and
     # finds the token gone.
     while list(get_refresh_token_model().objects.filter(**theirs).select_for_update().values_list("pk")):
         get_refresh_token_model().objects.filter(**theirs).delete()
     get_access_token_model().objects.filter(**theirs).delete()
-    AgentConnection.objects.filter(**theirs).delete()
+    ended, _ = AgentConnection.objects.filter(**theirs).delete()
+    activity.note(user, Activity.AGENT_REMOVED, count=ended)
 
 
 def _info(connection: AgentConnection) -> ConnectionInfo:

@@ -170,6 +170,8 @@ REGISTRATION = env.str("REGISTRATION", default="open")
 VISITORS = env.bool("VISITORS", default=True)
 # A visitor who has said nothing for so long is removed, with what they said.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
+# Everybody's turns are deleted so many days after they were said; 0 keeps them until their owner deletes them.
+RETENTION_DAYS = env.int("RETENTION_DAYS", default=0)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
@@ -418,6 +420,14 @@ CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
+# How much one person may keep: turns, bytes of text as the database has them, passages that wait for a vector. 0 is no
+# quota. A person beyond one of the first two gets 413; beyond the last, 429 for records and imports.
+QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
+QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
+QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
+# What is counted of a person, by dotted path, so that intake imports no app above it: functions of the user's id.
+QUOTA_MEASURES = ["intake.quotas.chats", "memory.hooks.stored"]
+
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
@@ -648,7 +658,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A worker of their own serves them, so that no turn waits behind an import.
-CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}}
+CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -659,6 +669,8 @@ CELERY_BEAT_SCHEDULE = {
     "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
+    "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
+    "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},

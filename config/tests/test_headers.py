@@ -200,6 +200,7 @@ PRODUCTION = {
     "DATABASE_URL": "postgres://nobody@localhost/none",
     "DATABASE_POOL_TIMEOUT": "1",
     "IGNORE_ENV_FILES": "1",
+    "EMAIL_HOST": "mail.recollect.example",
 }
 ASK_IN_PRODUCTION = """
 import django; django.setup()
@@ -241,6 +242,12 @@ def test_production_passes_djangos_own_check():
     done = in_production("manage.py", "check", "--deploy", "--fail-level", "WARNING")
     assert done.returncode == 0, done.stderr
     assert "no issues" in done.stdout
+
+
+def test_production_without_a_mail_server_is_warned_that_nobody_gets_a_new_password():
+    done = in_production("manage.py", "check", "--deploy", "--fail-level", "WARNING", without="EMAIL_HOST")
+    assert done.returncode == 1
+    assert "intake.W001" in done.stderr and "Set EMAIL_HOST" in done.stderr
 
 
 def test_production_insists_on_https_and_on_its_own_name():

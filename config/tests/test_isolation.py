@@ -4,6 +4,7 @@ What is proved of rows is proved of every personal table: `rows_everywhere` has 
 """
 
 import json
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -21,9 +22,10 @@ from core.testing.emptying import delete_past_signals
 from core.testing.examiner import as_a_worker, as_the_application, take_policies_away
 from imports.tests.factories import an_import
 from intake import services, visitors
+from intake.accounts import activity
 from intake.idempotency import once
 from intake.links import conversation_path
-from intake.models import ChatPreferences, Conversation, Turn, User
+from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records, term_segments, vectors
@@ -38,6 +40,8 @@ from memory.tests.overview.drawn import draw
 pytestmark = pytest.mark.django_db
 
 PERSONAL = sorted(personal_models(), key=lambda model: model._meta.label)
+# The web role may add to these and read them, and nothing else.
+APPEND_ONLY = [ActivityEntry]
 SECRET = "Rumpelstiltskin"
 
 
@@ -71,6 +75,7 @@ def rows_everywhere(*users):
             once(caller=Caller(user_id=user.pk), key="key", operation="any", data={}, run=dict, now=NOW)
             records.create(user=user, content=f"They are called {SECRET}", now=NOW)
             ChatPreferences.objects.create(user=user, how_to_answer=f"Call me {SECRET}")
+        activity.note(user, Activity.LOGGED_IN)
         an_import(user, word=SECRET)
         let_in(user, f"agent of {user.pk}")
     return turn
@@ -103,13 +108,36 @@ def test_nobody_changes_deletes_or_takes_somebody_elses_rows_or_gives_away_their
     rows_everywhere(alice, bob)
     before = model.objects.filter(user=bob).count()
     with acting_as(alice):
-        assert model.objects.filter(user=bob).update(user=alice) == 0
-        with connection.cursor() as cursor:
-            cursor.execute(f"DELETE FROM {model._meta.db_table} WHERE user_id = %s", [bob.pk])
-            assert cursor.rowcount == 0
+        if model not in APPEND_ONLY:
+            assert model.objects.filter(user=bob).update(user=alice) == 0
+            assert delete_rows_of(bob, model) == 0
         with refused(), transaction.atomic():
             model.objects.filter(user=alice).update(user=bob)
     assert model.objects.filter(user=bob).count() == before
+
+
+def delete_rows_of(user, model):
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {model._meta.db_table} WHERE user_id = %s", [user.pk])
+        return cursor.rowcount
+
+
+@pytest.mark.parametrize("model", APPEND_ONLY, ids=lambda model: model._meta.label)
+def test_what_is_noted_of_a_person_is_changed_and_removed_by_nobody_but_a_worker_after_a_year(alice, model):
+    rows_everywhere(alice)
+    model.objects.update(at=timezone.now() - timedelta(days=364))
+    for person in (acting_as(alice), acting_as_staff()):
+        with person:
+            for write in (lambda: model.objects.update(count=2), lambda: delete_rows_of(alice, model)):
+                with refused("permission denied"), transaction.atomic():
+                    write()
+    with as_a_worker():
+        assert activity.remove_old() == 0
+    model.objects.update(at=timezone.now() - timedelta(days=367))
+    with as_a_worker():
+        assert activity.remove_old() == 1
+        with refused("permission denied"), transaction.atomic():
+            model.objects.create(user=alice, what=Activity.LOGGED_IN)
 
 
 def test_nobody_says_something_in_somebody_elses_name(alice, bob):

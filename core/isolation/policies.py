@@ -20,11 +20,11 @@ EVERYTHING = ("SELECT", "INSERT", "UPDATE", "DELETE")
 Rights = Sequence[str]
 
 
-def isolate(table: str, *, worker: Rights = (), staff: Rights = ()) -> RunSQL:
+def isolate(table: str, *, web: Rights = EVERYTHING, worker: Rights = (), staff: Rights = ()) -> RunSQL:
     """Row-level security, forced, on a table whose `user_id` says whose a row is.
 
-    The web role does everything with the rows of whom it acts as, and nothing with others'. The worker and staff see
-    every row, with these rights alone.
+    The web role does everything, or `web`, with the rows of whom it acts as, and nothing with others'. The worker and
+    staff see every row, with these rights alone.
     """
     roles: Roles = settings.DATABASE_ROLES
     policies = [_policy(table, "person", roles.web, f"user_id = {USER}")]
@@ -36,7 +36,7 @@ def isolate(table: str, *, worker: Rights = (), staff: Rights = ()) -> RunSQL:
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
         f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
         *policies,
-        *_grants(table, roles, web=EVERYTHING, worker=worker, staff=staff),
+        *_grants(table, roles, web=web, worker=worker, staff=staff),
     ]
     names = ("person", "worker", "staff")
     backward = [

@@ -10,9 +10,9 @@ from django.utils.crypto import constant_time_compare
 from django.utils.dateparse import parse_datetime
 
 from core.errors import NotFound
-from intake.accounts import devices
+from intake.accounts import activity, devices
 from intake.identity import SessionStore
-from intake.models import Session, User
+from intake.models import Activity, Session, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
 
 # So many characters of a digest name a session among a person's own.
@@ -47,6 +47,7 @@ def end_session(*, user: User, name: str) -> None:
     for row in Session.objects.filter(user=user).only("session_key"):
         if name and row.session_key[:NAME_LENGTH] == name:
             row.delete()
+            activity.note(user, Activity.SESSION_ENDED)
             return
     raise NotFound
 
@@ -57,6 +58,7 @@ def end_other_sessions(*, user: User, current: str | None) -> int:
     if current is not None:
         others = others.exclude(session_key=current)
     ended, _ = others.delete()
+    activity.note(user, Activity.SESSION_ENDED, count=ended)
     return ended
 
 

@@ -1,9 +1,12 @@
+import django.contrib.postgres.indexes
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
 from django.db import migrations, models
 
+import core.ids
+import intake.models.activity
 import intake.models.sessions
 
 # Keys and foreign keys begin with the user. A conversation or a turn may be from before there were owners, so its `id`
@@ -25,7 +28,9 @@ KEYS = """
         ADD CONSTRAINT intake_idempotent_answers_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
     ALTER TABLE intake_chat_preferences
         DROP CONSTRAINT intake_chat_preferences_pkey, ADD PRIMARY KEY (user_id, id),
-        ADD CONSTRAINT intake_chat_preferences_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
+        ADD CONSTRAINT intake_chat_preferences_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE;
+    ALTER TABLE intake_activity
+        ADD CONSTRAINT intake_activity_user FOREIGN KEY (user_id) REFERENCES users ON DELETE CASCADE
 """
 NO_KEYS = """
     ALTER TABLE intake_conversation_turns
@@ -57,6 +62,38 @@ def user(**options):
         on_delete=django.db.models.deletion.CASCADE,
         **options,
     )
+
+
+ACTIVITY = migrations.CreateModel(
+    name="ActivityEntry",
+    fields=[
+        (
+            "pk",
+            models.CompositePrimaryKey("user_id", "id", blank=True, editable=False, primary_key=True, serialize=False),
+        ),
+        ("id", models.UUIDField(default=core.ids.uuid7, editable=False)),
+        ("at", models.DateTimeField(default=django.utils.timezone.now, editable=False)),
+        ("what", models.CharField(choices=intake.models.activity.Activity.choices, max_length=24)),
+        ("count", models.PositiveIntegerField(default=1)),
+        ("device", models.CharField(blank=True, default="", max_length=60)),
+        (
+            "user",
+            models.ForeignKey(
+                db_constraint=False,
+                db_index=False,
+                on_delete=django.db.models.deletion.DO_NOTHING,
+                to=settings.AUTH_USER_MODEL,
+            ),
+        ),
+    ],
+    options={
+        "db_table": "intake_activity",
+        "indexes": [
+            models.Index(fields=["user", "-at", "-id"], name="idx_intake_activity"),
+            django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="idx_intake_activity_age"),
+        ],
+    },
+)
 
 
 def number():
@@ -248,6 +285,7 @@ class Migration(migrations.Migration):
                 "constraints": [models.UniqueConstraint(fields=("user",), name="intake_chat_preferences_once")],
             },
         ),
+        ACTIVITY,
         migrations.AddField("conversation", "current_number", number()),
         migrations.AddField("conversation", "has_versions", models.BooleanField(default=False, editable=False)),
         migrations.AddField("conversation", "branched_from", models.UUIDField(editable=False, null=True)),

@@ -20,6 +20,18 @@ NO_EXPIRED = """
     DROP POLICY worker_sees_expired ON intake_conversations;
     DROP POLICY worker_removes_expired ON intake_conversations
 """
+# What is noted stays for a year: a worker can remove nothing that is newer, and nobody can change anything.
+OLD_ACTIVITY = f"""
+    CREATE POLICY worker_sees_old ON intake_activity FOR SELECT TO {ROLES.worker}
+        USING (at < now() - interval '1 year');
+    CREATE POLICY worker_removes_old ON intake_activity FOR DELETE TO {ROLES.worker}
+        USING (at < now() - interval '1 year');
+    GRANT SELECT (at), DELETE ON intake_activity TO {ROLES.worker}
+"""
+NO_OLD_ACTIVITY = """
+    DROP POLICY worker_sees_old ON intake_activity;
+    DROP POLICY worker_removes_old ON intake_activity
+"""
 NO_USERS = """
     ALTER TABLE users DISABLE ROW LEVEL SECURITY;
     DROP POLICY everybody ON users;
@@ -50,6 +62,8 @@ class Migration(migrations.Migration):
         ),
         isolate("intake_idempotent_answers"),
         isolate("intake_chat_preferences"),
+        isolate("intake_activity", web=["SELECT", "INSERT"], staff=["INSERT"]),
+        migrations.RunSQL(OLD_ACTIVITY, NO_OLD_ACTIVITY),
         # Read to find out who is asking, and to let people register, log in and leave. A worker is told where somebody's
         # day begins, and removes visitors who come no more: them alone, as a policy says.
         grant(

@@ -1,5 +1,6 @@
 """Who talks, and what was said: people, their conversations, the turns in them."""
 
+from intake.models.activity import Activity, ActivityEntry
 from intake.models.conversations import Conversation, Turn
 from intake.models.idempotency import IdempotentAnswer
 from intake.models.invitations import Invitation
@@ -7,4 +8,14 @@ from intake.models.preferences import ChatPreferences
 from intake.models.sessions import Session
 from intake.models.users import User
 
-__all__ = ["ChatPreferences", "Conversation", "IdempotentAnswer", "Invitation", "Session", "Turn", "User"]
+__all__ = [
+    "Activity",
+    "ActivityEntry",
+    "ChatPreferences",
+    "Conversation",
+    "IdempotentAnswer",
+    "Invitation",
+    "Session",
+    "Turn",
+    "User",
+]

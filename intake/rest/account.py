@@ -17,7 +17,7 @@ from intake import deleting, export_files, exporting
 from intake.accounts.proof import refuse_without_recent_proof
 from intake.identity import person_of
 from intake.rest.downloads import choice, download
-from intake.schemas import PasswordConfirmation, problems
+from intake.schemas import DeletionStatement, PasswordConfirmation, problems
 
 # By `as`: what makes the pieces, the file's ending and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
@@ -57,14 +57,13 @@ class AccountView(APIView):
     @extend_schema(
         operation_id="delete_account",
         request=PasswordConfirmation,
-        responses={204: None, **problems(400, 401, 413, 415, 429, 503)},
+        responses={200: DeletionStatement, **problems(400, 401, 413, 415, 429, 503)},
     )
     def delete(self, request: Request) -> Response:
-        """Remove the account and everything said or stored in it, for good."""
+        """Remove the account and everything said or stored in it, for good. The answer is what is left: keep it."""
         user = person_of(request)
         confirmation = validate(PasswordConfirmation, request.data)
         rate_limits.take_for_password(user.get_username(), address=rate_limits.client_address(request))
         if not user.check_password(confirmation.password):
             raise InvalidInput("The password is not right.", errors={"password": ["This is not your password."]})
-        deleting.delete_account(user=user)
-        return Response(status=204)
+        return Response(deleting.delete_account(user=user).as_data())

@@ -9,11 +9,13 @@ from django.utils.http import content_disposition_header
 
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
-from intake.models import User
+from intake.accounts import activity
+from intake.models import Activity, User
 
 
 def download(*, user: User, pieces: Iterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
     """The pieces as a file; each is made as this user, when the reader has taken the one before."""
+    activity.note(user, Activity.EXPORTED)
     # Each piece takes one for itself: a slow reader must not keep a connection from others.
     connections.close_all()
     return StreamingHttpResponse(

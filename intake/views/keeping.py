@@ -14,10 +14,11 @@ from django.views.decorators.http import require_POST
 from core.errors import InvalidInput
 from core.ids import parse_id
 from intake import arranging
+from intake.accounts import activity
 from intake.exporting import chats_as_json
 from intake.identity import caller_of
 from intake.links import conversation_path
-from intake.models import Conversation, User
+from intake.models import Activity, Conversation, User
 from intake.views.changing import personal_form
 
 YES = "1"
@@ -64,6 +65,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     elif wanted == "export":
         # Changes nothing, and finds out that they are the caller's, who is somebody then.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
+        activity.note(cast(User, request.user), Activity.EXPORTED)
         return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)
     else:
         raise InvalidInput("There is no such thing to do.")

@@ -16,7 +16,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core.errors import NotFound
-from intake.accounts import sessions
+from core.pagination import position_in_address
+from intake.accounts import activity, sessions
 from intake.accounts.forms import ChangePasswordForm
 from intake.accounts.proof import is_recent, requires_recent_proof
 from intake.identity import person_of
@@ -58,6 +59,17 @@ def _change_password(request: HttpRequest, user: User, new: str) -> None:
 def list_sessions(request: HttpRequest) -> HttpResponse:
     shown = sessions.list_sessions(user=person_of(request), current=request.session.session_key)
     return render(request, "intake/account/sessions.html", {"sessions": shown})
+
+
+@never_cache
+@require_safe
+def list_activity(request: HttpRequest) -> HttpResponse:
+    try:
+        after = position_in_address(request.GET.get("after"))
+    except NotFound:
+        return not_found(request)
+    page = activity.page_of(person_of(request), after=after)
+    return render(request, "intake/account/activity.html", {"page": page, "is_first": after is None})
 
 
 @never_cache

@@ -6,17 +6,18 @@ from allauth.account.models import EmailAddress
 from django.conf import settings as django_settings
 from django.contrib import messages
 from django.contrib.auth import logout
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from core import rate_limits
 from core.isolation.acting import acting_as
-from intake import deleting
+from intake import certificates, deleting, quotas
 from intake.accounts import factors
 from intake.accounts.adapters import other_services
 from intake.accounts.proof import require_recent_proof
@@ -25,6 +26,7 @@ from intake.identity import caller_of, person_of
 from intake.language import LanguageForm
 from intake.language_models import is_recall_mode
 from intake.models import ChatPreferences
+from intake.views.failures import not_found
 
 
 @never_cache
@@ -89,12 +91,33 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     form = DeleteAccountForm(request.POST, user=user)
     if not form.is_valid():
         return _page(request, delete_form=form)
-    deleting.delete_account(user=user)
+    certificate = deleting.delete_account(user=user)
     logout(request)
-    messages.success(request, _("Your account and everything in it are deleted."))
-    response = HttpResponseRedirect(reverse("intake:home"))
+    response = HttpResponseRedirect(reverse("intake:account_deleted", args=[certificates.sign(certificate)]))
     # What was written here and not sent is kept in the browser's own store.
     response["Clear-Site-Data"] = '"cache", "storage"'
+    return response
+
+
+@login_not_required
+@never_cache
+@require_safe
+def account_deleted(request: HttpRequest, signed: str) -> HttpResponse:
+    """What became of an account, for whom its deletion led here; `as` gives it as a file."""
+    certificate = certificates.read(signed)
+    if certificate is None:
+        return not_found(request)
+    name = f"recollect-deleted-{certificate.deleted_at:%Y-%m-%d}"
+    match request.GET.get("as"):
+        case "json":
+            response: HttpResponse = JsonResponse(certificate.as_data(), json_dumps_params={"indent": 2})
+            response["Content-Disposition"] = f'attachment; filename="{name}.json"'
+        case "text":
+            response = HttpResponse(certificate.as_text(), content_type="text/plain; charset=utf-8")
+            response["Content-Disposition"] = f'attachment; filename="{name}.txt"'
+        case _:
+            context = {"certificate": certificate, "also": certificates.ALSO}
+            response = render(request, "intake/account/deleted.html", context)
     return response
 
 
@@ -102,6 +125,8 @@ def _page(request: HttpRequest, **forms: Any) -> HttpResponse:
     user = person_of(request)
     context: dict[str, Any] = {
         "services": other_services(request),
+        "retention_days": django_settings.RETENTION_DAYS,
+        "usage": quotas.lines_of(user.pk),
         "factors_in_words": factors.in_words(user),
         "email_waits": EmailAddress.objects.filter(user=user, email=user.email, verified=False).exists(),
         "time_zone_form": TimeZoneForm(initial={"time_zone": user.time_zone}),

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.text import Truncator
 
+from intake.accounts import activity
 from intake.models import User
 from memory.admin.change_list import (
     BoundedPaginator,
@@ -183,15 +184,23 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/memory/embedding/health.html", context)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return super().changelist_view(request, {**(extra_context or {}), "title": "Embeddings"})
+        response = super().changelist_view(request, {**(extra_context or {}), "title": "Embeddings"})
+        if shown := getattr(response, "context_data", {}).get("cl"):
+            self._note_look(request, *shown.result_list)
+        return response
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         embedding = context["original"]
+        self._note_look(request, embedding)
         return super().render_change_form(
             request,
             {**context, "neighbours": nearest_neighbours(embedding), "picture": picture_of(embedding)},
             *args,
             **kwargs,
         )
+
+    def _note_look(self, request: HttpRequest, *shown: Embedding) -> None:
+        people = {embedding.user_id for embedding in shown}
+        activity.note_look_by_staff(cast(User, request.user), people, now=timezone.now())

@@ -10,6 +10,8 @@ from typing import Any
 
 from agent_tools.tests.mcp_messages import LEGACY, MODERN
 from config.tests.endpoints.house import A_LINE, CALL_ID, CALLBACK, PASSWORD, SAVED, TOPIC
+from intake import certificates
+from intake.tests.factories import NOW
 
 
 class Does(Enum):
@@ -95,6 +97,7 @@ def both(
     return [endpoint(route, address, GET=does(), POST=post(form=form or {}))]
 
 
+CERTIFICATE = certificates.sign(certificates.certify(user_id=987654321, at=NOW, rows={"intake.Turn": 2}))
 PASSKEY = "settings/account/factors/passkeys/<int:pk>"
 ANY_MATCH = {"If-Match": "*"}
 TEXT = {"content": f"A new {TOPIC}"}
@@ -200,6 +203,9 @@ PAGES = [
             changes(form={"old_password": PASSWORD, "new_password": "correct horse battery"}),
         ],
     ),
+    # Its address is all that it knows.
+    endpoint("account/deleted/<str:signed>/", f"account/deleted/{CERTIFICATE}/", GET=answers()),
+    endpoint("settings/account/activity/", GET=answers()),
     endpoint("settings/account/sessions/", GET=answers()),
     endpoint("settings/account/sessions/end-others/", POST=answers(form={})),
     endpoint(
@@ -611,6 +617,8 @@ TASKS = {
     "memory.draw_maps",
     "memory.embed_pending",
     "memory.flush_terms",
+    "memory.remove_old_activity",
+    "memory.remove_old_turns",
     "memory.remove_silent_visitors",
     "memory.remove_temporary_chats",
     "memory.sweep_deleted",

@@ -1,0 +1,82 @@
+"""What a deleted account leaves: a signed statement in numbers. And what goes by itself after so many days."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from core.isolation.acting import acting_as
+from core.testing.examiner import as_the_application
+from core.testing.traces import traces_of
+from intake import certificates, retention
+from intake.accounts import activity
+from intake.models import Conversation, Turn, User
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, indexing
+from memory.models import Embedding
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "kwyjibo"
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice@example.com")
+
+
+def test_whoever_deletes_their_account_is_given_a_signed_statement_of_what_went(alice):
+    client = Client()
+    client.force_login(alice)
+    conversation = a_turn(alice, f"Remember {SECRET}").conversation
+    a_turn(alice, f"And {SECRET}", conversation=conversation)
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text=SECRET, now=NOW)
+    indexing.embed_pending()
+    page = client.post(reverse("intake:delete_account"), {"password": "password"}, follow=True)
+    assert not User.objects.exists()
+    at = page.redirect_chain[-1][0]
+    assert "Your account is deleted" in page.text and SECRET not in page.text + at
+    stated = json.loads(Client().get(at, {"as": "json"}).content)
+    went = stated["deleted"]
+    assert (went["conversations"], went["turns"], went["memory documents"], went["sessions"]) == (1, 2, 1, 1)
+    assert went["embeddings"] == 3, "the database takes these along by itself"
+    assert stated["account"] == alice.pk and at.endswith(f"/{stated['signed']}/")
+    text = Client().get(at, {"as": "text"})
+    assert "           2  turns\n" in text.text and "attachment" in text["Content-Disposition"]
+
+
+def test_a_statement_that_this_server_did_not_sign_is_not_there():
+    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows={"intake.Turn": 2}))
+    assert certificates.read(signed).deleted == {"turns": 2}
+    for forged in (signed[:-1] + ("A" if signed[-1] != "A" else "B"), "nothing", "x" * 9_000):
+        assert Client().get(reverse("intake:account_deleted", args=[forged])).status_code == 404
+
+
+def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_later_ones_move_up(alice, settings):
+    old, new = NOW - timedelta(days=31), NOW - timedelta(days=29)
+    bob = a_person("bob@example.com")
+    gone = a_turn(bob, f"Long ago: {SECRET}").conversation
+    mixed = a_turn(alice, f"First {SECRET}").conversation
+    for text in (f"Second {SECRET}", "Third", "Fourth"):
+        a_turn(alice, text, conversation=mixed)
+    Turn.objects.update(said_at=new)
+    Turn.objects.filter(user_message__contains=SECRET).update(said_at=old)
+    indexing.embed_pending()
+    with as_the_application():
+        assert retention.remove_old_turns(now=NOW) == 0, "everything is kept unless the setting says otherwise"
+        settings.RETENTION_DAYS = 30
+        assert retention.remove_old_turns(now=NOW) == 3
+        assert retention.remove_old_turns(now=NOW) == 0
+    assert not Conversation.objects.filter(pk=gone.pk).exists()
+    left = Turn.objects.order_by("turn_number").values_list("turn_number", "parent_number")
+    assert list(left) == [(3, None), (4, 3)]
+    assert Conversation.objects.get().title == "Third"
+    assert set(Embedding.objects.values_list("chunk_index", flat=True)) == {3, 4}
+    assert [place for place in traces_of(SECRET) if not place.startswith(("term_blocks", "pending_terms"))] == []
+    assert not activity.page_of(alice, after=None).entries, "their owner did not do it"
+    client = Client()
+    client.force_login(alice)
+    assert "deleted 30 days later" in client.get(reverse("intake:account")).text

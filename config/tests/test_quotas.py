@@ -1,0 +1,95 @@
+"""Quotas: what a person may keep, refused with a code where it is added, and counted anew once something is deleted."""
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from core.errors import QuotaExceeded
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from intake import deleting, quotas, services
+from intake.models import Turn
+from intake.tests.factories import NOW, a_person, a_turn
+from memory import documents, records
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(quotas, "_known", {})
+
+
+@pytest.fixture
+def alice():
+    return a_person("alice@example.com")
+
+
+@pytest.fixture
+def api(alice):
+    api = APIClient()
+    api.force_authenticate(alice)
+    return api
+
+
+def say(user, message="Hello"):
+    caller = Caller(user_id=user.pk)
+    with acting_as(caller):
+        return services.begin_turn(caller=caller, message=message, conversation_id=None, now=NOW)
+
+
+def test_a_turn_too_many_is_refused_and_not_kept_until_another_is_deleted(alice, settings):
+    settings.QUOTA_TURNS = 3
+    bob = a_person("bob@example.com")
+    first = a_turn(alice, "Imported")
+    for _ in range(2):
+        say(alice)
+    with pytest.raises(QuotaExceeded):
+        say(alice)
+    assert Turn.objects.filter(user=alice).count() == 3
+    assert say(bob).pk
+    deleting.delete_conversation(caller=Caller(user_id=alice.pk), conversation_id=first.conversation_id)
+    assert say(alice).pk
+
+
+def test_counting_costs_nothing_without_a_quota_and_little_with_one(alice, settings, django_assert_num_queries):
+    with django_assert_num_queries(0):
+        quotas.take(alice.pk, turns=1)
+    settings.QUOTA_TURNS = 10
+    quotas.take(alice.pk, turns=1)
+    with django_assert_num_queries(0):
+        quotas.take(alice.pk, turns=1)
+
+
+def test_documents_records_and_imports_beyond_the_quota_of_bytes_are_refused_by_its_code(alice, api, settings):
+    settings.QUOTA_BYTES = 2_000
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text="x" * 1_000, now=NOW)
+    body = {"content": "y" * 1_500}
+    import_ = {"filename": "export.zip", "bytes": 10}
+    for path, sent in (("memory/records", body), ("imports", import_)):
+        settings.QUOTA_BYTES = 2_000 if sent is body else 1
+        refused = api.post(f"/api/v1/{path}/", sent, format="json")
+        assert (refused.status_code, refused.json()["code"]) == (413, "quota_exceeded"), path
+        assert refused.json()["retryable"] is False
+    settings.QUOTA_BYTES = 200_000
+    assert api.post("/api/v1/memory/records/", body, format="json").status_code == 201
+
+
+def test_more_records_wait_while_too_many_passages_wait_for_a_vector(alice, api, settings):
+    settings.QUOTA_VECTORS_WAITING = 2
+    for content in ("One", "Two"):
+        records.create(user=alice, content=content, now=NOW)
+    refused = api.post("/api/v1/memory/records/", {"content": "Three"}, format="json")
+    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (429, "rate_limited", "60")
+    assert say(alice).pk, "a chat goes on"
+
+
+def test_the_account_page_says_how_much_there_is_and_may_be(alice, settings):
+    a_turn(alice, "Hello")
+    client = Client()
+    client.force_login(alice)
+    assert "of 1,000" not in client.get(reverse("intake:account")).text
+    settings.QUOTA_TURNS = 1_000
+    assert "1 of 1,000" in client.get(reverse("intake:account")).text

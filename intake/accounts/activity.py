@@ -1,0 +1,94 @@
+"""The audit log of each account: what is noted, shown to its owner, and removed after a year.
+
+A row is added in the transaction of what it tells of, where there is one. Rows hold no text of anybody's.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from allauth.core import context
+from django.db import IntegrityError, connection
+
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.pagination import Position
+from intake.accounts import devices
+from intake.models import User
+from intake.models.activity import DEVICE_LENGTH, Activity, ActivityEntry
+
+PAGE = 50
+# A policy lets a worker remove what is older than a year, and nothing else (intake/migrations/0004_isolation.py).
+_REMOVE_OLD = "DELETE FROM intake_activity WHERE at < now() - interval '1 year'"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityPage:
+    entries: list[ActivityEntry]
+    more: Position | None
+
+
+def note(user: User | int | None, what: Activity, *, count: int = 1) -> None:
+    """Add to the log of a registered user; a visitor has none."""
+    user_id = user.pk if isinstance(user, User) else user
+    if user_id is None or not count or (isinstance(user, User) and user.is_visitor):
+        return
+    try:
+        with acting_as(Caller(user_id=user_id)):
+            ActivityEntry.objects.create(user_id=user_id, what=what, count=count, device=_device())
+    except IntegrityError:
+        # The account was deleted meanwhile, and its log with it.
+        return
+
+
+def note_for_caller(caller: Caller, what: Activity, *, count: int = 1) -> None:
+    if caller.is_registered:
+        note(caller.user_id, what, count=count)
+
+
+def note_change_by_staff(user_id: int) -> None:
+    """Within `acting_as_staff`."""
+    ActivityEntry.objects.create(user_id=user_id, what=Activity.STAFF_CHANGED)
+
+
+def note_look_by_staff(staff: User, user_ids: Collection[int], *, now: datetime) -> None:
+    """Within `acting_as_staff`: once an hour for each of those who look and each of those whom they see."""
+    ActivityEntry.objects.bulk_create(
+        [
+            ActivityEntry(
+                id=_id_in_this_hour(staff.pk, user_id, now), user_id=user_id, at=now, what=Activity.STAFF_LOOKED
+            )
+            for user_id in sorted(user_ids)
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def page_of(user: User, *, after: Position | None) -> ActivityPage:
+    """The newest first."""
+    with acting_as(user):
+        found = ActivityEntry.objects.for_user(user).order_by("-at", "-id")
+        if after is not None:
+            found = found.filter(after.later_in_list("at"))
+        rows = list(found[: PAGE + 1])
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    return ActivityPage(rows[:PAGE], Position(last.at, last.id) if last else None)
+
+
+def remove_old() -> int:
+    """As the worker role; returns how many were removed."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REMOVE_OLD)
+        return int(cursor.rowcount)
+
+
+def _device() -> str:
+    """Of the request that is being answered, if there is one."""
+    request = context.request
+    return "" if request is None else devices.in_words(request.headers.get("User-Agent", ""))[:DEVICE_LENGTH]
+
+
+def _id_in_this_hour(staff_id: int, user_id: int, now: datetime) -> UUID:
+    """The same all hour long."""
+    return uuid5(NAMESPACE_OID, f"{staff_id} {user_id} {now.timestamp() // 3600:.0f}")

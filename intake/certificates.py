@@ -1,0 +1,80 @@
+"""What is left of an account when it is deleted: a signed statement of what went and when, for its owner alone to keep.
+
+It is stored nowhere. Its address holds all of it with a signature, so the server knows its own word again as long as
+it has the `SECRET_KEY` that signed it, or keeps it among the fallbacks.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.apps import apps
+from django.core.signing import BadSignature, Signer
+from django.utils.dateparse import parse_datetime
+
+from core.isolation.checks import personal_models
+
+FORMAT = "recollect-deletion-1"
+SALT = "recollect.deletion"
+LONGEST_SIGNED = 8_000
+ALSO = (
+    "What was kept of answers for a few minutes, and uploads of imports, went with it or go within an hour.",
+    "Exports are sent while they are made, and never kept.",
+    "Logs hold ids and counts alone.",
+    "Backups hold what they held until they are replaced.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCertificate:
+    """`deleted`: numbers of rows, by what they are. No word of what they held."""
+
+    account: int
+    deleted_at: datetime
+    deleted: dict[str, int]
+
+    def as_data(self) -> dict[str, Any]:
+        at = self.deleted_at.isoformat()
+        return {"format": FORMAT, **asdict(self), "deleted_at": at, "also": list(ALSO), "signed": sign(self)}
+
+    def as_text(self) -> str:
+        rows = "".join(f"{number:>12,}  {name}\n" for name, number in self.deleted.items())
+        opening = f"Account {self.account} was deleted at {self.deleted_at.isoformat()}.\n\n"
+        return f"{opening}{rows}\n" + "\n".join(ALSO) + f"\n\nSigned: {sign(self)}\n"
+
+
+def count_rows(user_id: int) -> Counter[str]:
+    """The rows of every personal table, by model; acting as the person, before they go."""
+    return Counter(
+        {model._meta.label: model._default_manager.filter(user_id=user_id).count() for model in personal_models()}
+    )
+
+
+def certify(*, user_id: int, at: datetime, rows: Mapping[str, int]) -> DeletionCertificate:
+    """`rows`: how many of each model."""
+    named = {_name(label): number for label, number in rows.items() if number}
+    return DeletionCertificate(account=user_id, deleted_at=at, deleted=dict(sorted(named.items())))
+
+
+def sign(certificate: DeletionCertificate) -> str:
+    """For an address."""
+    held = [certificate.account, certificate.deleted_at.isoformat(), certificate.deleted]
+    return Signer(salt=SALT).sign_object(held, compress=True)
+
+
+def read(signed: str) -> DeletionCertificate | None:
+    """None for what this server did not sign."""
+    if len(signed) > LONGEST_SIGNED:
+        return None
+    try:
+        account, at, deleted = Signer(salt=SALT).unsign_object(signed)
+    except BadSignature:
+        return None
+    moment = parse_datetime(at)
+    return None if moment is None else DeletionCertificate(account=account, deleted_at=moment, deleted=deleted)
+
+
+def _name(label: str) -> str:
+    return str(apps.get_model(label)._meta.verbose_name_plural)

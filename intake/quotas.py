@@ -1,0 +1,141 @@
+"""How much a person may keep here: counted before something is added, and shown on their account page.
+
+Nothing is counted where no quota is set. Otherwise a person's rows are measured once a minute in each process, which
+adds up in between what it lets in; and again before it refuses, so that what was deleted counts at once. Two processes
+may therefore let in a few more than a quota says.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from django.conf import settings
+from django.db import connection
+from django.template.defaultfilters import filesizeformat
+from django.utils.module_loading import import_string
+
+from core.errors import QuotaExceeded, RateLimited
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+
+MEASURED_EVERY_SECONDS = 60.0
+MOST_KNOWN = 10_000
+RETRY_AFTER_SECONDS = 60
+# As PostgreSQL keeps them: a long text is compressed.
+_CHATS = """
+SELECT count(*), coalesce(sum(pg_column_size(user_message) + pg_column_size(assistant_message)
+                              + pg_column_size(reasoning) + pg_column_size(tool_calls)), 0)
+  FROM intake_conversation_turns WHERE user_id = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What there is of one person's. `vectors_waiting`: passages that a worker has not embedded yet."""
+
+    turns: int = 0
+    bytes: int = 0
+    vectors_waiting: int = 0
+
+    def __add__(self, other: "Holdings") -> "Holdings":
+        return Holdings(
+            self.turns + other.turns, self.bytes + other.bytes, self.vectors_waiting + other.vectors_waiting
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLine:
+    """One number of the account page; `most` is empty where there is no quota."""
+
+    name: str
+    used: str
+    most: str
+
+
+_known: dict[int, tuple[float, Holdings]] = {}
+_lock = Lock()
+
+
+def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: bool = False) -> None:
+    """Ask for room before so many turns and bytes are added. `fills_queue`: whether vectors that wait count too.
+
+    Raises `QuotaExceeded`, and `RateLimited` where waiting helps.
+    """
+    if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
+        return
+    added = Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
+    wanted = _recent(user_id) + added
+    if _refusal(wanted, fills_queue=fills_queue):
+        wanted = measure(user_id) + added
+        if refusal := _refusal(wanted, fills_queue=fills_queue):
+            raise refusal
+    with _lock:
+        measured_at, _ = _known[user_id]
+        _known[user_id] = measured_at, wanted
+
+
+def measure(user_id: int) -> Holdings:
+    """As it is now, by each of `settings.QUOTA_MEASURES`."""
+    measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
+    with acting_as(Caller(user_id=user_id)):
+        stored = sum((each(user_id) for each in measures), Holdings())
+    with _lock:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[user_id] = time.monotonic(), stored
+    return stored
+
+
+def lines_of(user_id: int) -> list[UsageLine]:
+    """For the account page."""
+    stored = measure(user_id)
+    return [
+        UsageLine("Messages with their answers", f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
+        UsageLine(
+            "Text",
+            filesizeformat(stored.bytes),
+            filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
+        ),
+        UsageLine(
+            "Passages not yet found by meaning",
+            f"{stored.vectors_waiting:,}",
+            _number(settings.QUOTA_VECTORS_WAITING),
+        ),
+    ]
+
+
+def chats(user_id: int) -> Holdings:
+    """`settings.QUOTA_MEASURES`: turns, without reading a text."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CHATS, [user_id])
+        turns, size = cursor.fetchone()
+    return Holdings(turns=turns, bytes=int(size))
+
+
+def _recent(user_id: int) -> Holdings:
+    with _lock:
+        measured_at, stored = _known.get(user_id, (0.0, Holdings()))
+    is_recent = measured_at and time.monotonic() - measured_at < MEASURED_EVERY_SECONDS
+    return stored if is_recent else measure(user_id)
+
+
+def _refusal(wanted: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    if settings.QUOTA_TURNS and wanted.turns > settings.QUOTA_TURNS:
+        return QuotaExceeded(
+            f"You may keep {settings.QUOTA_TURNS:,} messages with their answers here. Delete some first."
+        )
+    if settings.QUOTA_BYTES and wanted.bytes > settings.QUOTA_BYTES:
+        most = filesizeformat(settings.QUOTA_BYTES)
+        return QuotaExceeded(f"You may keep {most} of text here, and this would be more. Delete something first.")
+    waiting = settings.QUOTA_VECTORS_WAITING
+    if fills_queue and waiting and wanted.vectors_waiting > waiting:
+        return RateLimited(
+            f"{wanted.vectors_waiting - 1:,} passages of yours wait to be embedded. Try again when there are fewer.",
+            retry_after=RETRY_AFTER_SECONDS,
+        )
+    return None
+
+
+def _number(most: int) -> str:
+    return f"{most:,}" if most else ""
