@@ -15,6 +15,7 @@ from core.isolation.connections import parameters
 from core.testing.cluster import cluster_urls, make_database
 from core.testing.emptying import empty
 from core.testing.examiner import as_a_worker, as_the_application, let_the_examiner_look
+from core.testing.templates import drop_template, make_template
 
 pytest_plugins = ["core.testing.fixtures", "core.testing.browser"]
 
@@ -55,9 +56,11 @@ def django_db_keepdb(django_db_keepdb: bool) -> bool:
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Tests look on as the examiner; threads of their own, and so the served application, log in as the web role."""
     owners = connections[DEFAULT_DB_ALIAS]
-    if cluster_urls():
-        with django_db_blocker.unblock():
+    with django_db_blocker.unblock():
+        if cluster_urls():
             call_command("distribute", verbosity=0)
+        else:
+            make_template(owners)
     connections[DEFAULT_DB_ALIAS] = type(owners)(connections.settings[DEFAULT_DB_ALIAS], DEFAULT_DB_ALIAS)
     with django_db_blocker.unblock():
         let_the_examiner_look()
@@ -70,6 +73,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     if cluster_urls():
         # Nobody drops the database, and so nobody closes what would have.
         owners.close()
+    else:
+        drop_template(owners)
 
 
 def _end_sessions_left_in_threads() -> None:

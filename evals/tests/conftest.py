@@ -1,8 +1,14 @@
 """What the evals' tests may use: the real embedding model, and data sets that they write themselves."""
 
 import json
+from functools import partial
 
 import pytest
+from django.db import DEFAULT_DB_ALIAS, connections
+
+from core.testing.cluster import cluster_urls
+from core.testing.templates import template_of
+from evals import scratch
 
 
 @pytest.fixture
@@ -12,6 +18,17 @@ def real_embedder(settings):
         "BACKEND": "memory.embedders.minilm.MiniLMEmbedder",
         "OPTIONS": {"cache_dir": settings.MODEL_CACHE_DIR},
     }
+
+
+@pytest.fixture
+def copied_scratch(django_db_setup, monkeypatch):
+    """A scratch database begins as a copy of what the migrations made, and `migrate` finds nothing left to do there.
+
+    The migrations take four seconds of a processor; test_scratch.py goes through them.
+    """
+    if not cluster_urls():
+        template = template_of(connections.settings[DEFAULT_DB_ALIAS]["NAME"])
+        monkeypatch.setattr(scratch, "_made", partial(scratch._made, template=template))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from evals import processes
 from evals.benchmarks import BENCHMARKS, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 
 
 def test_indexing_is_measured_with_a_real_worker_that_is_gone_afterwards(monkeypatch, tmp_path, capsys):

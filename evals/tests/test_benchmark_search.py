@@ -32,7 +32,7 @@ from memory.term_segments import flush
 from memory.tests.indexed import stored_postings
 from memory.vectors import pack_all
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
 
 INDEX = (Embedding, IndexedText)
 OVER_HTTP = ["semantic_http", "hybrid_http"]

@@ -5,7 +5,7 @@ from core.testing.examiner import take_policies_away
 from evals import vec02
 from memory import vectors
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("real_embedder", "copied_scratch")]
 
 
 def failures():
