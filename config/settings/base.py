@@ -550,6 +550,8 @@ CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 # A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
 # tell that its lease has run out, it is closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
+# Without a renewal in Redis for so long a web process is taken for dead; it renews five times as often.
+ANSWER_LEASE_SECONDS = max(2, env.int("ANSWER_LEASE_SECONDS", default=10))
 
 # Search: embedding models, terms, ranking
 

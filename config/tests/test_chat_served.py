@@ -28,8 +28,6 @@ from core.testing.examiner import as_a_worker
 from core.testing.model_server import Say, ScriptedModel
 from core.testing.serving import serving
 from core.testing.sse_client import read_events
-from intake.answers.streams import LEASE_SECONDS
-from intake.answers.sweeping import SILENT_SECONDS
 from intake.models import Conversation, Turn
 from intake.tests.factories import a_person
 from memory.models import IndexedText
@@ -285,36 +283,6 @@ def test_another_web_process_follows_and_stops_an_answer(web, model, another_web
         assert wait_until(lambda: model.closed_at) - asked_at < 1
         assert b"event: done" in read_until(line, b'"status":"interrupted"')
     assert Turn.objects.get().assistant_message.startswith(text_of(heard))
-
-
-def test_a_killed_process_leaves_its_answer_to_the_sweep_and_readers_elsewhere_hear_how_it_ended(
-    web, model, another_web
-):
-    model.follow(words(2_000, 0.02))
-    alice = Speaker(web, "alice")
-    there = alice.at(another_web)
-    with closing(alice.ask("Talk")) as line, ThreadPoolExecutor(1) as thread:
-        read_until(line, b"word0050")
-        turn = Turn.objects.get()
-        followed = thread.submit(there.follow, turn.pk)
-        read_until(line, b"word0100")
-        web.kill()
-        killed_at = time.monotonic()
-        wait_until(lambda: sweep() or Turn.objects.get().status == "interrupted", LEASE_SECONDS + SILENT_SECONDS + 5)
-        assert time.monotonic() - killed_at < LEASE_SECONDS + SILENT_SECONDS + 5
-        events = followed.result()
-    turn.refresh_from_db()
-    assert (events[-1].name, events[-1].data["status"]) == ("done", "interrupted")
-    assert turn.assistant_message.count("word") > 50
-    assert text_of(events).startswith(turn.assistant_message)
-    assert there.follow(turn.pk)[-1].data["status"] == "interrupted"
-
-
-def sweep():
-    """As the worker does every few seconds. Redis here may have run for less time than its leases last."""
-    with as_a_worker():
-        close_abandoned_turns()
-    time.sleep(0.2)
 
 
 def test_a_server_that_is_stopped_closes_the_models_stream_and_keeps_what_was_written(web, model):

@@ -131,17 +131,17 @@ class ScriptedModel:
                     calls = (step,) if isinstance(step, CallTool) else step.calls
                     for index, call in enumerate(calls):
                         for delta in _call_deltas(call, index):
-                            yield _chunk(delta)
-                    yield _chunk({}, finish_reason="tool_calls")
+                            yield chunk(delta)
+                    yield chunk({}, finish_reason="tool_calls")
                 case Say() | BreakOff():
                     for field_of_piece, piece in _pieces(step):
-                        yield _chunk({"role": "assistant", field_of_piece: piece})
+                        yield chunk({"role": "assistant", field_of_piece: piece})
                         self.sent += 1
                         await asyncio.sleep(step.seconds_apart if isinstance(step, Say) else 0.05)
                     if isinstance(step, BreakOff):
                         raise ConnectionAbortedError
-                    yield _chunk({}, finish_reason=step.finish_reason if isinstance(step, Say) else "stop")
-            yield _chunk(usage=TOKENS)
+                    yield chunk({}, finish_reason=step.finish_reason if isinstance(step, Say) else "stop")
+            yield chunk(usage=TOKENS)
             yield b"data: [DONE]\n\n"
         except asyncio.CancelledError:
             self.closed_at = time.monotonic()
@@ -196,9 +196,10 @@ def _named_event(name: str, **data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
 
-def _chunk(
+def chunk(
     delta: dict[str, Any] | None = None, *, finish_reason: str | None = None, usage: dict[str, int] | None = None
 ) -> bytes:
+    """One event of OpenAI's stream."""
     """A chunk with the usage has no choices."""
     body = {
         "id": "chatcmpl-1",

@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import json
 import time
 from argparse import ArgumentParser
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from core.testing.model_server import chunk
 from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
@@ -76,18 +76,12 @@ def _model(words: int, pause: float) -> Starlette:
 
     async def stream(number: str) -> AsyncIterator[bytes]:
         for word in range(words if number.isdecimal() else 1):
-            yield _chunk({"role": "assistant", "content": f"{number}.{word} "}, None)
+            yield chunk({"role": "assistant", "content": f"{number}.{word} "})
             await asyncio.sleep(pause)
-        yield _chunk({}, "stop")
+        yield chunk(finish_reason="stop")
         yield b"data: [DONE]\n\n"
 
     return Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
-
-
-def _chunk(delta: dict[str, str], finish_reason: str | None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-    body = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "fake", "choices": [choice]}
-    return f"data: {json.dumps(body)}\n\n".encode()
 
 
 BENCHMARK = Benchmark(

@@ -73,12 +73,12 @@ class Fault(NamedTuple):
 
 def kill_worker_child(product: Product, timeline: Timeline, dice: random.Random) -> None:
     """The process that embeds; its parent puts another in its place."""
-    _kill([dice.choice(product.workers()[1:])])
+    kill([dice.choice(product.workers()[1:])])
 
 
 def kill_worker(product: Product, timeline: Timeline, dice: random.Random) -> None:
     """The parent and its children, as when memory runs out."""
-    _kill(product.workers())
+    kill(product.workers())
 
 
 def flush_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
@@ -127,7 +127,7 @@ def deal(count: int, dice: random.Random, *, only: str = "") -> list[Fault]:
     return dealt[:count]
 
 
-def _kill(processes: list[psutil.Process]) -> None:
+def kill(processes: list[psutil.Process]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -99,13 +100,22 @@ class RestartedProgram:
 
 
 class Product:
-    """A running product: its address, its servers, its programs."""
+    """A running product: its servers, its programs, and the addresses of its web processes by their names."""
 
     def __init__(
-        self, address: str, servers: ThrowawayServers, given: Environment, programs: dict[str, RestartedProgram]
+        self,
+        addresses: dict[str, str],
+        servers: ThrowawayServers,
+        given: Environment,
+        programs: dict[str, RestartedProgram],
     ) -> None:
-        self.address, self.servers, self.programs = address, servers, programs
+        self.addresses, self.servers, self.programs = addresses, servers, programs
         self._given = given
+
+    @property
+    def address(self) -> str:
+        """Of the first web process."""
+        return self.addresses["web"]
 
     @property
     def environment(self) -> Environment:
@@ -135,9 +145,16 @@ class Product:
 
 @contextmanager
 def running_product(
-    *, extra: Environment | None = None, worker_options: Sequence[str] = (), logs: Path | None = None
+    *,
+    extra: Environment | None = None,
+    worker_options: Sequence[str] = (),
+    logs: Path | None = None,
+    webs: Sequence[str] = ("web",),
 ) -> Iterator[Product]:
-    """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given."""
+    """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given.
+
+    `webs`: the names of its web processes, the first of which is always "web".
+    """
     with ending_by_exception(), ExitStack() as cleanup:
         folder = Path(tempfile.mkdtemp(prefix="recollect-product-"))
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -146,22 +163,30 @@ def running_product(
         servers = ThrowawayServers()
         cleanup.callback(servers.stop)
         given = {**_environment(servers, folder), **(extra or {})}
-        port = free_port()
-        address = f"http://127.0.0.1:{port}"
+        ports = {name: free_port() for name in webs}
         programs = {
-            "web": RestartedProgram("web", ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / "web.log"),
+            **{
+                name: RestartedProgram(
+                    name, ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / f"{name}.log"
+                )
+                for name, port in ports.items()
+            },
             **_background(given, folder, worker_options),
         }
-        product = Product(address, servers, given, programs)
+        product = Product({name: f"http://127.0.0.1:{port}" for name, port in ports.items()}, servers, given, programs)
+        ready: dict[str, Callable[[], bool]] = {
+            **{name: partial(answers, f"{address}/healthz") for name, address in product.addresses.items()},
+            "worker": lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1)),
+            "beat": lambda: True,
+        }
         # The tables are made by the first, and the others need them.
-        for name, is_ready in (
-            ("web", lambda: answers(f"{address}/healthz")),
-            ("worker", lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1))),
-            ("beat", lambda: True),
-        ):
-            cleanup.callback(programs[name].stop)
-            programs[name].start()
-            _wait(programs[name], is_ready)
+        first, *others = ready
+        for together in ([first], others):
+            for name in together:
+                cleanup.callback(programs[name].stop)
+                programs[name].start()
+            for name in together:
+                _wait(programs[name], ready[name])
         yield product
 
 

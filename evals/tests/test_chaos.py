@@ -8,7 +8,7 @@ import psutil
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.reliability import chaos, faults
+from evals.reliability import chaos, faults, killed_answers
 from evals.reliability.faults import Absence, ServerName, Timeline
 from evals.reliability.finding import Kept
 from evals.reliability.product import Person
@@ -16,10 +16,11 @@ from evals.reliability.saving import Attempt, Save, Saver, Words
 
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)
+ANSWERS = killed_answers.AnswersPlan(answers=2, kills=1, seed=1)
 
 
 def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault(capsys, monkeypatch):
-    options = ["--turns=12", "--faults=6", "--people=2", "--attempts=2", "--lease=1", "--seed=1"]
+    options = ["--part=saves", "--turns=12", "--faults=6", "--people=2", "--attempts=2", "--lease=1", "--seed=1"]
     monkeypatch.setattr(chaos, "SAMPLE", 10)
     monkeypatch.setattr(faults, "BROKER_AWAY", (0.4, 0.6))
     monkeypatch.setattr(faults, "DATABASE_AWAY", (0.1, 0.3))
@@ -41,10 +42,23 @@ def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault
     assert not [command for command in running if "celery" in command or "config.stack.web" in command]
 
 
-@pytest.mark.parametrize("option", ["--turns=0", "--faults=0", "--people=0", "--attempts=0"])
+@pytest.mark.parametrize(
+    "option", ["--turns=0", "--faults=0", "--people=0", "--attempts=0", "--kills=0", "--answers=1"]
+)
 def test_a_run_of_nothing_is_an_error_in_words(option):
     with pytest.raises(CommandError, match="at least one each"):
         call_command("chaos", option)
+
+
+def test_a_killed_web_process_loses_a_second_of_its_answers_and_all_readers_hear_how_they_ended(capsys):
+    call_command("chaos", "--part=answers", "--answers=6", "--kills=1", "--answer-lease=4", "--seed=1")
+
+    figures = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    told = {name: value.strip() for name, value in figures.items()}
+    assert (told["answers killed in mid-answer"], told["continued"]) == ("3  pass (some)", "3  pass (3)")
+    assert told["whole at the other process"] == "3  pass (3)"
+    assert told["answers mixed up, or read in part"] == "0  pass (none)"
+    assert "FAIL" not in "".join(told.values())
 
 
 def test_faults_that_there_are_not_are_an_error_in_words():
@@ -197,3 +211,41 @@ def test_a_client_tries_again_where_it_was_until_the_turn_is_acknowledged():
     assert [attempt.failure for attempt in save.attempts] == ["status 503", "stream cut off", "unavailable", ""]
     assert {body["message"] for body in server.bodies} == {f"Remember {save.word}"}
     assert [body.get("conversation_id") for body in server.bodies] == [None, None, "c-1", "c-1"]
+
+
+def ended(**changes):
+    fine = {"killed": 2, "written": 100, "kept": 90, "closed_after": [3.0], "heard_after": [3.1]}
+    return killed_answers.AnswersOutcome(**{**fine, "readers": 6, "lost_lines": 2, "continued": 2, **changes})
+
+
+def test_answers_that_were_kept_have_nothing_to_complain_of():
+    assert ended().faults_found(ANSWERS) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"most_lost_seconds": 1.2}, "lost of what was written, at most: the last 1.20 s, must be 1 s."),
+        ({"unclosed": 1}, "closed as interrupted"),
+        ({"closed_after": [3.0, 21.0]}, "closed as interrupted (p50 / max): 21.0 / 21.0 s, must be at most 20 s."),
+        ({"heard_after": [26.0]}, "readers at the other process heard of it: 26.0 / 26.0 s, must be at most 25 s."),
+        ({"unended": 1}, "those who waited for the killed one: none; without an end: 1, must be none without."),
+        ({"lost_lines": 0}, "lines lost by readers"),
+        ({"wrong": [7]}, "answers mixed up, or read in part: 1, must be none."),
+        ({"continued": 1}, "continued: 1, must be 2."),
+        ({"others": 3, "others_whole": 2}, "whole at the other process: 2, must be 3."),
+    ],
+)
+def test_what_is_wrong_with_killed_answers_is_named(changes, complaint):
+    (found,) = ended(**changes).faults_found(ANSWERS)
+
+    assert complaint in found
+
+
+def test_what_is_lost_is_counted_from_the_first_word_that_was_not_kept():
+    model = killed_answers.NotingModel(ANSWERS)
+    model._written[0] = [(1.0, "0.0 "), (2.0, "0.1 "), (3.0, "0.2 ")]
+
+    assert model.lost_seconds(0, "0.0 0.1 0.2", killed_at=3.5) == 0
+    assert model.lost_seconds(0, "0.0 ", killed_at=3.5) == 1.5
+    assert model.lost_seconds(0, "", killed_at=3.5) == 2.5

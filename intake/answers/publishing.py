@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
 from intake.answers import streams
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 SEND_EVERY_SECONDS = 0.05
 # While nothing is written, how often it is asked whether an answer is to stop.
 ASK_EVERY_SECONDS = 0.1
-RENEW_EVERY_SECONDS = 2.0
+# How often a lease is renewed before it would run out.
+RENEWALS = 5
 # How long Redis is left alone after a failure.
 REST_SECONDS = 1.0
 # How long an answer that has ended is kept for a Redis that does not take it.
@@ -128,8 +130,8 @@ class Publisher:
             pipeline.delete(lease)
             commands += [(each, "ending", log.position), None, None]
         elif now >= each.renew_at:
-            each.renew_at = now + RENEW_EVERY_SECONDS
-            pipeline.set(lease, turn.attempt, ex=streams.LEASE_SECONDS)
+            each.renew_at = now + settings.ANSWER_LEASE_SECONDS / RENEWALS
+            pipeline.set(lease, turn.attempt, ex=settings.ANSWER_LEASE_SECONDS)
             pipeline.expire(key, streams.KEPT_SECONDS)
             commands += [None, None]
         return commands

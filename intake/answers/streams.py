@@ -25,8 +25,6 @@ from intake.answers.log import EventId, length_of
 
 logger = logging.getLogger(__name__)
 
-# Without a renewal for so long a writer is taken for dead.
-LEASE_SECONDS = 10
 # How long a stream is kept after its last event: while the answer is written, and once it is whole and in the database.
 KEPT_SECONDS = 600
 KEPT_AFTER_END_SECONDS = 120
@@ -100,7 +98,7 @@ def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
     except RedisError as error:
         _log_away(error)
         return None
-    if uptime <= 2 * LEASE_SECONDS:
+    if uptime <= 2 * settings.ANSWER_LEASE_SECONDS:
         return None
     pairs = zip(attempts, leases, strict=True)
     return [turn_id for (turn_id, attempt), lease in pairs if lease is None or int(lease) != attempt]

@@ -2,21 +2,21 @@
 
 from datetime import datetime, timedelta
 
+from django.conf import settings
+
 from core.isolation.routing import about
 from intake import services
 from intake.answers import streams
 from intake.models import Turn
 
-# A writer shows a sign of life in the database every few seconds, also while its model is silent.
-SILENT_SECONDS = 10
-
 
 def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     """Returns how many were closed. `idle`: the silence that is enough without Redis.
 
-    Both must say so, the database by silence and Redis by a missing lease: either may have been away for a moment.
+    Both must say so, the database by a silence of a lease's length, and Redis by a missing lease: either may have been
+    away for a moment.
     """
-    silent = services.open_turns(silent_since=now - min(idle, timedelta(seconds=SILENT_SECONDS)))
+    silent = services.open_turns(silent_since=now - min(idle, timedelta(seconds=settings.ANSWER_LEASE_SECONDS)))
     dead = set(streams.without_lease([(turn.pk, turn.attempt) for turn in silent]) or ())
     abandoned = [turn for turn in silent if turn.pk in dead or turn.updated_at < now - idle]
     return sum(_interrupt(turn) for turn in abandoned)

@@ -15,6 +15,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
@@ -46,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 # With the save itself, a server that is killed loses less than a second of what it wrote.
 SAVE_EVERY_SECONDS = 0.5
-# How often a turn of which there is nothing new is saved all the same, as a sign of life.
-SIGN_OF_LIFE_SECONDS = 4.0
+# After which part of a lease a turn of which there is nothing new is saved all the same, as a sign of life.
+SIGN_OF_LIFE = 0.4
 # How often, and after how many seconds each, the last save is tried while the database restarts.
 LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
 # No answer grows without end, also when nobody reads it.
@@ -217,7 +218,7 @@ class Writing:
         while True:
             await asyncio.sleep(SAVE_EVERY_SECONDS)
             idle += SAVE_EVERY_SECONDS
-            if (there := self._draft.snapshot()) == saved and idle < SIGN_OF_LIFE_SECONDS:
+            if (there := self._draft.snapshot()) == saved and idle < SIGN_OF_LIFE * settings.ANSWER_LEASE_SECONDS:
                 continue
             with suppress(OperationalError, InterfaceError):
                 if not await self._save_part(there):

@@ -33,7 +33,10 @@ export async function* ask({ endpoint, body, key, csrfToken, signal }) {
   yield* follow({ ...place, signal });
 }
 
-/** The events of the answer to a turn, from the start or behind the event `lastId`, to its end. */
+/**
+ * The events of the answer to a turn, from the start or behind the event `lastId`, to its end; `reconnecting` whenever
+ * the line is lost.
+ */
 export async function* follow({ turnId, lastId = null, signal }) {
   const place = { turnId, lastId };
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
@@ -44,6 +47,7 @@ export async function* follow({ turnId, lastId = null, signal }) {
     } catch (error) {
       if (error.name === "AbortError" || (error instanceof Failure && !error.retryable)) throw error;
     }
+    yield { type: "reconnecting" };
     await pause(Math.min(FIRST_WAIT_MS * 1.7 ** tries, LONGEST_WAIT_MS), signal);
   }
   throw new Failure({ code: "broken_off", detail: BROKEN_OFF, retryable: true });

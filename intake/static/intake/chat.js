@@ -115,6 +115,7 @@ function questionFor(turn) {
 }
 
 function take(turn, { type, data }) {
+  turn.isReconnecting = type === "reconnecting";
   if (type === "turn") begin(turn, data);
   else if (type === "reasoning") turn.think(data);
   else if (type === "tool_call") turn.addStep(data);

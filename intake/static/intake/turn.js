@@ -13,6 +13,7 @@ const LONGEST_DETAIL = 32;
 const ASKED = ["key", "body", "about"];
 const CUT = gettext("The answer was cut at the model’s limit.");
 const BROKE_OFF = gettext("The answer broke off here.");
+const RECONNECTING = gettext("Reconnecting…");
 const STATES = { streaming: "", complete: "", failed: "", interrupted: gettext("Stopped") };
 
 export class Turn {
@@ -155,6 +156,14 @@ export class Turn {
     this.announce(part(step, "summary").textContent);
   }
 
+  /** The line is lost for the moment; what is there stays, and the answer may go on meanwhile. */
+  set isReconnecting(value) {
+    const mark = part(this.element, "mark");
+    if (value === (mark.textContent === RECONNECTING)) return;
+    this.#showMark(value ? RECONNECTING : STATES[this.element.dataset.status]);
+    if (value) this.announce(RECONNECTING);
+  }
+
   /** The answer's Markdown, as it is copied. */
   write(text) {
     this.reasoning.rest();
@@ -214,9 +223,13 @@ export class Turn {
     this.element.dataset.status = state;
     this.element.classList.toggle("waiting", state === "streaming");
     this.answer.ariaBusy = String(state === "streaming");
+    this.#showMark(STATES[state]);
+  }
+
+  #showMark(words) {
     const mark = part(this.element, "mark");
-    mark.textContent = STATES[state];
-    mark.hidden = !STATES[state];
+    mark.textContent = words;
+    mark.hidden = !words;
   }
 
   #hideTrouble() {

@@ -1,0 +1,48 @@
+"""In a real browser: the web process is killed in mid-answer, comes back, and the answer can be continued."""
+
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+from config.tests.test_chat_served import model, served, web, words  # noqa: F401 - fixtures
+from core.testing.browser import PATIENCE_MS
+from core.testing.examiner import as_a_worker
+from core.testing.model_server import Say
+from intake.models import Turn
+from intake.tests.test_browser_chat import answered, last_turn, say
+from memory.tasks import close_abandoned_turns
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def server(web):  # noqa: F811
+    """A process that can be killed."""
+    return web.address
+
+
+def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_on(
+    open_page, person, web, model, settings  # noqa: F811
+):  # fmt: skip
+    model.follow(words(2_000, 0.02), Say(("And that ", "is all.")))
+    page = open_page(user=person)
+    say(page, "Tell me a story")
+    turn, prose = last_turn(page), last_turn(page).locator(".prose")
+    expect(prose).to_contain_text("word0060", timeout=PATIENCE_MS)
+    web.end(signal.SIGKILL)
+    expect(turn.locator(".mark")).to_have_text("Reconnecting…", timeout=PATIENCE_MS)
+    expect(prose).to_contain_text("word0060")
+
+    web.start()
+    # The lease, ahead of its time.
+    settings.TURN_ABANDONED_SECONDS = 0
+    with as_a_worker():
+        close_abandoned_turns()
+    expect(turn).to_have_attribute("data-status", "interrupted", timeout=PATIENCE_MS)
+    kept = Turn.objects.get().assistant_message.strip()
+    expect(prose).to_have_text(kept)
+    expect(turn.locator(".cut")).to_contain_text("The answer broke off here.")
+    turn.get_by_role("button", name="Continue").click()
+    answered(page)
+    expect(prose).to_have_text(f"{kept} And that is all.")
