@@ -11,6 +11,9 @@ from django.db import connection, models
 
 from core.isolation.acting import is_cluster
 
+# PostgreSQL's protocol counts the parameters of a statement in two bytes.
+MOST_PARAMETERS = 65_535
+
 InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 
 
@@ -57,7 +60,11 @@ def insert_values(
     quote = connection.ops.quote_name
     row = f"({', '.join(['%s'] * len(columns))})"
     into = f"INSERT INTO {quote(table)} ({', '.join(map(quote, columns))})"
+    answers: list[tuple[Any, ...]] = []
     with connection.cursor() as cursor:
-        values = ", ".join([row] * len(rows))
-        cursor.execute(f"{into} VALUES {values} {ending}", [value for row in rows for value in row])
-        return cursor.fetchall() if "RETURNING" in ending else []
+        most = MOST_PARAMETERS // len(columns)
+        for some in (rows[start : start + most] for start in range(0, len(rows), most)):
+            values = ", ".join([row] * len(some))
+            cursor.execute(f"{into} VALUES {values} {ending}", [value for row in some for value in row])
+            answers += cursor.fetchall() if "RETURNING" in ending else []
+    return answers

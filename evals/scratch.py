@@ -5,7 +5,9 @@
 2. The scratch database stands in for the configured one by a connection of its own, outside the pool: the pool, the
    configured database, and any transaction that is open in it are left as they are.
 3. Whatever ends the work, short of SIGKILL, the database is dropped.
-4. The owner makes, migrates and drops it; within it everything runs as in production, as the web role or as a worker.
+4. With `CITUS_URLS` (core/testing/cluster.py), whose coordinator must be the configured server, it is made on
+   that cluster, and its tables are distributed. No copy can be made of it there.
+5. The owner makes, migrates and drops it; within it everything runs as in production, as the web role or as a worker.
 """
 
 import secrets
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import psycopg
 from django.conf import settings
@@ -24,9 +26,11 @@ from django.core.management import CommandError, call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from psycopg import sql
 
+from core.isolation.acting import is_cluster
 from core.isolation.checks import personal_models
 from core.isolation.connections import connected_as_owner, connected_as_worker, parameters
 from core.isolation.roles import ServerConnection
+from core.testing.cluster import cluster_urls, drop_database, make_database
 from memory import wake
 
 PREFIX = "recollect_scratch_"
@@ -40,6 +44,8 @@ def scratch_database() -> Iterator[str]:
     """
     with ending_by_exception(), _made() as name, _standing_in(name), _without_waking():
         call_command("migrate", verbosity=0, interactive=False)
+        if is_cluster(connection):
+            call_command("distribute", verbosity=0)
         yield name
 
 
@@ -175,6 +181,9 @@ def _drop_abandoned(server: ServerConnection, prefix: str) -> None:
 
 
 def _create(server: ServerConnection, name: str, template: str | None) -> None:
+    if cluster_urls():
+        make_database(cluster_urls(), str(urlsplit(settings.DATABASE_OWNER_URL).password), name=name)
+        return
     statement = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if template is not None:
         # By files: a large one would otherwise go through the log, page by page.
@@ -189,6 +198,9 @@ def _create(server: ServerConnection, name: str, template: str | None) -> None:
 
 
 def _drop(server: ServerConnection, name: str) -> None:
+    if cluster_urls():
+        drop_database(cluster_urls(), name)
+        return
     # Threads and child processes may still be connected, and each role may end its own sessions alone. Not by WITH
     # (FORCE): that gives up when autovacuum is at work there, which belongs to a superuser, while a plain DROP sends
     # autovacuum away by itself.

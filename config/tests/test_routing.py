@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from config.database import operations
 from core.isolation import routing
 from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
 from core.testing.cluster import cluster_urls
 from intake.models import Conversation, IdempotentAnswer, Turn
 from intake.tests.factories import a_person, a_turn
@@ -82,3 +83,10 @@ def test_nothing_is_added_on_a_single_server_nor_while_nobody_is_known(alice, se
     assert named(written(query), alice) == 0
     with routing.about(alice.pk):
         assert named(written(query), alice) == 2
+
+
+def test_a_caller_who_is_nobody_asks_one_node_for_rows_that_no_person_has(alice, set_cluster):
+    turn = a_turn(alice, "The roof")
+    set_cluster(is_one=True)
+    with acting_as(Caller(user_id=None)):
+        assert '"user_id" = 0' in written(lambda: Turn.objects.select_for_update().filter(pk=turn.pk).first())

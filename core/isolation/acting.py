@@ -36,7 +36,7 @@ SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s
        set_config('application_name', %(name)s, true)
 """
 # On a Citus cluster a setting reaches the nodes as a statement alone, and as a whole: `set_config` stays on this one.
-_BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
+BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
 _HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
@@ -163,7 +163,7 @@ def _become(identity: _Identity) -> None:
         cursor.execute(_BECOME, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
         if is_cluster(database):
             # A number or nothing: no text of anybody's gets here.
-            cursor.execute(_BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else ""))
+            cursor.execute(BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else ""))
 
 
 def _present() -> _Identity:

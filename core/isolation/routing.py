@@ -13,8 +13,11 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, QuerySet
 
-from core.isolation.acting import is_cluster
+from core.isolation.acting import OWN_ROLE, is_cluster
 from core.isolation.checks import personal_models
+
+# No person has this number. A caller who is nobody sees no row on any node, and one is enough to ask, or to lock on.
+NOBODY = 0
 
 AnyRows = TypeVar("AnyRows", bound="QuerySet[Any, Any]")
 
@@ -34,7 +37,10 @@ def about(user_id: int | None) -> Iterator[None]:
 def routed_to(connection: BaseDatabaseWrapper) -> int | None:
     """The one person whose rows the connection's statements are about; None where that is not known or no cluster."""
     acting = getattr(connection, "acting", None)
-    user_id = int(acting.user_id) if acting is not None and acting.user_id else getattr(connection, "about_user", None)
+    if acting is not None and acting.role == OWN_ROLE:
+        user_id = int(acting.user_id or NOBODY)
+    else:
+        user_id = getattr(connection, "about_user", None)
     return user_id if user_id is not None and is_cluster(connection) else None
 
 

@@ -61,11 +61,11 @@ def make_roles_everywhere(urls: Sequence[str]) -> dict[str, str]:
 
 def make_database(urls: Sequence[str], owner_password: str, *, name: str = TEST_DATABASE) -> None:
     """An empty test database on every node, as a cluster of its own; one that an earlier run left is dropped."""
+    drop_database(urls, name)
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
             server.execute("SET citus.enable_create_database_propagation = off")
             database, owner = sql.Identifier(name), sql.Identifier(OWNER)
-            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
             server.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(database, owner))
         with psycopg.connect(url, dbname=name, autocommit=True) as server:
             server.execute("CREATE EXTENSION citus")
@@ -80,6 +80,14 @@ def make_database(urls: Sequence[str], owner_password: str, *, name: str = TEST_
             server.execute("SELECT citus_add_node(%s, %s)", [other.hostname, other.port or 5432])
         # As few as show that rows are spread: each shard is a table with its indexes, made anew for each run.
         server.execute(sql.SQL("ALTER DATABASE {} SET citus.shard_count = 4").format(sql.Identifier(name)))
+
+
+def drop_database(urls: Sequence[str], name: str) -> None:
+    """On every node, whoever is still connected."""
+    for url in urls:
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute("SET citus.enable_create_database_propagation = off")
+            server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _make_login(server: Superuser, name: str, kind: str, password: str) -> None:

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
+from core.bulk import insert_many
 from intake.models import User
 from memory import vectors
 from memory.embedders import get_embedder
@@ -47,21 +48,22 @@ SAMPLE = 10_000
 BATCH_TEXTS = 5_000
 
 # Asked for one map after the other, each question answered by an index; only the points are counted.
+_DUE = """
+SELECT user_id
+  FROM memory_maps AS map
+ WHERE due_at <= %(now)s AND (claimed_until IS NULL OR claimed_until < %(now)s)
+   AND (drawn_at IS NULL OR waiting > 0
+        OR model_id IS DISTINCT FROM (SELECT id FROM embedding_models WHERE name = %(model)s)
+        OR EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = map.user_id AND text.id > through_text)
+        OR placed <> (SELECT count(*) FROM map_points AS point WHERE point.user_id = map.user_id))
+ ORDER BY due_at, user_id
+ LIMIT 1
+"""
+# Of two workers that found the same map one claims it. A lock while it is looked for could not be taken on a cluster.
 _CLAIM = """
 UPDATE memory_maps
    SET claimed_until = %(until)s
- WHERE user_id = (
-    SELECT user_id
-      FROM memory_maps AS map
-     WHERE due_at <= %(now)s AND (claimed_until IS NULL OR claimed_until < %(now)s)
-       AND (drawn_at IS NULL OR waiting > 0
-            OR model_id IS DISTINCT FROM (SELECT id FROM embedding_models WHERE name = %(model)s)
-            OR EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = map.user_id AND text.id > through_text)
-            OR placed <> (SELECT count(*) FROM map_points AS point WHERE point.user_id = map.user_id))
-     ORDER BY due_at, user_id
-     LIMIT 1
-       FOR UPDATE SKIP LOCKED)
-RETURNING user_id
+ WHERE user_id = %(user_id)s AND (claimed_until IS NULL OR claimed_until < %(now)s)
 """
 
 # Before any row that a deletion of theirs would take along is touched: so the deletion waits here, and never while it
@@ -75,18 +77,6 @@ UPDATE map_points AS point
   FROM unnest(%(ids)s::bigint[], %(xs)s::smallint[], %(ys)s::smallint[], %(clusters)s::smallint[])
        AS moved(text_id, x, y, cluster)
  WHERE point.user_id = %(user_id)s AND point.text_id = moved.text_id
-"""
-_ADD_POINTS = """
-INSERT INTO map_points (user_id, text_id, x, y, cluster)
-SELECT %(user_id)s, *
-  FROM unnest(%(ids)s::bigint[], %(xs)s::smallint[], %(ys)s::smallint[], %(clusters)s::smallint[])
-    ON CONFLICT DO NOTHING
-"""
-_ADD_WORDS = """
-INSERT INTO telling_words (user_id, kind, bucket, rank, word, texts, text_id)
-SELECT %(user_id)s, *
-  FROM unnest(%(kinds)s::text[], %(buckets)s::int[], %(ranks)s::smallint[], %(words)s::text[], %(counts)s::int[],
-              %(ids)s::bigint[])
 """
 
 
@@ -141,10 +131,15 @@ def drop_unasked(*, now: datetime) -> None:
 
 def claim(*, now: datetime) -> int | None:
     """Whose map is to be drawn; this worker has it for a while. None if nothing is due."""
+    times = {"now": now, "until": now + LEASE}
     with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, {"now": now, "until": now + LEASE, "model": get_embedder().name})
-        row = cursor.fetchone()
-    return None if row is None else int(row[0])
+        while True:
+            cursor.execute(_DUE, {"now": now, "model": get_embedder().name})
+            if (row := cursor.fetchone()) is None:
+                return None
+            cursor.execute(_CLAIM, {**times, "user_id": row[0]})
+            if cursor.rowcount:
+                return int(row[0])
 
 
 def draw(user_id: int) -> None:
@@ -269,7 +264,9 @@ def _store(user_id: int, drawing: MapDrawing, known: Points) -> None:
     clusters |= dict(zip(drawing.points.ids, drawing.points.clusters.tolist(), strict=True))
     by_month, by_cluster = telling_words(user_id, [_months_of(user_id), clusters])
     words = [
-        (kind, bucket, rank, one.word, one.texts, one.text_id)
+        TellingWord(
+            user_id=user_id, kind=kind, bucket=bucket, rank=rank, word=one.word, texts=one.texts, text_id=one.text_id
+        )
         for kind, told in ((TellingWord.Kind.MONTH, by_month), (TellingWord.Kind.CLUSTER, by_cluster))
         for bucket, ones in told.items()
         for rank, one in enumerate(ones)
@@ -277,17 +274,19 @@ def _store(user_id: int, drawing: MapDrawing, known: Points) -> None:
     on_it = set(known.ids)
     new = {text_id for text_id in drawing.points.ids if text_id not in on_it}
     with connection.cursor() as cursor:
-        cursor.execute(_HOLD_TEXTS, {"user_id": user_id, "ids": sorted(new | {word[-1] for word in words})})
+        cursor.execute(_HOLD_TEXTS, {"user_id": user_id, "ids": sorted(new | {word.text_id for word in words})})
         held = {text_id for (text_id,) in cursor.fetchall()}
         moved = drawing.points.where([text_id in on_it for text_id in drawing.points.ids])
         added = drawing.points.where([text_id in new and text_id in held for text_id in drawing.points.ids])
         cursor.execute(_MOVE_POINTS, {"user_id": user_id, **moved.parameters()})
-        cursor.execute(_ADD_POINTS, {"user_id": user_id, **added.parameters()})
         TellingWord.objects.filter(user_id=user_id).delete()
-        names = ("kinds", "buckets", "ranks", "words", "counts", "ids")
-        columns = [list(column) for column in zip(*(word for word in words if word[-1] in held), strict=True)]
-        if columns:
-            cursor.execute(_ADD_WORDS, {"user_id": user_id, **dict(zip(names, columns, strict=True))})
+    insert_many(_new_points(user_id, added), ignore_conflicts=True)
+    insert_many([word for word in words if word.text_id in held], ignore_conflicts=True)
+
+
+def _new_points(user_id: int, points: Points) -> list[MapPoint]:
+    rows = zip(points.ids, points.places.tolist(), points.clusters.tolist(), strict=True)
+    return [MapPoint(text_id=pk, user_id=user_id, x=x, y=y, cluster=cluster) for pk, (x, y), cluster in rows]
 
 
 def _months_of(user_id: int) -> dict[int, int]:

@@ -157,7 +157,11 @@ def move_in(name: str, word: str, *, day: date) -> Resident:
         temporary=str(temporary.conversation_id),
         turn_id=str(turn.pk),
         day=str(day),
-        text=str(MapPoint.objects.filter(user=user, text__source_id=turn.conversation_id).order_by("pk")[0].pk),
+        text=str(
+            MapPoint.objects.filter(user=user, text__user=user, text__source_id=turn.conversation_id)
+            .order_by("pk")[0]
+            .pk
+        ),
         record=str(record.id),
         record_state=record.state,
         token=str(made.info.id),

@@ -21,7 +21,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with connected_as_owner():
             try:
-                placed = distribute(log=self.stdout.write)
+                placed = distribute(log=self.stdout.write if options["verbosity"] else lambda line: None)
             except CannotDistribute as error:
                 raise CommandError(str(error)) from error
-        self.stdout.write(f"{len(placed)} tables were placed." if placed else "Every table is placed already.")
+        if options["verbosity"]:
+            self.stdout.write(f"{len(placed)} tables were placed." if placed else "Every table is placed already.")

@@ -12,6 +12,7 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.db.models import Max
 
+from core.isolation.acting import is_cluster
 from evals.benchmarks.search.bare_tables import laid_bare
 from evals.benchmarks.search.histories import SyntheticPerson
 from evals.datasets.loading import Report
@@ -40,7 +41,7 @@ def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Rep
     with unbound():
         people = _number_texts(users, sizes)
     begun = time.monotonic()
-    with unbound(), laid_bare(INDEX_TABLES):
+    with unbound(), laid_bare(() if is_cluster(connection) else INDEX_TABLES):
         count = _save(people, given, now)
         seconds = time.monotonic() - begun
         saved = f"Saved {sum(sizes):,} turns with {count:,} vectors"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from django.core.management import CommandError
+from django.db import connection
 from django.utils import timezone
 
+from core.isolation.acting import is_cluster
 from evals.benchmarks.base import Figures
 from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
@@ -67,7 +69,7 @@ class Run:
             self._load_shorter()
         asked: list[AskedQuestions] = []
         earlier: list[tuple[int, Copy]] = []
-        for share in PLOTTED_STAGES if self.is_plotted else STAGES:
+        for share in self._stages():
             missing = max(1, round(share * self.users)) - len(self.people)
             if missing <= 0:
                 continue
@@ -85,6 +87,12 @@ class Run:
     @property
     def everybody(self) -> list[User]:
         return [*(user for users in self.shorter.values() for user in users), *self.people]
+
+    def _stages(self) -> tuple[float, ...]:
+        if is_cluster(connection):
+            # Of a database on a cluster there is no copy to compare with.
+            return (1.0,)
+        return PLOTTED_STAGES if self.is_plotted else STAGES
 
     def _load_shorter(self) -> None:
         sizes = sorted({size for part in SHORTER if (size := self.turns // part) > 0})
