@@ -140,6 +140,17 @@ class TimeZoneForm(forms.Form):
         super().__init__(*args, **{**kwargs, "label_suffix": ""})
 
 
+class LanguageForm(forms.Form):
+    language = forms.ChoiceField(
+        label=_("Language"),
+        label_suffix="",
+        required=False,
+        choices=[("", _("As the browser has it")), *settings.LANGUAGES],
+        error_messages={"invalid_choice": _("There is no such language: choose one of these.")},
+        help_text=_("Of these pages. A chat is answered in the language in which you write."),
+    )
+
+
 class TitlesForm(forms.Form):
     titles_by_model = forms.BooleanField(
         required=False, label=_("The language model makes a title after the first answer")

@@ -2,7 +2,6 @@
 
 from django.urls import path
 
-from intake.language import catalog
 from intake.views import accounts, changing, installed, keeping, outline, pages, security, settings, temporary
 
 app_name = "intake"
@@ -32,7 +31,7 @@ urlpatterns = [
     path("settings/account/sessions/", security.list_sessions, name="sessions"),
     path("settings/account/sessions/end-others/", security.end_other_sessions, name="end_other_sessions"),
     path("settings/account/sessions/<str:name>/end/", security.end_session, name="end_session"),
-    path("language/<str:language>.js", catalog, name="catalog"),
+    path("language/<str:language>.js", installed.catalog, name="catalog"),
     path("account/deleted/<str:signed>/", settings.account_deleted, name="account_deleted"),
     path("worker.js", installed.worker, name="worker"),
     path("offline/", installed.offline, name="offline"),

@@ -19,6 +19,7 @@ from django.contrib import messages
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
@@ -71,7 +72,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             return [{**method, "description": PROOFS.get(method["id"], method["description"])} for method in methods]
         connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
         return [
-            {"id": "other_service", "description": _("Use %(name)s") % {"name": service.name}, "url": service.login_url}
+            {
+                "id": "other_service",
+                "description": str(_("Use %(name)s") % {"name": service.name}),
+                "url": service.login_url,
+            }
             for service in other_services(self.request)
             if service.provider in connected
         ]

@@ -2,7 +2,7 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allauth.account import forms as of_accounts
 from allauth.account.models import EmailAddress
@@ -19,7 +19,6 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
@@ -27,6 +26,9 @@ from core.validation import LONGEST_EMAIL, LONGEST_PASSWORD
 from intake.accounts import sessions
 from intake.accounts.adapters import count_mail
 from intake.models import User
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80
@@ -48,7 +50,7 @@ def code_field() -> forms.CharField:
 
 
 def password_field(
-    *, label: str | Promise = PASSWORD, is_new: bool = False, help_text: str | Promise = ""
+    *, label: "StrOrPromise" = PASSWORD, is_new: bool = False, help_text: "StrOrPromise" = ""
 ) -> forms.CharField:
     attributes = {"autocomplete": "new-password" if is_new else "current-password"}
     widget = forms.PasswordInput(attrs=attributes)

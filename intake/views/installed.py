@@ -4,11 +4,15 @@ import hashlib
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
+from django.utils import translation
+from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
+from django.views.i18n import JavaScriptCatalog
 
 
 @login_not_required
@@ -33,3 +37,15 @@ def offline(request: HttpRequest) -> HttpResponse:
 def favicon(request: HttpRequest) -> HttpResponse:
     """For those who ask without having read a page."""
     return HttpResponseRedirect(static("intake/icon-192.png"))
+
+
+@login_not_required
+@require_safe
+def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
+    """The texts of the pages' JavaScript, as a script that defines `django.gettext`; the same for everybody."""
+    if language not in dict(settings.LANGUAGES):
+        raise Http404
+    with translation.override(language):
+        response = JavaScriptCatalog.as_view(packages=["intake"])(request)
+    patch_cache_control(response, public=True, max_age=3600)
+    return response

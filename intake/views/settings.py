@@ -21,9 +21,8 @@ from intake import certificates, deleting, quotas
 from intake.accounts import factors
 from intake.accounts.adapters import other_services
 from intake.accounts.proof import require_recent_proof
-from intake.forms import AnswersForm, DeleteAccountForm, TimeZoneForm, TitlesForm
+from intake.forms import AnswersForm, DeleteAccountForm, LanguageForm, TimeZoneForm, TitlesForm
 from intake.identity import caller_of, person_of
-from intake.language import LanguageForm
 from intake.language_models import is_recall_mode
 from intake.models import ChatPreferences
 from intake.views.failures import not_found
