@@ -1,6 +1,6 @@
 """Who lives here: each has one of everything, with words in it that nobody else has, so that a leak is seen anywhere."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from allauth.account.models import EmailAddress
@@ -83,7 +83,7 @@ class Things:
         """The template with these in the places that name them."""
         match template:
             case str():
-                return template.format(**asdict(self))
+                return template.format(**vars(self))
             case dict():
                 return {name: self.fill(value) for name, value in template.items()}
             case list():

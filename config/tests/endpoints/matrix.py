@@ -141,6 +141,8 @@ class Matrix:
     staff: Resident
     visitor: Resident
     found: list[str] = field(default_factory=list)
+    # Where a visitor is answered by another status than nobody is.
+    differently_received: list[str] = field(default_factory=list)
     leaks: set[str] = field(default_factory=set)
     asked: int = 0
 
@@ -152,13 +154,23 @@ class Matrix:
         kept = MemoryDocument.objects.filter(user=self.owner.user)
         self._known = [things.conversation, things.record, things.token, *(str(document.pk) for document in kept)]
 
-    def walk(self, *, endpoints: Mapping[str, Endpoint] = ENDPOINTS, every_method: bool = False) -> None:
-        """All questions with the owner here; then all of them again without."""
+    def walk(
+        self,
+        *,
+        endpoints: Mapping[str, Endpoint] = ENDPOINTS,
+        every_method: bool = False,
+        as_its_owner: bool = True,
+        as_staff: bool = True,
+    ) -> None:
+        """All questions with the owner here; then all of them again without.
+
+        Before that, each that is the owner's or the staff's is asked by them, unless another walk has done so.
+        """
         slots = list(self._slots(endpoints, every_method))
-        self._open(slots)
-        with_owner = [self._ask_strangers(*slot) for slot in slots]
+        self._open([slot for slot in slots if (as_staff if slot[0].is_staffs else as_its_owner)])
+        with_owner = self._ask_all(slots)
         with moved_out(self.owner):
-            without = [self._ask_strangers(*slot) for slot in slots]
+            without = self._ask_all(slots)
         for slot, here, gone in zip(slots, with_owner, without, strict=True):
             for (who, before), (_, after) in zip(here, gone, strict=True):
                 if before != after:
@@ -173,19 +185,6 @@ class Matrix:
         has_tokens = endpoint.route.startswith("api/") and method in endpoint.probes
         return self._strangers if has_tokens else self._strangers[:3]
 
-    def differently_received(self) -> list[str]:
-        """Where a visitor is answered by another status than nobody is."""
-        return [
-            f"{method} /{endpoint.route}: {a_visitors} to a visitor, {nobodys} to nobody"
-            for endpoint, method, probe in self._slots(ENDPOINTS, every_method=True)
-            if (a_visitors := self._status(InSession(self.visitor), endpoint, method, probe))
-            != (nobodys := self._status(Nobody(), endpoint, method, probe))
-        ]
-
-    def _status(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> int:
-        with undone():
-            return self._ask(who, endpoint, method, probe).status
-
     def _slots(self, endpoints: Mapping[str, Endpoint], every_method: bool) -> Iterator[Slot]:
         for endpoint in endpoints.values():
             some = ("GET", "POST") if endpoint.is_staffs else tuple(endpoint.probes)
@@ -196,17 +195,18 @@ class Matrix:
 
     def _open(self, slots: Sequence[Slot]) -> None:
         """As whom each is for: one that is registered does its work, and any other does not answer."""
+        everything = self._everything()
         for endpoint, method, probe in slots:
             if method not in ("HEAD", "OPTIONS"):
                 with undone():
-                    self._open_one(endpoint, method, probe)
+                    self._open_one(endpoint, method, probe, everything)
 
-    def _open_one(self, endpoint: Endpoint, method: str, probe: Probe) -> None:
+    def _open_one(self, endpoint: Endpoint, method: str, probe: Probe, everything: str) -> None:
         who = self._staff if endpoint.is_staffs else self._owner
         if endpoint.is_staffs and probe.does is Does.CHANGES and is_cluster(connection):
             # In one transaction no role reads on a node what another has written there: tests of the admin have it.
             return
-        before = self._everything() if probe.does is Does.CHANGES else ""
+        before = everything if probe.does is Does.CHANGES else ""
         answer = self._ask(who, endpoint, method, probe)
         if method not in endpoint.probes:
             if answer.status != HTTPStatus.METHOD_NOT_ALLOWED:
@@ -230,24 +230,34 @@ class Matrix:
         self.asked += 1
         return who.ask(method, path_of(endpoint, self.owner), probe, self.owner.things.fill)
 
-    def _ask_strangers(self, endpoint: Endpoint, method: str, probe: Probe) -> list[tuple[str, str]]:
+    def _ask_all(self, slots: Sequence[Slot]) -> list[list[tuple[str, str]]]:
+        """What each stranger is told at each. Every question is undone, and so finds the same belongings."""
+        belongings = self._belongings()
+        return [self._ask_strangers(*slot, belongings) for slot in slots]
+
+    def _ask_strangers(self, endpoint: Endpoint, method: str, probe: Probe, belongings: str) -> list[tuple[str, str]]:
         """What each is told, without what differs every time."""
-        told = []
+        told, statuses = [], {}
         for who in self._strangers_at(endpoint, method):
             with undone():
-                answer = self._ask_without_harm(who, endpoint, method, probe)
+                answer = self._ask_without_harm(who, endpoint, method, probe, belongings)
+            statuses[who.name] = answer.status
             if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 self._complain(endpoint, method, probe, f"broke for {who.name}:\n{answer}")
             self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
             told.append((who.name, alike(answer, known=self._known)))
+        a_visitors, nobodys = statuses["a visitor"], statuses["nobody"]
+        if a_visitors != nobodys:
+            self.differently_received.append(
+                f"{method} /{endpoint.route}: {a_visitors} to a visitor, {nobodys} to nobody"
+            )
         return told
 
-    def _ask_without_harm(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe) -> Answer:
+    def _ask_without_harm(self, who: Nobody, endpoint: Endpoint, method: str, probe: Probe, belongings: str) -> Answer:
         if method in ("GET", "HEAD", "OPTIONS") or method not in endpoint.probes:
             return self._ask(who, endpoint, method, probe)
-        before = self._belongings()
         answer = self._ask(who, endpoint, method, probe)
-        if self._belongings() != before:
+        if self._belongings() != belongings:
             self._complain(endpoint, method, probe, f"let {who.name} change what is somebody else's")
         return answer
 
