@@ -303,7 +303,8 @@ def test_without_a_language_model_what_is_more_relevant_comes_first(person, log_
     indexing.embed_pending()
     log_in(person).events("Where under the blue flowerpot is the spare key?")
     answer = the_turn().assistant_message
-    assert (answer.index("what you said") < answer.index("what you noted")) is is_chat
+    assert answer.index(best) < answer.index(other)
+    assert (answer.index("/c/") < answer.index("in your memory")) is is_chat
 
 
 def test_without_a_language_model_what_is_only_the_nearest_is_offered_as_such(person, log_in):

@@ -1,17 +1,18 @@
 """Recall mode: without a language model the same agent loop runs, with this model in the model's place.
 
 It calls the search tools with the person's message and answers with what was found: in their chats, with dates and
-links, and in what they noted. Chats and notes are asked for each on its own, so that neither crowds out the other.
+links, and in what they noted. Chats and notes are asked for each on its own, so that neither crowds out the other, and
+told as one list, the likeliest first.
 """
 
 import asyncio
+import heapq
 import json
 import math
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -37,6 +38,7 @@ SHORT_WORDS, PROMPTS_BEFORE = 8, 2
 NEAREST_SHOWN = 2
 
 SAVED = "Saved. "
+CLOSEST = "Here is what you said or noted that comes closest:\n\n"
 NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
 HEADING_MARKS = re.compile(r"^\s*#{1,6}\s+", re.MULTILINE)
@@ -94,56 +96,43 @@ def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
-    """The better of chats and notes first. What is only the nearest is offered where nothing else was found."""
+    """What was found in chats and notes. What is only the nearest is offered where nothing else was found."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(chats)
-    if chats.get("note") == "user identity required":
-        return ["Saved in this browser. Register or log in, and it becomes part of your searchable memory.\n\n"]
-    sections = [
-        _Section(
-            "Here is what you said that comes closest:\n\n",
-            # What the search calls found is never left unsaid, however far it is.
-            _said(question, near or chats.get("results", []), turns),
-            chats,
-            is_nearest_only=not near or bool(chats.get("nothingRelevant")),
-        ),
-        _Section(
-            "Here is what you noted that comes closest:\n\n",
-            _noted(notes),
-            notes,
-            is_nearest_only=bool(notes.get("nothingRelevant")),
-        ),
-    ]
-    sections = sorted((each for each in sections if each.quotes), key=lambda each: -_relevance(each.found))
-    if about_it := [each for each in sections if not each.is_nearest_only]:
-        return [piece for each in about_it for piece in (each.heading, *each.quotes)]
-    if nearest := [quote for each in sections for quote in each.quotes[:NEAREST_SHOWN]]:
+    # What the search calls found is never left unsaid, however far it is.
+    said = _said(question, near or chats.get("results", []), turns)
+    noted = _noted(notes)
+    searched = [(said, not near or bool(chats.get("nothingRelevant"))), (noted, bool(notes.get("nothingRelevant")))]
+    if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
+        return [CLOSEST, *_best_first(quotes for quotes, is_nearest_only in searched if not is_nearest_only)]
+    if nearest := _best_first(quotes[:NEAREST_SHOWN] for quotes in (said, noted)):
         return [f"{NOTHING_ABOUT_IT} This may be related:\n\n", *nearest]
     return [f"{SAVED}I found nothing earlier that comes close to it.\n\n"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """What one search found, as it is told."""
-
-    heading: str
-    quotes: list[str]
-    found: dict[str, Any]
-    is_nearest_only: bool
+class _Quote(NamedTuple):
+    relevance: float
+    text: str
 
 
-def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
+def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
+    """The quotes of all searches, by their relevance; those of one search stay in its order."""
+    return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
+
+
+def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[_Quote]:
     echo = question.casefold()
     return [
-        _quote(turn)
+        _Quote(match.get("relevance", 0.0), _quote(turn))
         for match in matches
         if (turn := turns.get((UUID(match["conversationId"]), match["turnNumber"])))
         and turn.user_message.strip().casefold() != echo
     ][:SHOWN]
 
 
-def _noted(found: dict[str, Any]) -> list[str]:
-    return [_quote_note(result) for result in found.get("results", [])[:NOTES_SHOWN]]
+def _noted(found: dict[str, Any]) -> list[_Quote]:
+    results = found.get("results", [])[:NOTES_SHOWN]
+    return [_Quote(result.get("relevance", 0.0), _quote_note(result)) for result in results]
 
 
 def _quote_note(result: dict[str, Any]) -> str:

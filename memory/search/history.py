@@ -21,7 +21,7 @@ from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED,
 from memory.search.deadline import Deadline, OutOfTime, at_most
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
-from memory.search.reranking import LOOKED_AT, NOW_BESIDE_SCORE, second_scores, together
+from memory.search.reranking import NOW_BESIDE_SCORE, second_scores, together
 from memory.search.sessions import Sessions
 from memory.search.sources import (
     CORPORA_IN,
@@ -55,6 +55,8 @@ SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.DAILY_LOG: (Memories(),),
     HistoryScope.SESSIONS: (Messages(), Sessions()),
 }
+# The candidates that are reranked: more than of chats alone, since weight and age put them in another order.
+LOOKED_AT = 30
 # What reading the best results may take after sources that used up the time: it is a few rows, by their keys.
 SECONDS_TO_READ = 2.0
 

@@ -6,7 +6,8 @@ The ranking is the specification's (FEAT-032, "Result Merging"):
    nothing relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order what is about
    as relevant, and do not bury what is clearly more so.
 2. Times the source's weight: what was written down on purpose counts for more than what was said in passing.
-3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days.
+3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days. Age alone never puts a
+   result below one of its source that is half as relevant.
 4. Neither hides the only place where something stands. A hit that alone has one of the query's terms does not age
    among those that have not; an exact one is above all that are not.
 
@@ -38,6 +39,8 @@ RELEVANT = 0.5
 # Weight and age order similar results: with the fourth power, being a fifth more relevant outweighs 69 days of age.
 # Measured by `run_evals --surface search_history` on a set of lives; 3 to 6 do about the same.
 SHARPNESS = 4
+# However old, a result counts as much as one that is new and half as relevant.
+MOST_AGED = 0.5**SHARPNESS
 
 RUN = 3
 
@@ -75,7 +78,9 @@ def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, n
     hits = list(hits)
     bests = _bests(hits)
     weighted = [(hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source] for hit in hits]
-    aged = [score * decay(hit.at, now=now, rate=rate) for hit, score in zip(hits, weighted, strict=True)]
+    aged = [
+        score * max(MOST_AGED, decay(hit.at, now=now, rate=rate)) for hit, score in zip(hits, weighted, strict=True)
+    ]
     is_common = [not (hit.is_exact or hit.has_only) for hit in hits]
     if any(is_common):
         aged = [score if hit.has_only else old for hit, score, old in zip(hits, weighted, aged, strict=True)]

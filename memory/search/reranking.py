@@ -14,13 +14,14 @@ from django.conf import settings
 
 from memory.rerankers import RerankerError, get_reranker
 from memory.search.excerpts import Segment, matching, show
+from memory.search.ranking import SHARPNESS
 from memory.search.texts import Inflections
 
 # The candidates that are reranked: few right ones come after them, and time grows with their number.
 LOOKED_AT = 20
 BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
-# Beside a score in which weight and age count as well, and which differs more from result to result.
-NOW_BESIDE_SCORE = 0.5
+# Beside a score, which is a relevance raised to this power, with weight and age.
+NOW_BESIDE_SCORE = NOW * SHARPNESS
 # Beyond these log odds a reranker is only ever surer.
 SURE = 8.0
 # No first ranking is so sure that nothing could be said against it.

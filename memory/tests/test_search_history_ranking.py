@@ -61,7 +61,12 @@ def test_exact_matches_are_weighted_and_aged_among_themselves():
 def test_what_alone_has_one_of_the_querys_terms_does_not_age_among_what_has_not():
     old, new = Hit("messages", 0.5, NOW - timedelta(days=300), has_only=True), Hit("messages", 0.4)
     assert list(scores(new, old, rate=0.01)) == [old, new]
-    assert scores(old, rate=0.01)[old] == pytest.approx(0.6 * exp(-3.0))
+    assert scores(old, rate=0.01)[old] < 0.6
+
+
+def test_age_alone_puts_nothing_below_what_is_half_as_relevant():
+    old, half, new = Hit("messages", 0.8, NOW - timedelta(days=900)), Hit("messages", 0.39), Hit("messages", 0.5)
+    assert list(scores(old, half, new, rate=0.01)) == [new, old, half]
 
 
 def test_results_are_sorted_by_score_descending_and_of_equals_the_first_stays_first():
