@@ -97,9 +97,9 @@ def begin_turn(
 
 
 def begin_in(conversation: Conversation, *, message: str, parent: int | None, now: datetime) -> Turn:
-    """`begin_turn` with a clean message, in a conversation whose row the caller has locked (or just made)."""
+    """`begin_turn` with a clean message, in a conversation whose row the caller has locked, or that is saved here."""
     follows = conversation.current_number if parent is None else parent
-    failed = _failed_turn(conversation, message, follows)
+    failed = None if conversation._state.adding else _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
     quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
@@ -251,7 +251,6 @@ def _open_conversation(
         expires_at=now + TEMPORARY_FOR if choices.is_temporary else None,
     )
     choices.applied_to(conversation)
-    conversation.save(force_insert=True)
     return conversation
 
 
@@ -297,7 +296,7 @@ def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
 
 
 def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | None, **fields: Any) -> Turn:
-    """A new turn of a conversation whose row the caller has locked (or just made); the chosen path ends with it.
+    """A new turn, the end of the chosen path, of a conversation whose row the caller has locked, or that is saved here.
 
     Raises `NotFound` for a turn to follow that is not there.
     """
@@ -317,7 +316,10 @@ def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | N
     if is_temporary:
         conversation.expires_at = said_at + TEMPORARY_FOR
         changed.append("expires_at")
-    conversation.save(update_fields=changed)
+    if conversation._state.adding:
+        conversation.save(force_insert=True)
+    else:
+        conversation.save(update_fields=changed)
     return Turn.objects.create(
         conversation=conversation,
         user_id=conversation.user_id,

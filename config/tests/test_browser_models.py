@@ -63,6 +63,20 @@ def test_a_chat_is_given_another_model_and_instructions_by_keyboard_and_keeps_th
     assert (conversation.model, conversation.uses_memory) == ("scripted", False)
 
 
+def test_an_open_page_offers_a_model_that_came_later_once_it_is_looked_at_again(
+    open_page, person, two_models, settings
+):
+    two_models()
+    page = open_page(user=person)
+    picker = page.get_by_label("Model", exact=True)
+    picker.select_option("slow-and-deep")
+    settings.LLM_MODELS = {"quick": entry(settings.LLM_BASE_URL, model="quick")}
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    # What was chosen stays, although it is offered no more.
+    expect(picker.locator("option")).to_have_text(["scripted", "quick", "slow-and-deep"])
+    expect(picker).to_have_value("slow-and-deep")
+
+
 def test_what_a_model_thinks_is_folded_while_it_thinks_and_afterwards(open_page, person, two_models):
     two_models(Say(("Forty-", "two."), thoughts=("Six times ", "seven ", "is "), seconds_apart=0.5))
     page = open_page(user=person)

@@ -48,6 +48,7 @@ export class Choices {
 
   #listen() {
     const { fields } = this;
+    document.addEventListener("visibilitychange", () => document.hidden || this.#refreshModels());
     for (const [name, field] of Object.entries(fields)) field.addEventListener("change", () => this.#change(name));
     fields.temperature.addEventListener("input", () => {
       this.hasTemperature = true;
@@ -68,6 +69,24 @@ export class Choices {
     // A click beside the sheet closes it; Escape closes it and stops no answer.
     this.#sheet.addEventListener("click", (event) => event.target === this.#sheet && this.#sheet.close());
     this.#sheet.addEventListener("keydown", (event) => event.key === "Escape" && event.stopPropagation());
+  }
+
+  /** Models come and go while a page is open. What is chosen stays, also where it is offered no more. */
+  async #refreshModels() {
+    const response = await fetch("/api/v1/models/").catch(() => null);
+    if (!response?.ok) return;
+    const { models } = await response.json();
+    const select = this.fields.model;
+    const chosen = select.selectedOptions[0];
+    const options = models.map(({ name, takesTemperature }) => {
+      const option = new Option(name, name, false, name === chosen?.value);
+      option.toggleAttribute("data-takes-temperature", takesTemperature);
+      return option;
+    });
+    if (chosen && !options.some((option) => option.selected)) options.push(chosen);
+    select.replaceChildren(...options);
+    select.hidden = options.length < 2;
+    this.#show();
   }
 
   async #change(name) {
