@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from django.db import InternalError, OperationalError
 from django.db.backends.postgresql import base
-from psycopg import OperationalError
+from psycopg import OperationalError as ConnectionLost
 from psycopg_pool import ConnectionPool
 
 from config.database.operations import DatabaseOperations
@@ -26,8 +27,15 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return connection
         try:
             ConnectionPool.check_connection(connection)
-        except OperationalError:
+        except ConnectionLost:
             pool.putconn(connection)
             pool.check()
             return super().get_new_connection(conn_params)
         return connection
+
+    def commit(self) -> None:
+        """A node that a cluster loses at this moment is a database that is away; Citus calls it an internal error."""
+        try:
+            super().commit()
+        except InternalError as error:
+            raise OperationalError(*error.args) from error

@@ -159,11 +159,13 @@ def _database() -> Any:
 
 def _become(identity: _Identity) -> None:
     database = _database()
+    statement = _BECOME
+    if is_cluster(database):
+        # In one message. A number or nothing: no text of anybody's gets here.
+        on_nodes = BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else "")
+        statement = f"{on_nodes}; {_BECOME}"
     with database.cursor() as cursor:
-        cursor.execute(_BECOME, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
-        if is_cluster(database):
-            # A number or nothing: no text of anybody's gets here.
-            cursor.execute(BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else ""))
+        cursor.execute(statement, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
 
 
 def _present() -> _Identity:
