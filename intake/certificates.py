@@ -13,6 +13,7 @@ from typing import Any
 from django.apps import apps
 from django.core.signing import BadSignature, Signer
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext_noop
 
 from core.isolation.checks import personal_models
 
@@ -20,10 +21,10 @@ FORMAT = "recollect-deletion-1"
 SALT = "recollect.deletion"
 LONGEST_SIGNED = 8_000
 ALSO = (
-    "What was kept of answers for a few minutes, and uploads of imports, went with it or go within an hour.",
-    "Exports are sent while they are made, and never kept.",
-    "Logs hold ids and counts alone.",
-    "Backups hold what they held until they are replaced.",
+    gettext_noop("Answers kept for a few minutes, and uploads of imports, went with it or go within an hour."),
+    gettext_noop("Exports are sent while they are made, and never kept."),
+    gettext_noop("Logs hold ids and counts alone."),
+    gettext_noop("Backups hold what they held until they are replaced."),
 )
 
 

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import connection
 from django.template.defaultfilters import filesizeformat
 from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
 
 from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import acting_as
@@ -91,14 +92,14 @@ def lines_of(user_id: int) -> list[UsageLine]:
     """For the account page."""
     stored = measure(user_id)
     return [
-        UsageLine("Messages with their answers", f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
+        UsageLine(_("Messages with their answers"), f"{stored.turns:,}", _number(settings.QUOTA_TURNS)),
         UsageLine(
-            "Text",
+            _("Text"),
             filesizeformat(stored.bytes),
             filesizeformat(settings.QUOTA_BYTES) if settings.QUOTA_BYTES else "",
         ),
         UsageLine(
-            "Passages not yet found by meaning",
+            _("Passages not yet found by meaning"),
             f"{stored.vectors_waiting:,}",
             _number(settings.QUOTA_VECTORS_WAITING),
         ),

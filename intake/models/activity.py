@@ -3,6 +3,7 @@
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from core.ids import uuid7
 from intake.models.conversations import OwnedQuerySet
@@ -14,33 +15,33 @@ DEVICE_LENGTH = 60
 class Activity(models.TextChoices):
     """What is noted. The labels are read by the account's owner."""
 
-    LOGGED_IN = "logged_in", "Logged in"
-    LOGIN_FAILED = "login_failed", "Log-in with a wrong password"
-    CODE_FAILED = "code_failed", "Wrong code of a second factor"
-    LOGGED_OUT = "logged_out", "Logged out"
-    SESSION_ENDED = "session_ended", "Session ended on another device"
-    PASSWORD_CHANGED = "password_changed", "Password changed"
-    PASSWORD_RESET = "password_reset", "Password reset by email"
-    EMAIL_ADDED = "email_added", "New email address asked for"
-    EMAIL_REMOVED = "email_removed", "Unconfirmed email address withdrawn"
-    EMAIL_CHANGED = "email_changed", "Email address changed"
-    FACTOR_ADDED = "factor_added", "Passkey or second factor added"
-    FACTOR_REMOVED = "factor_removed", "Passkey or second factor removed"
-    FACTOR_RESET = "factor_reset", "Recovery codes made anew"
-    SERVICE_CONNECTED = "service_connected", "Other service connected, to log in by"
-    SERVICE_REMOVED = "service_removed", "Other service disconnected"
-    TOKEN_MADE = "token_made", "Token made"
-    TOKEN_REVOKED = "token_revoked", "Token revoked"
-    AGENT_CONNECTED = "agent_connected", "Agent connected"
-    AGENT_REMOVED = "agent_removed", "Agent disconnected"
-    EXPORTED = "exported", "Data downloaded"
-    IMPORT_STARTED = "import_started", "Import started"
-    IMPORT_UNDONE = "import_undone", "Import undone"
-    CHAT_DELETED = "chat_deleted", "Chat deleted"
-    TURN_DELETED = "turn_deleted", "Message deleted, with its answer"
-    MEMORY_DELETED = "memory_deleted", "Note, log or record deleted"
-    STAFF_LOOKED = "staff_looked", "Staff looked at your index from outside, without its texts"
-    STAFF_CHANGED = "staff_changed", "Staff changed your account"
+    LOGGED_IN = "logged_in", _("Logged in")
+    LOGIN_FAILED = "login_failed", _("Log-in with a wrong password")
+    CODE_FAILED = "code_failed", _("Wrong code of a second factor")
+    LOGGED_OUT = "logged_out", _("Logged out")
+    SESSION_ENDED = "session_ended", _("Session ended on another device")
+    PASSWORD_CHANGED = "password_changed", _("Password changed")
+    PASSWORD_RESET = "password_reset", _("Password reset by email")
+    EMAIL_ADDED = "email_added", _("New email address asked for")
+    EMAIL_REMOVED = "email_removed", _("Unconfirmed email address withdrawn")
+    EMAIL_CHANGED = "email_changed", _("Email address changed")
+    FACTOR_ADDED = "factor_added", _("Passkey or second factor added")
+    FACTOR_REMOVED = "factor_removed", _("Passkey or second factor removed")
+    FACTOR_RESET = "factor_reset", _("Recovery codes made anew")
+    SERVICE_CONNECTED = "service_connected", _("Other service connected, to log in by")
+    SERVICE_REMOVED = "service_removed", _("Other service disconnected")
+    TOKEN_MADE = "token_made", _("Token made")
+    TOKEN_REVOKED = "token_revoked", _("Token revoked")
+    AGENT_CONNECTED = "agent_connected", _("Agent connected")
+    AGENT_REMOVED = "agent_removed", _("Agent disconnected")
+    EXPORTED = "exported", _("Data downloaded")
+    IMPORT_STARTED = "import_started", _("Import started")
+    IMPORT_UNDONE = "import_undone", _("Import undone")
+    CHAT_DELETED = "chat_deleted", _("Chat deleted")
+    TURN_DELETED = "turn_deleted", _("Message deleted, with its answer")
+    MEMORY_DELETED = "memory_deleted", _("Note, log or record deleted")
+    STAFF_LOOKED = "staff_looked", _("Staff looked at your index from outside, without its texts")
+    STAFF_CHANGED = "staff_changed", _("Staff changed your account")
 
 
 class ActivityEntry(models.Model):
