@@ -11,10 +11,11 @@
 import asyncio
 import json
 import random
+import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -135,6 +136,8 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self._person, self._addresses = person, cycle(addresses)
         self._body, self.turn_id = body, turn_id
+        # The page sends one as well: a question that is asked again is one question.
+        self._key = secrets.token_hex()
         self._last_id: str | None = None
         self._is_left = False
         self.place: dict[str, Any] = {}
@@ -161,7 +164,9 @@ class Reader(threading.Thread):
         headers = {"Authorization": f"Token {self._person.token}", "Content-Type": "application/json"}
         try:
             if self.turn_id is None:
-                connection.request("POST", "/api/v1/intake/chat", json.dumps(self._body), headers)
+                connection.request(
+                    "POST", "/api/v1/intake/chat", json.dumps(self._body), headers | {"Idempotency-Key": self._key}
+                )
             else:
                 at = {"Last-Event-ID": self._last_id} if self._last_id else {}
                 connection.request("GET", f"/api/v1/intake/turns/{self.turn_id}/events", headers=headers | at)
@@ -254,7 +259,7 @@ class AnswersOutcome:
             ("answers mixed up, or read in part", f"{len(self.wrong):,}", not self.wrong, "none"),
             ("continued", f"{self.continued:,}", self.continued == self.killed, f"{self.killed:,}"),
             (
-                "whole at the other process",
+                "whole, since they were not killed",
                 f"{self.others_whole:,}",
                 self.others_whole == self.others,
                 f"{self.others:,}",
@@ -286,103 +291,120 @@ def run(plan: AnswersPlan, report: Report) -> AnswersOutcome:
                     victim = WEBS[turn % len(WEBS)]
                     report(f"Kill {turn + 1} of {plan.kills}: {victim}, with {plan.answers} answers.")
                     numbers = range(turn * plan.answers, (turn + 1) * plan.answers)
-                    asked = [_ask(product, number, people[number % PEOPLE]) for number in numbers]
-                    killed_at = _kill(product, victim, asked, dice)
-                    _look(plan, product, connection, model, asked, victim, killed_at, outcome)
-                    _continue(product, connection, asked, victim, outcome)
+                    asked = _ask(product, numbers, people)
+                    strike = Strike(plan, product, connection, model, victim, asked)
+                    strike.kill(after=dice.uniform(*KILLED_AFTER))
+                    strike.wait_for_ends()
+                    strike.compare(outcome)
+                    strike.go_on(outcome)
     return outcome
 
 
-def _ask(product: Product, number: int, person: Person) -> Asked:
-    """Half of the answers at each process, and a reader of each answer at both."""
-    web = WEBS[number % len(WEBS)]
-    here, there = product.addresses[web], product.addresses[WEBS[number % len(WEBS) - 1]]
-    asker = Reader(person, [here, there], body={"message": f"Number {number}"})
-    _wait_until(lambda: asker.turn_id is not None, TIMEOUT_SECONDS, "A question is not taken.")
-    readers = [Reader(person, [place], turn_id=asker.turn_id) for place in (here, there)]
-    return Asked(number, web, person, [asker, *readers])
+def _ask(product: Product, numbers: Sequence[int], people: list[Person]) -> list[Asked]:
+    """Half of the answers at each process, all at once, and then a reader of each answer at both."""
+    askers = []
+    for number in numbers:
+        web, other = (WEBS[(number + place) % len(WEBS)] for place in range(len(WEBS)))
+        places = [product.addresses[web], product.addresses[other]]
+        person = people[number % len(people)]
+        asker = Reader(person, places, body={"message": f"Number {number}"})
+        askers.append((Asked(number, web, person, [asker]), places))
+    asked = [each for each, _ in askers]
+    _wait_until(lambda: all(each.turn_id for each in asked), TIMEOUT_SECONDS, "Not every question is taken.")
+    for each, places in askers:
+        each.readers += [Reader(each.person, [place], turn_id=each.turn_id) for place in places]
+    return asked
 
 
-def _kill(product: Product, victim: str, asked: list[Asked], dice: random.Random) -> float:
-    """Returns the moment before it."""
-    readers = [reader for each in asked for reader in each.readers]
-    _wait_until(lambda: all(reader.text for reader in readers), TIMEOUT_SECONDS, "Not every reader hears an answer.")
-    time.sleep(dice.uniform(*KILLED_AFTER))
-    killed_at = time.monotonic()
-    kill(product.programs[victim].family())
-    return killed_at
+@dataclass(slots=True)
+class Strike:
+    """One kill, and the answers that were being written. Moments are those of the monotonic clock."""
 
+    plan: AnswersPlan
+    product: Product
+    connection: psycopg.Connection[Any]
+    model: NotingModel
+    victim: str
+    asked: list[Asked]
+    killed_at: float = 0.0
+    closed_at: dict[int, float] = field(default_factory=dict)
 
-def _look(
-    plan: AnswersPlan,
-    product: Product,
-    connection: psycopg.Connection[Any],
-    model: NotingModel,
-    asked: list[Asked],
-    victim: str,
-    killed_at: float,
-    outcome: AnswersOutcome,
-) -> None:
-    """Wait for the ends of all answers, and compare."""
-    killed = [each for each in asked if each.web == victim]
-    longest = killed_at + max(plan.closed_within, plan.words * plan.pause) + SPARE_SECONDS
-    closed_at: dict[int, float] = {}
-    while len(closed_at) < len(asked) and time.monotonic() < longest:
-        for turn_id, turn in _kept(connection, asked).items():
-            if turn.status != "streaming":
-                closed_at.setdefault(turn_id, time.monotonic())
-        time.sleep(LOOK_SECONDS)
-    kept = _kept(connection, asked)
-    # A machine with other work takes its time to start a process.
-    _wait_until(lambda: answers(f"{product.addresses[victim]}/healthz"), READY_SECONDS, f"{victim} does not come back.")
-    longest = max(longest, time.monotonic() + SPARE_SECONDS)
-    for each in asked:
-        for reader in each.readers:
+    def kill(self, *, after: float) -> None:
+        """So many seconds after every reader has heard something."""
+        readers = [reader for each in self.asked for reader in each.readers]
+        _wait_until(
+            lambda: all(reader.text for reader in readers), TIMEOUT_SECONDS, "Not every reader hears an answer."
+        )
+        time.sleep(after)
+        self.killed_at = time.monotonic()
+        kill(self.product.programs[self.victim].family())
+
+    def wait_for_ends(self) -> None:
+        """Until all turns are closed and all readers have heard it, or should have."""
+        longest = self.killed_at + max(self.plan.closed_within, self.plan.words * self.plan.pause) + SPARE_SECONDS
+        while len(self.closed_at) < len(self.asked) and time.monotonic() < longest:
+            for turn_id, turn in _kept(self.connection, self.asked).items():
+                if turn.status != "streaming":
+                    self.closed_at.setdefault(turn_id, time.monotonic())
+            time.sleep(LOOK_SECONDS)
+        # A machine with other work takes its time to start a process.
+        address = self.product.addresses[self.victim]
+        _wait_until(lambda: answers(f"{address}/healthz"), READY_SECONDS, f"{self.victim} does not come back.")
+        longest = max(longest, time.monotonic() + SPARE_SECONDS)
+        for reader in [reader for each in self.asked for reader in each.readers]:
             reader.join(max(0.0, longest - time.monotonic()))
             reader.leave()
-        whole, turn = model.whole(each.number), kept[each.turn_id]
-        if not all(_has_read(reader, turn.text, whole) for reader in each.readers):
-            outcome.wrong.append(each.number)
-        outcome.readers += len(each.readers)
-        outcome.lost_lines += sum(reader.lost_lines for reader in each.readers)
-        outcome.unended += sum(reader.ending is None for reader in each.readers)
-        if each not in killed:
-            outcome.others += 1
-            outcome.others_whole += (turn.status, turn.text.strip()) == ("complete", whole.strip())
-            continue
+
+    def compare(self, outcome: AnswersOutcome) -> None:
+        kept = _kept(self.connection, self.asked)
+        for each in self.asked:
+            whole, turn = self.model.whole(each.number), kept[each.turn_id]
+            if not all(_has_read(reader, turn.text, whole) for reader in each.readers):
+                outcome.wrong.append(each.number)
+            outcome.readers += len(each.readers)
+            outcome.lost_lines += sum(reader.lost_lines for reader in each.readers)
+            outcome.unended += sum(reader.ending is None for reader in each.readers)
+            if self._is_killed(each):
+                self._compare_killed(each, turn, outcome)
+            else:
+                outcome.others += 1
+                outcome.others_whole += (turn.status, turn.text.strip()) == ("complete", whole.strip())
+
+    def go_on(self, outcome: AnswersOutcome) -> None:
+        """Continue what was killed, at the other process."""
+        killed = [each for each in self.asked if self._is_killed(each)]
+        before = _kept(self.connection, killed)
+        address = next(address for web, address in self.product.addresses.items() if web != self.victim)
+        for each in killed:
+            place = each.readers[0].place
+            body = {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
+            reader = Reader(each.person, [address], body=body)
+            reader.join(TIMEOUT_SECONDS)
+            reader.leave()
+            now = _kept(self.connection, [each])[each.turn_id]
+            outcome.continued += reader.text == now.text and now == ("complete", before[each.turn_id].text + REST)
+
+    def _is_killed(self, each: Asked) -> bool:
+        """One that was whole before was not."""
+        written = self.model.written(each.number, before=self.killed_at)
+        return each.web == self.victim and written != self.model.whole(each.number)
+
+    def _compare_killed(self, each: Asked, turn: Kept, outcome: AnswersOutcome) -> None:
         outcome.killed += 1
-        outcome.written += len(model.written(each.number, before=killed_at))
+        outcome.written += len(self.model.written(each.number, before=self.killed_at))
         outcome.kept += len(turn.text)
-        lost = model.lost_seconds(each.number, turn.text, killed_at=killed_at)
+        lost = self.model.lost_seconds(each.number, turn.text, killed_at=self.killed_at)
         outcome.most_lost_seconds = max(outcome.most_lost_seconds, lost)
         outcome.unclosed += turn.status != "interrupted"
-        outcome.closed_after.append(closed_at.get(each.turn_id, longest) - killed_at)
+        outcome.closed_after.append(self.closed_at.get(each.turn_id, time.monotonic()) - self.killed_at)
         asker, here, there = each.readers
-        outcome.heard_after += [one.ended_at - killed_at for one in (asker, there) if one.ending is not None]
-        outcome.heard_there_after += [here.ended_at - killed_at] if here.ending is not None else []
+        outcome.heard_after += [one.ended_at - self.killed_at for one in (asker, there) if one.ending is not None]
+        outcome.heard_there_after += [here.ended_at - self.killed_at] if here.ending is not None else []
 
 
 def _has_read(reader: Reader, kept: str, whole: str) -> bool:
     """All that was kept and nothing else; a reader may have seen a moment more than was kept."""
     return reader.text.startswith(kept.rstrip()) and whole.startswith(reader.text.rstrip())
-
-
-def _continue(
-    product: Product, connection: psycopg.Connection[Any], asked: list[Asked], victim: str, outcome: AnswersOutcome
-) -> None:
-    """At the process that was not killed."""
-    killed = [each for each in asked if each.web == victim]
-    before = _kept(connection, killed)
-    address = next(address for web, address in product.addresses.items() if web != victim)
-    for each in killed:
-        place = each.readers[0].place
-        body = {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
-        reader = Reader(each.person, [address], body=body)
-        reader.join(TIMEOUT_SECONDS)
-        reader.leave()
-        now = _kept(connection, [each])[each.turn_id]
-        is_whole = now == ("complete", before[each.turn_id].text + REST) and reader.text == now.text
-        outcome.continued += is_whole
 
 
 def _kept(connection: psycopg.Connection[Any], asked: list[Asked]) -> dict[int, Kept]:

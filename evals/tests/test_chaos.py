@@ -56,7 +56,7 @@ def test_a_killed_web_process_loses_a_second_of_its_answers_and_all_readers_hear
     figures = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     told = {name: value.strip() for name, value in figures.items()}
     assert (told["answers killed in mid-answer"], told["continued"]) == ("3  pass (some)", "3  pass (3)")
-    assert told["whole at the other process"] == "3  pass (3)"
+    assert told["whole, since they were not killed"] == "3  pass (3)"
     assert told["answers mixed up, or read in part"] == "0  pass (none)"
     assert "FAIL" not in "".join(told.values())
 
@@ -233,7 +233,7 @@ def test_answers_that_were_kept_have_nothing_to_complain_of():
         ({"lost_lines": 0}, "lines lost by readers"),
         ({"wrong": [7]}, "answers mixed up, or read in part: 1, must be none."),
         ({"continued": 1}, "continued: 1, must be 2."),
-        ({"others": 3, "others_whole": 2}, "whole at the other process: 2, must be 3."),
+        ({"others": 3, "others_whole": 2}, "whole, since they were not killed: 2, must be 3."),
     ],
 )
 def test_what_is_wrong_with_killed_answers_is_named(changes, complaint):
