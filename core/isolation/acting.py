@@ -75,7 +75,7 @@ def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
     If that fails on the way, `work` is done again on the primary.
     """
     identity = _identity(who)
-    if replica.is_configured() and not _database().in_atomic_block:
+    if replica.ALIAS in connections.settings and not _database().in_atomic_block:
         try:
             with replica.reading_replica(identity.user_id) as is_near:
                 if is_near:
@@ -123,7 +123,7 @@ def _being(identity: _Identity) -> Iterator[None]:
 
 def _remember_changes(database: BaseDatabaseWrapper, identity: _Identity) -> None:
     """So that nothing that reads a replica for this person later reads from before these changes."""
-    is_asked = replica.is_configured() and identity.user_id and database.alias != replica.ALIAS
+    is_asked = replica.ALIAS in connections.settings and identity.user_id and database.alias != replica.ALIAS
     if is_asked and not database.needs_rollback and replica.has_changes(database):
         transaction.on_commit(partial(replica.remember_position, identity.user_id))
 

@@ -68,10 +68,6 @@ class _Known:
 _known = _Known()
 
 
-def is_configured() -> bool:
-    return ALIAS in connections.settings
-
-
 @contextmanager
 def reading_replica(user_id: str) -> Iterator[bool]:
     """Within the block Django's default connection is the standby's, if it is near enough for this person.

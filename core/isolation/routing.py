@@ -37,6 +37,7 @@ def about(user_id: int | None) -> Iterator[None]:
 def routed_to(connection: BaseDatabaseWrapper) -> int | None:
     """The one person whose rows the connection's statements are about; None where that is not known or no cluster."""
     acting = getattr(connection, "acting", None)
+    user_id: int | None
     if acting is not None and acting.role == OWN_ROLE:
         user_id = int(acting.user_id or NOBODY)
     else:
