@@ -13,13 +13,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from core.errors import NotFound
 from intake.accounts import sessions
 from intake.accounts.forms import ChangePasswordForm
 from intake.accounts.proof import is_recent, requires_recent_proof
 from intake.identity import person_of
 from intake.models import User
-from intake.views.failures import not_found
 
 
 @never_cache
@@ -61,10 +59,7 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def end_session(request: HttpRequest, name: str) -> HttpResponse:
-    try:
-        sessions.end_session(user=person_of(request), name=name)
-    except NotFound:
-        return not_found(request)
+    sessions.end_session(user=person_of(request), name=name)
     messages.success(request, "Ended. That browser is logged out within seconds.")
     return HttpResponseRedirect(reverse("intake:sessions"))
 
