@@ -5,14 +5,15 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
+from evals.management import ReportingCommand
 from evals.reliability import chaos
 from evals.reliability.faults import FAULTS
 from evals.tables import lines
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = "Save turns over HTTP while workers, broker and database are made to fail, in a product of its own."
     # It has a database of its own.
     requires_system_checks: list[str] = []
@@ -41,11 +42,8 @@ class Command(BaseCommand):
             raise CommandError("Turns, faults, people and attempts: at least one each.")
         if not any(plan.only in fault.name for fault in FAULTS):
             raise CommandError(f"No fault has {plan.only!r} in its name: {', '.join(fault.name for fault in FAULTS)}.")
-        self._progress(f"Seed {seed}.")
-        outcome = chaos.run(plan, self._progress)
+        self.report(f"Seed {seed}.")
+        outcome = chaos.run(plan, self.report)
         self.stdout.write(lines([("seed", str(seed)), *outcome.table(plan)]))
         if found := outcome.faults_found(plan):
             raise CommandError(" ".join(found))
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)
