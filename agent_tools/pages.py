@@ -1,6 +1,5 @@
 """`/settings/tokens/`: a person makes and revokes their tokens, and copies what connects an agent."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -27,10 +26,9 @@ from agent_tools.tokens import (
     list_tokens,
     revoke_token,
 )
-from core.errors import InvalidInput, NotFound
+from core.errors import InvalidInput
 from intake.accounts.proof import requires_recent_proof
 from intake.identity import person_of
-from intake.views.failures import not_found
 
 SCOPES = [(scope.value, meaning) for scope, meaning in MEANINGS.items()]
 OFFERED = {
@@ -80,23 +78,16 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
-    return _end(request, revoke_token, token_id=token_id, words=_("Revoked. Its users are cut off within seconds."))
+    revoke_token(user=person_of(request), token_id=token_id)
+    messages.success(request, _("Revoked. Its users are cut off within seconds."))
+    return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 
 @never_cache
 @require_POST
 def disconnect(request: HttpRequest, connection_id: str) -> HttpResponse:
-    return _end(
-        request, end_connection, connection_id=connection_id, words=_("Ended. The agent is out within seconds.")
-    )
-
-
-def _end(request: HttpRequest, end: Callable[..., None], *, words: str, **which: str) -> HttpResponse:
-    try:
-        end(user=person_of(request), **which)
-    except NotFound:
-        return not_found(request)
-    messages.success(request, words)
+    end_connection(user=person_of(request), connection_id=connection_id)
+    messages.success(request, _("Ended. The agent is out within seconds."))
     return HttpResponseRedirect(reverse("agent_tools:tokens"))
 
 

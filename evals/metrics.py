@@ -6,6 +6,7 @@ have been. What stands beyond the end of `ranked` counts as not found.
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,3 +87,25 @@ def share(values: Iterable[float]) -> float:
 
 def _discount(rank: int) -> float:
     return 1 / math.log2(rank + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Of saves that succeeded at once, in milliseconds."""
+
+    count: int = 0
+    p50: float = 0.0
+    p95: float = 0.0
+    longest: float = 0.0
+
+    @classmethod
+    def of(cls, milliseconds: Sequence[float]) -> "Latency":
+        if not milliseconds:
+            return cls()
+        p50, p95 = np.percentile(milliseconds, [50, 95])
+        return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "none"
+        return f"{self.p50:,.0f} / {self.p95:,.0f} / {self.longest:,.0f} ms (n = {self.count:,})"

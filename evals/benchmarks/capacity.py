@@ -11,11 +11,14 @@ From that, what populations of several sizes take (`population`). And the cost o
 of vectors, and the processor's milliseconds.
 """
 
+import time
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+import psutil
 from django.core.management import CommandError
 from django.db import connection
 from django.utils import timezone
@@ -24,11 +27,10 @@ from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import saving_turns
 from evals.benchmarks.population import NodeSize, Population, ProcessorTime, TurnCosts, breaks_first, needs
-from evals.benchmarks.processor import ProcessorClock
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
 from evals.benchmarks.search import ours
+from evals.benchmarks.search.asking import ask
 from evals.benchmarks.search.loading import load
-from evals.benchmarks.search.questions import ask
 from evals.datasets.loading import Report
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
@@ -51,6 +53,40 @@ SELECT relname, pg_total_relation_size(oid)
   FROM pg_class
  WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
 """
+
+
+class ProcessorClock:
+    """The processor's time of this process, and of the one in which PostgreSQL serves its connection.
+
+    Adds up what the blocks within `running()` took; waiting does not count. The operating system counts the database's
+    process in hundredths of a second, so measure many blocks.
+    """
+
+    def __init__(self) -> None:
+        self._process = self._database = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The block must keep to the connection with which it begins."""
+        database = _database_process()
+        process_before, database_before = time.process_time(), database.cpu_times()
+        yield
+        self._process += time.process_time() - process_before
+        times = database.cpu_times()
+        self._database += times.user + times.system - database_before.user - database_before.system
+
+    def per_operation(self, count: int) -> ProcessorTime:
+        return ProcessorTime(process=1000 * self._process / count, database=1000 * self._database / count)
+
+
+def _database_process() -> psutil.Process:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (number,) = cursor.fetchone()
+    try:
+        return psutil.Process(number)
+    except psutil.NoSuchProcess:
+        raise CommandError("The database must be on this machine, for its processor's time to be seen.") from None
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -93,7 +129,8 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         get_embedder().warm_up(for_documents=True)
         turns: list[Turn] = []
         clock = ProcessorClock()
-        for some in _batched(saving_turns(count, seed=0, answer_length=options["answer"] or None)):
+        saving = saving_turns(count, seed=0, answer_length=options["answer"] or None)
+        while some := list(islice(saving, TURNS_AT_A_TIME)):
             turns += some
             _index(clock)
             report(f"{len(turns):,} turns are saved and indexed.")
@@ -183,11 +220,6 @@ def _search(history: int, count: int, database: str, report: Report) -> Processo
                 ours.hybrid(asked.user, question)
         searches += len(asked.questions)
     return clock.per_operation(searches)
-
-
-def _batched(turns: Iterator[Turn]) -> Iterator[list[Turn]]:
-    while some := list(islice(turns, TURNS_AT_A_TIME)):
-        yield some
 
 
 def _index(clock: ProcessorClock) -> None:

@@ -21,10 +21,14 @@ SUMMED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTime:
-    """Of one operation, milliseconds of a core; of many, busy cores: the application's process, and the database's."""
+    """Of one operation, milliseconds of a core: the application's process, and the database's."""
 
     process: float
     database: float
+
+    @property
+    def both(self) -> float:
+        return self.process + self.database
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +95,24 @@ def zipf_sum(people: int, exponent: float) -> float:
 
 def needs(people: int, population: Population, costs: TurnCosts, node: NodeSize) -> dict[str, float]:
     """What so many people take, by name; `nodes` are those that the scarcest of cores, memory and disk asks for."""
-    turns = people * population.history
-    visitors = people * population.active
-    turns_a_second = visitors * population.turns_a_day * PEAK_HOUR / 3600
-    searches_a_second = visitors * population.searches_a_day * PEAK_HOUR / 3600
-    saving, embedding = (_cores(turns_a_second, each) for each in (costs.save, costs.embedding))
-    searching = _cores(searches_a_second, costs.search)
-    disk, memory = turns * costs.bytes_per_turn / 1e9, turns * population.active * costs.hot_bytes_per_turn / 1e9
-    cores = searching.database + saving.database + embedding.database
-    ratios = _ratios(cores, memory, disk, node)
-    largest = people / zipf_sum(people, population.zipf)
+    turns, visitors = people * population.history, people * population.active
+    said, searched = (_a_second(visitors * each) for each in (population.turns_a_day, population.searches_a_day))
+    hot = turns * population.active
+    cores, ratios = _nodes(costs, node, turns=turns, hot=hot, said=said, searched=searched)
     return {
         "people": people,
         "stored_turns": turns,
-        "disk_gb": disk,
-        "hot_memory_gb": memory,
-        "search_cores": searching.process + searching.database,
-        "save_cores": saving.process + saving.database,
-        "embedding_cores": embedding.process + embedding.database,
+        "disk_gb": turns * costs.bytes_per_turn / 1e9,
+        "hot_memory_gb": hot * costs.hot_bytes_per_turn / 1e9,
+        "search_cores": searched * costs.search.both / 1000,
+        "save_cores": said * costs.save.both / 1000,
+        "embedding_cores": said * costs.embedding.both / 1000,
         "database_cores": cores,
         **{f"nodes_for_{name}": ratio for name, ratio in ratios.items()},
         "nodes": ceil(max(ratios.values())),
-        "web_processes": ceil((searching.process + saving.process) / FULL),
-        "workers": ceil(embedding.process / FULL),
-        **_largest_person(largest * population.history, population, costs, node),
+        "web_processes": ceil((searched * costs.search.process + said * costs.save.process) / 1000 / FULL),
+        "workers": ceil(said * costs.embedding.process / 1000 / FULL),
+        **_largest_person(people * population.history / zipf_sum(people, population.zipf), population, costs, node),
     }
 
 
@@ -132,15 +130,9 @@ def breaks_first(needed: Mapping[str, float]) -> str:
 def _largest_person(turns: float, population: Population, costs: TurnCosts, node: NodeSize) -> dict[str, float]:
     """They come every day, all of theirs is hot, and a search's time grows with their history as a scan's does."""
     longer = turns / population.history
-    a_second = PEAK_HOUR / 3600
-    said = turns / (DAYS_A_YEAR * population.years) * a_second
-    searched = population.searches_a_day * a_second
-    cores = (
-        _cores(said, costs.save).database
-        + _cores(said, costs.embedding).database
-        + _cores(searched, costs.search).database * longer
-    )
-    ratios = _ratios(cores, turns * costs.hot_bytes_per_turn / 1e9, turns * costs.bytes_per_turn / 1e9, node)
+    said = _a_second(turns / (DAYS_A_YEAR * population.years))
+    searched = _a_second(population.searches_a_day) * longer
+    _, ratios = _nodes(costs, node, turns=turns, hot=turns, said=said, searched=searched)
     return {
         "largest_turns": turns,
         "largest_search_ms": costs.search.process + costs.search.database * longer,
@@ -148,13 +140,21 @@ def _largest_person(turns: float, population: Population, costs: TurnCosts, node
     }
 
 
-def _ratios(cores: float, memory_gb: float, disk_gb: float, node: NodeSize) -> dict[str, float]:
-    return {
+def _a_second(a_day: float) -> float:
+    """In the busiest hour."""
+    return a_day * PEAK_HOUR / 3600
+
+
+def _nodes(
+    costs: TurnCosts, node: NodeSize, *, turns: float, hot: float, said: float, searched: float
+) -> tuple[float, dict[str, float]]:
+    """The database's busy cores, and how many nodes' worth of cores, memory and disk it takes.
+
+    `said` and `searched`: turns and searches of average length a second.
+    """
+    cores = (said * (costs.save.database + costs.embedding.database) + searched * costs.search.database) / 1000
+    return cores, {
         "cores": cores / (node.cores * FULL),
-        "memory": memory_gb / (node.memory_gb * FULL),
-        "disk": disk_gb / (node.disk_gb * FULL),
+        "memory": hot * costs.hot_bytes_per_turn / 1e9 / (node.memory_gb * FULL),
+        "disk": turns * costs.bytes_per_turn / 1e9 / (node.disk_gb * FULL),
     }
-
-
-def _cores(a_second: float, each: ProcessorTime) -> ProcessorTime:
-    return ProcessorTime(a_second * each.process / 1000, a_second * each.database / 1000)

@@ -16,12 +16,11 @@ from django.utils import timezone
 
 from agent_tools.tokens import create_token
 from evals.benchmarks.base import Benchmark, Figures
+from evals.benchmarks.search.asking import AskedQuestions, ask, figures
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import hardly_limited
-from evals.benchmarks.search.questions import AskedQuestions, ask
-from evals.benchmarks.search.timing import figures
 from evals.datasets.loading import Report
 from evals.processes import Environment, environment, logging_in, own_broker, run_module, web
 from evals.scratch import scratch_database

@@ -11,13 +11,12 @@ import random
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from evals.reliability.secret_words import foreign_secrets
+from evals.reliability.tally import Tally, foreign_secrets
 
 LONGEST_SECONDS = 60
 REPORT_EVERY = 5_000
@@ -51,20 +50,6 @@ class Call:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     expected: tuple[int, ...] = (200,)
-
-
-@dataclass(slots=True)
-class Tally:
-    calls: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[str] = field(default_factory=Counter)
-    cancelled: int = 0
-    own_secrets: int = 0
-    leaks: list[str] = field(default_factory=list)
-    unexpected: list[str] = field(default_factory=list)
-    milliseconds: dict[str, list[float]] = field(default_factory=dict)
-
-    def as_data(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Cancelled(Exception):

@@ -10,15 +10,15 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psycopg
 
 from evals.datasets.loading import Report
+from evals.metrics import Latency
 from evals.reliability import faults
 from evals.reliability.faults import POISON, ServerName, Timeline
 from evals.reliability.finding import Kept, kept_turns, not_found
@@ -53,28 +53,6 @@ class Plan:
     only: str = ""
     # Where the programs' logs are kept, if anywhere.
     logs: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Of saves that succeeded at once, in milliseconds."""
-
-    count: int = 0
-    p50: float = 0.0
-    p95: float = 0.0
-    longest: float = 0.0
-
-    @classmethod
-    def of(cls, milliseconds: Sequence[float]) -> "Latency":
-        if not milliseconds:
-            return cls()
-        p50, p95 = np.percentile(milliseconds, [50, 95])
-        return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
-
-    def __str__(self) -> str:
-        if not self.count:
-            return "none"
-        return f"{self.p50:,.0f} / {self.p95:,.0f} / {self.longest:,.0f} ms (n = {self.count:,})"
 
 
 @dataclass(slots=True)

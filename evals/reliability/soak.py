@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from evals.datasets.loading import Report
+from evals.metrics import Latency
 from evals.processes import run_at_once
 from evals.reliability.product import Person, Product, running_product
 from evals.reliability.saving import Saver, Words
-from evals.reliability.secret_words import new_secret
+from evals.reliability.tally import Tally, new_secret
 from evals.tables import judged
 
 SAMPLE_SECONDS = 0.25
@@ -57,14 +56,9 @@ class SoakPlan:
 
 
 @dataclass(slots=True)
-class SoakOutcome:
-    calls: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[str] = field(default_factory=Counter)
-    cancelled: int = 0
-    own_secrets: int = 0
-    leaks: list[str] = field(default_factory=list)
-    unexpected: list[str] = field(default_factory=list)
-    milliseconds: dict[str, list[float]] = field(default_factory=dict)
+class SoakOutcome(Tally):
+    """What all clients counted, and what was seen of the product meanwhile."""
+
     logged: list[str] = field(default_factory=list)
     # By role, the most that were seen at once.
     connections: Counter[str] = field(default_factory=Counter)
@@ -133,7 +127,10 @@ class SoakOutcome:
                     f"at most {plan.pool} by role",
                 ),
             ),
-            *((f"  {kind} (p50 / p95 / max)", _latency(each)) for kind, each in sorted(self.milliseconds.items())),
+            *(
+                (f"  {kind} (p50 / p95 / max)", str(Latency.of(each)))
+                for kind, each in sorted(self.milliseconds.items())
+            ),
         ]
 
 
@@ -282,11 +279,6 @@ def _counting_connections(product: Product, outcome: SoakOutcome) -> Iterator[No
 def _errors(log: Path) -> list[str]:
     lines = log.read_text(errors="replace").splitlines()
     return [line for line in lines if " ERROR " in line or " CRITICAL " in line or line.startswith("Traceback")]
-
-
-def _latency(milliseconds: Sequence[float]) -> str:
-    p50, p95 = np.percentile(milliseconds, [50, 95])
-    return f"{p50:,.0f} / {p95:,.0f} / {max(milliseconds):,.0f} ms (n = {len(milliseconds):,})"
 
 
 def _some(found: list[str]) -> str:

@@ -12,16 +12,14 @@ from django.db import connection
 from django.utils import timezone
 
 from evals.benchmarks.search import ours, over_http
+from evals.benchmarks.search.asking import ask, timed
 from evals.benchmarks.search.bare_tables import laid_bare
-from evals.benchmarks.search.binary_copy import copy_rows
+from evals.benchmarks.search.binary_copy import copy_rows, read
 from evals.benchmarks.search.histories import Pool, SyntheticPerson, save
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.benchmarks.search.peers import PEERS, Exact, PeerMissing
 from evals.benchmarks.search.peers.sqlite import AsSpecified
-from evals.benchmarks.search.questions import ask
-from evals.benchmarks.search.stored import read
-from evals.benchmarks.search.timing import timed
 from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
 from intake.services import save_exchange
@@ -283,7 +281,7 @@ def test_every_question_is_asked_twice_and_the_second_time_counts(a_person, monk
     with synthetic_meaning():
         (asked,) = ask([a_person], count=3)
     clock, heard = [0.0], []
-    monkeypatch.setattr("evals.benchmarks.search.timing.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("evals.benchmarks.search.asking.time.perf_counter", lambda: clock[0])
 
     def search(user, question):
         clock[0] += 0.001 if question.text in heard else 0.005

@@ -8,6 +8,7 @@ import psutil
 import pytest
 from django.core.management import CommandError, call_command
 
+from evals.metrics import Latency
 from evals.reliability import chaos, faults, killed_answers
 from evals.reliability.faults import Absence, ServerName, Timeline
 from evals.reliability.finding import Kept
@@ -99,7 +100,7 @@ def well(**changes):
 
 
 def latency(milliseconds):
-    return chaos.Latency(20, milliseconds, milliseconds, milliseconds)
+    return Latency(20, milliseconds, milliseconds, milliseconds)
 
 
 def test_a_run_in_which_all_went_well_has_nothing_to_complain_of():

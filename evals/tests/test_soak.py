@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from evals.processes import run_module
 from evals.reliability import soak
-from evals.reliability.secret_words import foreign_secrets, new_secret
+from evals.reliability.tally import foreign_secrets, new_secret
 
 PLAN = soak.SoakPlan(calls=1, pool=4)
 OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"

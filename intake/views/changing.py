@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from core.errors import Conflict, NotFound
+from core.errors import Conflict
 from core.ids import parse_id
 from core.isolation.acting import acting_as, read_as
 from intake import deleting
@@ -23,24 +23,20 @@ from intake.links import conversation_path
 from intake.models import Turn
 from intake.paths import Tree
 from intake.reading import as_turn_number, get_conversation, get_turn
-from intake.views.failures import not_found
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def personal_form(view: View[P]) -> View[P]:
-    """For visitors too. Kept by no cache, and one same answer to whatever is not there for this caller."""
+    """For visitors too. Kept by no cache."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        try:
-            if request.method == "POST":
-                with acting_as(caller_of(request)):
-                    return view(request, *args, **kwargs)
-            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
-        except NotFound:
-            return not_found(request)
+        if request.method == "POST":
+            with acting_as(caller_of(request)):
+                return view(request, *args, **kwargs)
+        return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
 
     return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
 

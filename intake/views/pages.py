@@ -12,7 +12,6 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from core.errors import NotFound
 from core.ids import parse_id
 from core.isolation.acting import read_as
 from core.pagination import position_in_address
@@ -33,7 +32,6 @@ from intake.reading import (
 )
 from intake.services import MAX_MESSAGE_LENGTH
 from intake.views.changing import P, View
-from intake.views.failures import not_found
 
 EXAMPLES = [
     _("Help me plan a dinner for six on Friday. Two are vegetarian."),
@@ -44,17 +42,13 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache, and the same answer to
-    everything that is not there for this caller."""
+    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not settings.VISITORS and not is_registered(request):
             return redirect_to_login(request.get_full_path())
-        try:
-            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
-        except NotFound:
-            return not_found(request)
+        return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
 
     return login_not_required(never_cache(require_safe(wrapper)))
 

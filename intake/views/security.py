@@ -15,14 +15,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from core.errors import NotFound
 from core.pagination import position_in_address
 from intake.accounts import activity, sessions
 from intake.accounts.forms import ChangePasswordForm
 from intake.accounts.proof import is_recent, requires_recent_proof
 from intake.identity import person_of
 from intake.models import User
-from intake.views.failures import not_found
 
 
 @never_cache
@@ -64,10 +62,7 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def list_activity(request: HttpRequest) -> HttpResponse:
-    try:
-        after = position_in_address(request.GET.get("after"))
-    except NotFound:
-        return not_found(request)
+    after = position_in_address(request.GET.get("after"))
     page = activity.page_of(person_of(request), after=after)
     return render(request, "intake/account/activity.html", {"page": page, "is_first": after is None})
 
@@ -75,10 +70,7 @@ def list_activity(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def end_session(request: HttpRequest, name: str) -> HttpResponse:
-    try:
-        sessions.end_session(user=person_of(request), name=name)
-    except NotFound:
-        return not_found(request)
+    sessions.end_session(user=person_of(request), name=name)
     messages.success(request, _("Ended. That browser is logged out within seconds."))
     return HttpResponseRedirect(reverse("intake:sessions"))
 

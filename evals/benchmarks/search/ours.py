@@ -5,8 +5,7 @@ from functools import partial
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
-from evals.benchmarks.search.questions import Question
-from evals.benchmarks.search.timing import Search
+from evals.benchmarks.search.asking import Question, Search
 from intake.models import User
 from memory.models.corpora import Key
 from memory.search import SearchMode, search_chat_history

@@ -10,9 +10,8 @@ from django.apps import apps
 from django.conf import settings
 from django.core.management import CommandError
 
+from evals.benchmarks.search.asking import AskedQuestions, Question, Timing, figures
 from evals.benchmarks.search.ours import LIMIT
-from evals.benchmarks.search.questions import AskedQuestions, Question
-from evals.benchmarks.search.timing import Timing, figures
 from evals.processes import Environment, memory_megabytes, run_module
 from intake.models import User
 from memory.search import SearchMode

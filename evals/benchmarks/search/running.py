@@ -15,12 +15,11 @@ from core.isolation.acting import is_cluster
 from evals.benchmarks.base import Figures
 from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
+from evals.benchmarks.search.asking import AskedQuestions, Question, Search, Timing, ask, figures, timed_beside
 from evals.benchmarks.search.loading import load
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
 from evals.benchmarks.search.over_http import hardly_limited
-from evals.benchmarks.search.questions import AskedQuestions, Question, ask
-from evals.benchmarks.search.timing import Search, Timing, figures, timed_beside
 from evals.datasets.loading import Report
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database

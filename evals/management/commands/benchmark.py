@@ -5,13 +5,12 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand
-
 from evals.benchmarks import BENCHMARKS
+from evals.management import ReportingCommand
 from evals.tables import columns
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = "Measure how fast and how large the product is, in scratch databases and processes of its own."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -23,12 +22,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         benchmark = BENCHMARKS[options["name"]]
-        figures = benchmark.run(options, self._progress)
+        figures = benchmark.run(options, self.report)
         self.stdout.write(columns(benchmark.table(figures)))
         for line in benchmark.words(figures):
             self.stdout.write(line)
         if options["json"]:
             options["json"].write_text(json.dumps(figures, indent=2) + "\n")
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)

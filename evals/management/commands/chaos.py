@@ -5,9 +5,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
 from evals.datasets.loading import Report
+from evals.management import ReportingCommand
 from evals.reliability import chaos, killed_answers
 from evals.reliability.faults import FAULTS
 from evals.tables import lines
@@ -16,7 +17,7 @@ from evals.tables import lines
 Part = tuple[list[tuple[str, str]], list[str]]
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = (
         "Save turns over HTTP while workers, broker and database are made to fail, then kill web processes that write "
         "answers, each in a product of its own."
@@ -55,18 +56,15 @@ class Command(BaseCommand):
             names = ", ".join(fault.name for fault in FAULTS)
             raise CommandError(f"No fault has {options['only']!r} in its name: {names}.")
         seed = secrets.randbelow(10**6) if options["seed"] is None else options["seed"]
-        self._progress(f"Seed {seed}.")
+        self.report(f"Seed {seed}.")
         found: list[str] = []
         for name, part in PARTS.items():
             if options["part"] in (None, name):
-                rows, faults = part(options, seed, self._progress)
+                rows, faults = part(options, seed, self.report)
                 self.stdout.write(lines([("seed", str(seed)), *rows]))
                 found += faults
         if found:
             raise CommandError(" ".join(found))
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)
 
 
 def _save_turns(options: dict[str, Any], seed: int, report: Report) -> Part:

@@ -4,17 +4,18 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
 from evals import ranking_fit
 from evals.datasets import DatasetError, embed_all, load, read_dataset
+from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
 from evals.tables import columns
 from memory.embedders.base import FITTED, RankingWeights
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = "Fit the weights of the hybrid ranking to data sets, and try them on sets that they were not fitted to."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -39,12 +40,9 @@ class Command(BaseCommand):
     def _questions(self, folder: Path) -> list[RankedQuery]:
         dataset = read_dataset(folder)
         with scratch_database():
-            loaded = load(dataset, report=self._progress)
-            embed_all(report=self._progress)
+            loaded = load(dataset, report=self.report)
+            embed_all(report=self.report)
             return ranking_fit.questions(dataset, loaded)
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)
 
 
 def _table(asked: dict[str, list[RankedQuery]], weights: RankingWeights) -> list[list[str]]:

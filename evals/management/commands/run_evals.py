@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
 from evals import retrieval, vec02
 from evals.datasets import DatasetError, embed_all, load, read_dataset
 from evals.datasets.lives import load_life, read_life
+from evals.management import ReportingCommand
 from evals.scratch import scratch_database
 from evals.surfaces import SURFACES, as_data, ask
 from evals.tables import retrieval_table, surface_table
@@ -21,7 +22,7 @@ ALL_SURFACES = "all"
 SUITES: dict[str, Callable[[], list[Verdict]]] = {"vec-02": vec02.run}
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = "Run a suite of evals, or measure retrieval on a data set, in a scratch database."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -64,10 +65,10 @@ class Command(BaseCommand):
         modes = retrieval.modes_named(options["mode"])
         dataset = read_dataset(options["dataset"])
         with scratch_database():
-            loaded = load(dataset, report=self._progress)
-            embed_all(report=self._progress)
+            loaded = load(dataset, report=self.report)
+            embed_all(report=self.report)
             by_mode = {
-                mode: retrieval.answer(dataset, loaded, mode, rerank=options["rerank"], report=self._progress)
+                mode: retrieval.answer(dataset, loaded, mode, rerank=options["rerank"], report=self.report)
                 for mode in modes
             }
         self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
@@ -83,10 +84,10 @@ class Command(BaseCommand):
         life = read_life(options["dataset"])
         distractors = options["distractors"]
         with scratch_database():
-            loaded = load_life(life, distractors=distractors, report=self._progress)
-            embed_all(report=self._progress)
+            loaded = load_life(life, distractors=distractors, report=self.report)
+            embed_all(report=self.report)
             answered = {
-                surface.name: ask(life, loaded, surface, rerank=options["rerank"], report=self._progress)
+                surface.name: ask(life, loaded, surface, rerank=options["rerank"], report=self.report)
                 for surface in asked
             }
         beside = f", {distractors:,} made-up turns a person beside them" if distractors else ""
@@ -102,6 +103,3 @@ class Command(BaseCommand):
                 "surfaces": {surface: as_data(those) for surface, those in answered.items()},
             }
             target.write_text(json.dumps(data, indent=2) + "\n")
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)

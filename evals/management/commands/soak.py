@@ -4,8 +4,9 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
+from evals.management import ReportingCommand
 from evals.reliability import soak
 from evals.tables import lines
 
@@ -20,7 +21,7 @@ COUNTS = {
 }
 
 
-class Command(BaseCommand):
+class Command(ReportingCommand):
     help = "Call everything at once, over REST, MCP and the chat, as several people, in a product of its own."
     # It has a database of its own.
     requires_system_checks: list[str] = []
@@ -37,10 +38,7 @@ class Command(BaseCommand):
         plan = soak.SoakPlan(**{name: options[name] for name in (*COUNTS, "cancelled", "logs")})
         if min(plan.calls, plan.people, plan.visitors, plan.connections, plan.processes, plan.pool) < 1:
             raise CommandError("Calls, people, visitors, connections, processes and the pool: at least one each.")
-        outcome = soak.run(plan, self._progress)
+        outcome = soak.run(plan, self.report)
         self.stdout.write(lines(outcome.table(plan)))
         if found := outcome.faults_found(plan):
             raise CommandError(" ".join(found))
-
-    def _progress(self, line: str) -> None:
-        self.stderr.write(line, self.style.NOTICE)
