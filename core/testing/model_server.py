@@ -199,8 +199,7 @@ def _named_event(name: str, **data: Any) -> bytes:
 def chunk(
     delta: dict[str, Any] | None = None, *, finish_reason: str | None = None, usage: dict[str, int] | None = None
 ) -> bytes:
-    """One event of OpenAI's stream."""
-    """A chunk with the usage has no choices."""
+    """One event of OpenAI's stream. The one with the usage has no choices."""
     body = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
