@@ -69,12 +69,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         """An account that has nothing else confirms by logging in by the other service again."""
         methods: list[dict[str, str]] = super().get_reauthentication_methods(user)
         if methods or not user.is_authenticated:
-            return [{**method, "description": PROOFS.get(method["id"], method["description"])} for method in methods]
+            return [
+                {**method, "description": str(PROOFS.get(method["id"], method["description"]))} for method in methods
+            ]
         connected = set(SocialAccount.objects.filter(user=user).values_list("provider", flat=True))
         return [
             {
                 "id": "other_service",
-                "description": str(_("Use %(name)s") % {"name": service.name}),
+                "description": gettext("Use %(name)s") % {"name": service.name},
                 "url": service.login_url,
             }
             for service in other_services(self.request)
