@@ -1,4 +1,4 @@
-"""Failures that were expected, wherever they arise, and headers that every answer bears."""
+"""Failures that were expected, wherever they arise, the language of pages, and headers that every answer bears."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, cast
@@ -8,12 +8,16 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
 
 from core import rate_limits
 from core.errors import RateLimited, RecollectError
 from intake.views.failures import answer_to
 
 API, HEALTH = "/api/v1/", "/healthz"
+# Programs read these word for word (and DRF would translate its errors); the admin is in English.
+NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
 
@@ -41,7 +45,7 @@ PERMISSIONS_POLICY = ", ".join(
 )
 
 
-class Middleware:
+class _Middleware:
     """Runs natively in synchronous and asynchronous requests."""
 
     sync_capable: ClassVar[bool] = True
@@ -80,7 +84,7 @@ class Middleware:
         return response
 
 
-class FailureMiddleware(Middleware):
+class FailureMiddleware(_Middleware):
     """A lost database is a 503, a limit that is reached a 429: no fault of this program, and no 500.
 
     What is not there for the caller, whether it is nobody's or somebody else's, gets one same 404.
@@ -92,7 +96,30 @@ class FailureMiddleware(Middleware):
         return None
 
 
-class LimitsMiddleware(Middleware):
+class LanguageMiddleware(_Middleware):
+    """Activates the browser's language first, and the person's once a view is found, where they are looked up anyway.
+
+    Outside of a page nothing is activated, which is English (LANGUAGE_CODE).
+    """
+
+    def refuse(self, request: HttpRequest) -> None:
+        if _is_page(request):
+            translation.activate(translation.get_language_from_request(request))
+
+    def process_view(self, request: HttpRequest, *_: Any) -> None:
+        if _is_page(request) and request.user.is_authenticated and (chosen := request.user.language):
+            translation.activate(translation.get_supported_language_variant(chosen))
+
+    def end(self, request: HttpRequest) -> None:
+        translation.deactivate()
+
+    def change(self, response: HttpResponseBase) -> HttpResponseBase:
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            patch_vary_headers(response, ["Accept-Language"])
+        return response
+
+
+class LimitsMiddleware(_Middleware):
     """Counts every page, and every address that leads nowhere, before the database is asked anything.
 
     The API counts its own requests, by the user whom it has found. Its documentation is a page like any other.
@@ -125,7 +152,7 @@ class LimitsMiddleware(Middleware):
         return None
 
 
-class PrivacyMiddleware(Middleware):
+class PrivacyMiddleware(_Middleware):
     """No cache keeps what Django answers, unless a view says that it is public; no page reaches for the device.
 
     Static files do not pass here: they are the same for everybody. The second is sent with documents only: to
@@ -144,3 +171,7 @@ class PrivacyMiddleware(Middleware):
         if response.headers.get("Content-Type", "").startswith("text/html"):
             response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response
+
+
+def _is_page(request: HttpRequest) -> bool:
+    return not request.path.startswith(NO_PAGES)

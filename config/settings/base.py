@@ -66,7 +66,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "intake.middleware.PrivacyMiddleware",
-    "intake.language.LanguageMiddleware",
+    "intake.middleware.LanguageMiddleware",
     "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

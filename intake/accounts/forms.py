@@ -2,7 +2,7 @@
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allauth.account import forms as of_accounts
 from allauth.account.models import EmailAddress
@@ -27,9 +27,6 @@ from intake.accounts import sessions
 from intake.accounts.adapters import count_mail
 from intake.models import User
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
 LONGEST_CODE = 32
 LONGEST_PASSKEY_NAME = 80
 LONGEST_CREDENTIAL = 20_000
@@ -49,9 +46,7 @@ def code_field() -> forms.CharField:
     return forms.CharField(max_length=LONGEST_CODE, label=_("Code"), widget=forms.TextInput(attrs=attributes))
 
 
-def password_field(
-    *, label: "StrOrPromise" = PASSWORD, is_new: bool = False, help_text: "StrOrPromise" = ""
-) -> forms.CharField:
+def password_field(*, label: Any = PASSWORD, is_new: bool = False, help_text: Any = "") -> forms.CharField:
     attributes = {"autocomplete": "new-password" if is_new else "current-password"}
     widget = forms.PasswordInput(attrs=attributes)
     return forms.CharField(max_length=LONGEST_PASSWORD, strip=False, label=label, help_text=help_text, widget=widget)
