@@ -37,11 +37,9 @@ def about(user_id: int | None) -> Iterator[None]:
 def routed_to(connection: BaseDatabaseWrapper) -> int | None:
     """The one person whose rows the connection's statements are about; None where that is not known or no cluster."""
     acting = getattr(connection, "acting", None)
-    user_id: int | None
+    user_id: int | None = getattr(connection, "about_user", None)
     if acting is not None and acting.role == OWN_ROLE:
         user_id = int(acting.user_id or NOBODY)
-    else:
-        user_id = getattr(connection, "about_user", None)
     return user_id if user_id is not None and is_cluster(connection) else None
 
 
