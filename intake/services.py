@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
@@ -102,7 +103,8 @@ def begin_in(conversation: Conversation, *, message: str, parent: int | None, no
     failed = None if conversation._state.adding else _failed_turn(conversation, message, follows)
     if failed is not None:
         return take_up(failed)
-    quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
+    if settings.QUOTA_TURNS or settings.QUOTA_BYTES:
+        quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
     turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
     # Whether the person is still there is asked here, not when the caller's transaction ends.
     connection.check_constraints()

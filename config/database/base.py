@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from django.db import InternalError, OperationalError
 from django.db.backends.postgresql import base
-from psycopg import OperationalError as ConnectionLost
+from psycopg import OperationalError
 from psycopg_pool import ConnectionPool
 
 from config.database.operations import DatabaseOperations
@@ -27,15 +26,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return connection
         try:
             ConnectionPool.check_connection(connection)
-        except ConnectionLost:
+        except OperationalError:
             pool.putconn(connection)
             pool.check()
             return super().get_new_connection(conn_params)
         return connection
-
-    def commit(self) -> None:
-        """A node that a cluster loses at this moment is a database that is away; Citus calls it an internal error."""
-        try:
-            super().commit()
-        except InternalError as error:
-            raise OperationalError(*error.args) from error

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -25,7 +26,7 @@ from config.stack.paths import choose_account, make_private, temporary_servers_d
 from config.stack.postgres import EmbeddedPostgres
 from core.isolation import replica
 from core.isolation.acting import read_as
-from core.isolation.connections import connected_as, parameters
+from core.isolation.connections import parameters
 from intake.tests.factories import a_person, a_turn
 
 STALENESS = 0.6
@@ -99,6 +100,18 @@ def wait_until(holds):
         time.sleep(0.05)
 
 
+@contextmanager
+def connected_to(url):
+    """Another server's database, whose name is not that of the suite's."""
+    kept = connections[DEFAULT_DB_ALIAS]
+    connections[DEFAULT_DB_ALIAS] = type(kept)(parameters(url, name="recollect"), DEFAULT_DB_ALIAS)
+    try:
+        yield
+    finally:
+        connection.close()
+        connections[DEFAULT_DB_ALIAS] = kept
+
+
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
     """A primary and its standby, with a schema."""
@@ -125,7 +138,7 @@ def servers(tmp_path_factory):
 def schema(servers, django_db_blocker):
     """The owner's tables; everything else in this module is done by the web role."""
     owner = servers[0].owner_url
-    with django_db_blocker.unblock(), override_settings(DATABASE_OWNER_URL=owner), connected_as(owner):
+    with django_db_blocker.unblock(), override_settings(DATABASE_OWNER_URL=owner), connected_to(owner):
         call_command("migrate", verbosity=0)
 
 
@@ -277,7 +290,7 @@ def pooler(servers, schema):
 
 def test_people_who_share_two_connections_of_pgbouncer_see_their_own_rows_alone(pooler, django_db_blocker):
     def live(number):
-        with connected_as(pooler):
+        with connected_to(pooler):
             person = a_person(f"pooled-{number}@example.com")
             for turn in range(5):
                 a_turn(person, f"Boat {number} sails on day {turn}")

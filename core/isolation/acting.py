@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InternalError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from core.isolation import replica
@@ -106,7 +106,7 @@ def _being(identity: _Identity) -> Iterator[None]:
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = database.in_atomic_block
-    with transaction.atomic():
+    with _losing_no_node(database), transaction.atomic():
         before = _present() if is_nested else None
         _become(identity)
         database.acting = identity
@@ -119,6 +119,17 @@ def _being(identity: _Identity) -> Iterator[None]:
         # released leaves them to the transaction around it.
         if before is not None and not database.needs_rollback:
             _become(before)
+
+
+@contextmanager
+def _losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
+    """A node that a cluster loses is a database that is away; at a commit Citus calls it an internal error."""
+    try:
+        yield
+    except InternalError as error:
+        if not is_cluster(database):
+            raise
+        raise OperationalError(*error.args) from error
 
 
 def _remember_changes(database: BaseDatabaseWrapper, identity: _Identity) -> None:

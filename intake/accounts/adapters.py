@@ -75,7 +75,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return [
             {
                 "id": "other_service",
-                "description": gettext("Use %(name)s") % {"name": service.name},
+                "description": str(_("Use %(name)s")) % {"name": service.name},
                 "url": service.login_url,
             }
             for service in other_services(self.request)
