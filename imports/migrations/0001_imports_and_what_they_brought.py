@@ -169,6 +169,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "import_entries",
+                "verbose_name_plural": "import entries",
             },
         ),
         migrations.CreateModel(
