@@ -73,7 +73,7 @@ class AnswersPlan:
         return self.lease + SWEEP_SECONDS + SPARE_SECONDS
 
 
-class Kept(NamedTuple):
+class KeptAnswer(NamedTuple):
     """A turn in the database."""
 
     status: str
@@ -124,7 +124,7 @@ class NotingModel:
         yield b"data: [DONE]\n\n"
 
 
-class Reader(threading.Thread):
+class StreamReader(threading.Thread):
     """Reads one answer to its end: from the first address, and, when the line breaks, on from the next one.
 
     `body` asks the question; without one the answer to the turn `turn_id` is read.
@@ -196,7 +196,7 @@ class Asked:
     number: int
     web: str
     person: Person
-    readers: list[Reader]
+    readers: list[StreamReader]
 
     @property
     def turn_id(self) -> int:
@@ -307,12 +307,12 @@ def _ask(product: Product, numbers: Sequence[int], people: list[Person]) -> list
         web, other = (WEBS[(number + place) % len(WEBS)] for place in range(len(WEBS)))
         places = [product.addresses[web], product.addresses[other]]
         person = people[number % len(people)]
-        asker = Reader(person, places, body={"message": f"Number {number}"})
+        asker = StreamReader(person, places, body={"message": f"Number {number}"})
         askers.append((Asked(number, web, person, [asker]), places))
     asked = [each for each, _ in askers]
     _wait_until(lambda: all(each.turn_id for each in asked), TIMEOUT_SECONDS, "Not every question is taken.")
     for each, places in askers:
-        each.readers += [Reader(each.person, [place], turn_id=each.turn_id) for place in places]
+        each.readers += [StreamReader(each.person, [place], turn_id=each.turn_id) for place in places]
     return asked
 
 
@@ -378,7 +378,7 @@ class Strike:
         for each in killed:
             place = each.readers[0].place
             body = {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
-            reader = Reader(each.person, [address], body=body)
+            reader = StreamReader(each.person, [address], body=body)
             reader.join(TIMEOUT_SECONDS)
             reader.leave()
             now = _kept(self.connection, [each])[each.turn_id]
@@ -389,7 +389,7 @@ class Strike:
         written = self.model.written(each.number, before=self.killed_at)
         return each.web == self.victim and written != self.model.whole(each.number)
 
-    def _compare_killed(self, each: Asked, turn: Kept, outcome: AnswersOutcome) -> None:
+    def _compare_killed(self, each: Asked, turn: KeptAnswer, outcome: AnswersOutcome) -> None:
         outcome.killed += 1
         outcome.written += len(self.model.written(each.number, before=self.killed_at))
         outcome.kept += len(turn.text)
@@ -402,14 +402,14 @@ class Strike:
         outcome.heard_there_after += [here.ended_at - self.killed_at] if here.ending is not None else []
 
 
-def _has_read(reader: Reader, kept: str, whole: str) -> bool:
+def _has_read(reader: StreamReader, kept: str, whole: str) -> bool:
     """All that was kept and nothing else; a reader may have seen a moment more than was kept."""
     return reader.text.startswith(kept.rstrip()) and whole.startswith(reader.text.rstrip())
 
 
-def _kept(connection: psycopg.Connection[Any], asked: list[Asked]) -> dict[int, Kept]:
+def _kept(connection: psycopg.Connection[Any], asked: list[Asked]) -> dict[int, KeptAnswer]:
     rows = connection.execute(_TURNS, [[each.turn_id for each in asked]]).fetchall()
-    return {turn_id: Kept(status, text) for turn_id, status, text in rows}
+    return {turn_id: KeptAnswer(status, text) for turn_id, status, text in rows}
 
 
 def _wait_until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.urls import reverse
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from core.validation import Input
 from imports.models import Import, ImportEntry
@@ -15,6 +15,16 @@ from imports.storing.keys import LONGEST_ID
 from imports.storing.waiting import Waiting
 
 Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_length=MAX_CHOSEN)]
+
+
+def _read(value: object) -> datetime:
+    """Pydantic would read the text of a number as well, as the seconds since 1970."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+WrittenTime = Annotated[AwareDatetime, BeforeValidator(_read)]
 
 
 class ImportWanted(Input):
@@ -32,7 +42,7 @@ class StartWanted(Input):
 
     only: Annotated[Ids | None, Field(description="External ids; everything else stays out.")] = None
     leave_out: Annotated[Ids, Field(alias="except", description="External ids that stay out.")] = []
-    since: Annotated[AwareDatetime | None, Field(description="What ended before stays out.")] = None
+    since: Annotated[WrittenTime | None, Field(description="What ended before stays out.")] = None
 
 
 class UndoWanted(Input):

@@ -8,7 +8,7 @@ from typing import IO, Annotated, Any
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -27,6 +27,7 @@ from imports.rest.shapes import (
     PreviewOutput,
     StartWanted,
     UndoWanted,
+    WrittenTime,
 )
 from imports.services import MAX_CHUNK, EntryQuestion
 from imports.storing.waiting import waiting_vectors
@@ -150,7 +151,7 @@ class PreviewQuery(Input):
     q: Annotated[PlainText, Field(max_length=LONGEST_TITLE)] = ""
     status: Annotated[PlainText, Field(pattern=f"^({'|'.join([*ImportEntry.Status.values, 'stored'])})?$")] = ""
     kind: Annotated[PlainText, Field(pattern=f"^({'|'.join(EntryKind.values)})?$")] = ""
-    since: AwareDatetime | None = None
+    since: WrittenTime | None = None
     after: Annotated[int | None, Field(ge=0, le=2**31)] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 

@@ -14,7 +14,7 @@ from imports.models import Import, ImportedChange, ImportJob
 from imports.storing import jobs, running, store
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
-from intake.models import Conversation, Turn
+from intake.models import ActivityEntry, Conversation, Turn
 from intake.tests.factories import a_person, a_turn
 from memory import documents
 from memory.models import MemoryDocument, MemoryRecord
@@ -52,11 +52,11 @@ def said(user):
 
 
 def everything():
-    """Every row of every person, but those of imports themselves."""
+    """Every row of every person, but those of imports themselves and what is noted of them."""
     return {
         model._meta.label: sorted(map(repr, model.objects.values()))
         for model in personal_models()
-        if model._meta.app_label != "imports"
+        if model._meta.app_label != "imports" and model is not ActivityEntry
     }
 
 

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from allauth.core import context
 from django.db import IntegrityError, connection
 
-from core.isolation.acting import acting_as
+from core.isolation.acting import ActingAsAnother, acting_as
 from core.isolation.caller import Caller
 from core.pagination import Position
 from intake.accounts import devices
@@ -34,9 +34,13 @@ def note(user: User | int | None, what: Activity, *, count: int = 1) -> None:
     user_id = user.pk if isinstance(user, User) else user
     if user_id is None or not count or (isinstance(user, User) and user.is_visitor):
         return
+    entry = ActivityEntry(user_id=user_id, what=what, count=count, device=_device())
     try:
         with acting_as(Caller(user_id=user_id)):
-            ActivityEntry.objects.create(user_id=user_id, what=what, count=count, device=_device())
+            entry.save(force_insert=True)
+    except ActingAsAnother:
+        # On a page of staff, who may add to anybody's.
+        entry.save(force_insert=True)
     except IntegrityError:
         # The account was deleted meanwhile, and its log with it.
         return

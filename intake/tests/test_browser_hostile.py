@@ -106,7 +106,7 @@ def test_over_the_wire_too(open_page, person, language_model):
     answer = "\n\n".join(payload for payload in PAYLOADS if "```" not in payload and "\x00" not in payload)
     language_model(Say(tuple(answer[at : at + 40] for at in range(0, len(answer), 40))))
     page = open_page(user=person)
-    page.get_by_label("Message").fill(EXAMPLES[0])
+    page.get_by_label("Message").fill(str(EXAMPLES[0]))
     page.keyboard.press("Enter")
     expect(page.locator(".turn").last).to_have_attribute("data-status", "complete", timeout=20_000)
     assert dangers(page) == []
