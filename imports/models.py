@@ -166,6 +166,7 @@ class ImportEntry(models.Model):
 
     class Meta:
         db_table = "import_entries"
+        verbose_name_plural = "import entries"
         constraints = [
             models.UniqueConstraint(fields=["user", "batch", "kind", "external_id"], name="import_entries_once"),
         ]

@@ -54,8 +54,13 @@ def count_rows(user_id: int) -> Counter[str]:
 
 def certify(*, user_id: int, at: datetime, rows: Mapping[str, int]) -> DeletionCertificate:
     """`rows`: how many of each model."""
-    named = {_name(label): number for label, number in rows.items() if number}
-    return DeletionCertificate(account=user_id, deleted_at=at, deleted=dict(sorted(named.items())))
+    named: Counter[str] = Counter()
+    for label, number in rows.items():
+        # Two kinds of access tokens have one name.
+        named[_name(label)] += number
+    return DeletionCertificate(
+        account=user_id, deleted_at=at, deleted={name: number for name, number in sorted(named.items()) if number}
+    )
 
 
 def sign(certificate: DeletionCertificate) -> str:

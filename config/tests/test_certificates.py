@@ -49,8 +49,9 @@ def test_whoever_deletes_their_account_is_given_a_signed_statement_of_what_went(
 
 
 def test_a_statement_that_this_server_did_not_sign_is_not_there():
-    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows={"intake.Turn": 2}))
-    assert certificates.read(signed).deleted == {"turns": 2}
+    rows = {"intake.Turn": 2, "agent_tools.AccessToken": 1, "oauth2_provider.AccessToken": 2, "intake.Session": 0}
+    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows=rows))
+    assert certificates.read(signed).deleted == {"access tokens": 3, "turns": 2}
     for forged in (signed[:-1] + ("A" if signed[-1] != "A" else "B"), "nothing", "x" * 9_000):
         assert Client().get(reverse("intake:account_deleted", args=[forged])).status_code == 404
 

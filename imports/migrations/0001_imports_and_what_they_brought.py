@@ -165,6 +165,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "import_entries",
+                "verbose_name_plural": "import entries",
             },
         ),
         migrations.CreateModel(

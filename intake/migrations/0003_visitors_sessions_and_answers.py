@@ -88,6 +88,7 @@ ACTIVITY = migrations.CreateModel(
     ],
     options={
         "db_table": "intake_activity",
+        "verbose_name_plural": "entries of activity",
         "indexes": [
             models.Index(fields=["user", "-at", "-id"], name="idx_intake_activity"),
             django.contrib.postgres.indexes.BrinIndex(fields=["at"], name="idx_intake_activity_age"),
@@ -281,6 +282,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "intake_chat_preferences",
+                "verbose_name_plural": "chat preferences",
                 "constraints": [models.UniqueConstraint(fields=("user",), name="intake_chat_preferences_once")],
             },
         ),

@@ -62,6 +62,7 @@ class ActivityEntry(models.Model):
 
     class Meta:
         db_table = "intake_activity"
+        verbose_name_plural = "entries of activity"
         indexes = [
             models.Index(fields=["user", "-at", "-id"], name="idx_intake_activity"),
             # For the sweep: rows lie in the order in which they were added.

@@ -17,6 +17,7 @@ class ChatPreferences(models.Model):
 
     class Meta:
         db_table = "intake_chat_preferences"
+        verbose_name_plural = "chat preferences"
         constraints = [models.UniqueConstraint(fields=["user"], name="intake_chat_preferences_once")]
 
     def __str__(self) -> str:

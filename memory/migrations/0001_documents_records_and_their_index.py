@@ -323,6 +323,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 "db_table": "pending_terms",
+                "verbose_name_plural": "pending terms",
                 "indexes": [models.Index(fields=["user", "corpus"], name="idx_pending_terms")],
             },
         ),

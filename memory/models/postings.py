@@ -100,6 +100,7 @@ class PendingTerms(models.Model):
 
     class Meta:
         db_table = "pending_terms"
+        verbose_name_plural = "pending terms"
         indexes = [models.Index(fields=["user", "corpus"], name="idx_pending_terms")]
 
     def __str__(self) -> str:
