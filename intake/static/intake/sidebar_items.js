@@ -99,7 +99,8 @@ export class ItemMenu {
   }
 
   #do(wanted) {
-    const item = this.#item;
+    // A change may have put another in its place since the menu was opened.
+    const item = this.sidebar.itemOf(this.#item.dataset.conversationId) ?? this.#item;
     this.#close();
     const link = item.querySelector("a");
     const does = {
