@@ -1,4 +1,4 @@
-"""The audit log: what happens to an account is noted, its owner reads it, and nobody's words are in it."""
+"""The audit log: what happens to an account is noted for its owner to read, without a word that anybody wrote."""
 
 from datetime import timedelta
 

@@ -23,7 +23,7 @@ Rights = Sequence[str]
 def isolate(table: str, *, web: Rights = EVERYTHING, worker: Rights = (), staff: Rights = ()) -> RunSQL:
     """Row-level security, forced, on a table whose `user_id` says whose a row is.
 
-    The web role does everything, or `web`, with the rows of whom it acts as, and nothing with others'. The worker and
+    The web role reads and writes (or `web`) the rows of the user it acts as, and no others. The worker and
     staff see every row, with these rights alone.
     """
     roles: Roles = settings.DATABASE_ROLES

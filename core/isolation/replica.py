@@ -3,7 +3,7 @@
 A standby is behind by a moment. It is read when it has replayed
 
 1. all that the primary had written `DATABASE_REPLICA_STALENESS_SECONDS` ago, and
-2. all that this person has committed since, in whatever process: their last position is kept in Redis.
+2. all that this person has committed since, in any process: their last position is kept in Redis.
 
 Both are positions in the write-ahead log, so that no machine's clock matters. Otherwise the primary is read, also while
 the standby or Redis does not answer.
@@ -96,7 +96,7 @@ def remember_position(user_id: str) -> None:
     key = _key(user_id)
     try:
         with _redis(settings.REDIS_URL).pipeline() as together:
-            # The highest stays, in whatever order two processes come.
+            # Two processes may come in either order: the higher position stays.
             together.zadd(key, {_MEMBER: position}, gt=True)
             # Later the other bound says as much.
             together.expire(key, int(settings.DATABASE_REPLICA_STALENESS_SECONDS) + 60)

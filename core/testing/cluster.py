@@ -83,7 +83,7 @@ def make_database(urls: Sequence[str], owner_password: str, *, name: str = TEST_
 
 
 def drop_database(urls: Sequence[str], name: str) -> None:
-    """On every node, whoever is still connected."""
+    """On every node, ending the sessions that are still connected."""
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
             server.execute("SET citus.enable_create_database_propagation = off")
