@@ -8,24 +8,22 @@ from uuid import UUID
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 from django.utils import timezone
 
 from evals.benchmarks.search import ours, over_http
 from evals.benchmarks.search.asking import ask, timed
-from evals.benchmarks.search.bare_tables import laid_bare
-from evals.benchmarks.search.binary_copy import copy_rows, read
-from evals.benchmarks.search.histories import Pool, SyntheticPerson, save
+from evals.benchmarks.search.histories import Pool
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
 from evals.benchmarks.search.measuring import Measured
 from evals.benchmarks.search.peers import PEERS, Exact, PeerMissing
 from evals.benchmarks.search.peers.sqlite import AsSpecified
+from evals.benchmarks.search.stored import read
 from evals.tests.test_scratch import database_names
 from intake.models import Conversation, Turn, User
 from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.indexing import embed_pending
-from memory.models import Embedding, IndexedText, PendingTerms, VectorBlock
+from memory.models import Embedding, IndexedText, VectorBlock
 from memory.term_segments import flush
 from memory.tests.indexed import stored_postings
 from memory.vectors import pack_all
@@ -40,7 +38,7 @@ HAS_PLOTS = find_spec("matplotlib") is not None
 
 @pytest.fixture
 def pool():
-    return Pool(30, embedder=get_embedder(), seed=1)
+    return Pool(30, seed=1, now=timezone.now(), report=lambda line: None)
 
 
 @pytest.fixture
@@ -49,9 +47,9 @@ def a_person(pool):
     return load_person(pool)
 
 
-def load_person(pool, turns=25, first_text=1000, name="bulk"):
+def load_person(pool, turns=25, name="bulk"):
     user = User.objects.create_user(f"{name}@example.com")
-    save(SyntheticPerson(user.pk, turns, first_text), pool, now=timezone.now())
+    pool.copy(user, turns, until=timezone.now())
     return user
 
 
@@ -96,7 +94,7 @@ def test_nothing_to_measure_is_an_error_in_words(option):
         call_command("benchmark", "search", option)
 
 
-def test_loaded_rows_are_those_that_the_services_write(a_person):
+def test_copied_rows_are_those_that_the_services_write(a_person):
     loaded = Turn.objects.for_user(a_person).order_by("said_at")
     other = User.objects.create_user("service@example.com")
     conversations = {}
@@ -198,7 +196,7 @@ def test_what_is_read_back_is_what_is_stored(a_person):
 @pytest.mark.parametrize("kind", PEERS, ids=lambda kind: kind.name)
 def test_each_peer_finds_what_is_nearest_among_the_persons_own(kind, tmp_path, pool):
     peer = installed(kind, tmp_path)
-    alice, bob = load_person(pool, name="alice"), load_person(pool, first_text=5000, name="bob")
+    alice, bob = load_person(pool, name="alice"), load_person(pool, name="bob")
     with synthetic_meaning():
         (asked,) = ask([alice], count=10)
         exact = Exact(tmp_path)
@@ -315,36 +313,6 @@ def rare():
     from evals import synthetic
 
     return str(synthetic.vocabulary()[-1])
-
-
-def test_a_column_that_a_table_lacks_is_an_error():
-    with pytest.raises(ValueError, match="PendingTerms has no column colour"):
-        copy_rows(PendingTerms, {"colour": 1}, count=1)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_tables_laid_bare_get_back_the_indexes_and_constraints_they_had():
-    before = definitions()
-
-    with laid_bare((*INDEX, PendingTerms)):
-        within = definitions()
-
-    assert not [name for name in within if name.startswith("idx_") or name.endswith("_once")]
-    assert definitions() == before
-
-
-def definitions():
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
-             WHERE indrelid = ANY('{embeddings,indexed_texts,pending_terms}'::regclass[])
-            UNION ALL
-            SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
-             WHERE conrelid = ANY('{embeddings,indexed_texts,pending_terms}'::regclass[])
-            """
-        )
-        return {name: definition for name, definition in cursor.fetchall() if "NOT NULL" not in definition}
 
 
 def installed(kind, folder):

@@ -22,7 +22,6 @@ SEED = 384
 RAREST = 32
 # So that unrelated texts have a cosine of about 0.1, as with the built-in model.
 SHARED = 0.35
-NOISE = 0.3
 PART_WORDS = 150
 AT_ONCE = 512
 
@@ -72,14 +71,6 @@ def meanings(texts: Sequence[str], *, dimensions: int) -> Matrix:
         rarest[row, : len(kept)] = kept
     vectors = [_summed(rarest[start : start + AT_ONCE], dimensions) for start in range(0, len(texts), AT_ONCE)]
     return np.concatenate(vectors) if vectors else np.empty((0, dimensions), np.float32)
-
-
-def with_noise(vectors: Matrix, rng: np.random.Generator) -> Matrix:
-    """The same texts as somebody else would have said them."""
-    noise = rng.standard_normal(vectors.shape, np.float32)
-    noisy = vectors + noise * np.float32(NOISE / np.sqrt(vectors.shape[1]))
-    noisy /= np.linalg.norm(noisy, axis=1, keepdims=True)
-    return noisy
 
 
 def _summed(words: NDArray[np.int64], dimensions: int) -> Matrix:

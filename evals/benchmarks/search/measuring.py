@@ -7,10 +7,10 @@ from tempfile import TemporaryDirectory
 
 from evals.benchmarks.search import ours
 from evals.benchmarks.search.asking import AskedQuestions, Question, Timing, timed, timed_beside
-from evals.benchmarks.search.binary_copy import Stored, read
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import Web
 from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing
+from evals.benchmarks.search.stored import Stored, read
 from evals.datasets.loading import Report
 from evals.processes import Environment, web
 from intake.models import User

@@ -16,7 +16,8 @@ from evals.benchmarks.base import Figures
 from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.asking import AskedQuestions, Question, Search, Timing, ask, figures, timed_beside
-from evals.benchmarks.search.loading import load
+from evals.benchmarks.search.histories import Pool
+from evals.benchmarks.search.loading import load, make_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
 from evals.benchmarks.search.over_http import hardly_limited
@@ -64,8 +65,9 @@ class Run:
 
     def load(self) -> None:
         """Everybody, in stages; at the end the first people are asked the same questions in the database of each."""
+        pool = make_pool(self.turns, now=self.now, report=self.report)
         if self.is_plotted:
-            self._load_shorter()
+            self._load_shorter(pool)
         asked: list[AskedQuestions] = []
         earlier: list[tuple[int, Copy]] = []
         for share in self._stages():
@@ -74,7 +76,7 @@ class Run:
                 continue
             if self.people:
                 earlier.append((_rows(), self._kept.enter_context(copied(self.database))))
-            self.people += load([self.turns] * missing, given=self.given, now=self.now, report=self.report)
+            self.people += load(pool, [self.turns] * missing, given=self.given, now=self.now, report=self.report)
             asked = asked or ask(self.people[:MOST_ASKED], count=self.queries)
         self._ask_first(asked, earlier)
 
@@ -93,10 +95,14 @@ class Run:
             return (1.0,)
         return PLOTTED_STAGES if self.is_plotted else STAGES
 
-    def _load_shorter(self) -> None:
+    def _load_shorter(self, pool: Pool) -> None:
         sizes = sorted({size for part in SHORTER if (size := self.turns // part) > 0})
         people = load(
-            [size for size in sizes for _ in range(SHORTER_PEOPLE)], given=self.given, now=self.now, report=self.report
+            pool,
+            [size for size in sizes for _ in range(SHORTER_PEOPLE)],
+            given=self.given,
+            now=self.now,
+            report=self.report,
         )
         self.shorter = {
             size: people[number * SHORTER_PEOPLE : (number + 1) * SHORTER_PEOPLE] for number, size in enumerate(sizes)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evals.benchmarks.search.binary_copy import Stored
+from evals.benchmarks.search.stored import Stored
 from intake.models import User
 from memory.embedders.base import Vector, normalised
 from memory.models.corpora import Key

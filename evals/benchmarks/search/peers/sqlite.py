@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from evals.benchmarks.search.binary_copy import Stored
 from evals.benchmarks.search.peers.base import INSTALL, Peer, PeerMissing
+from evals.benchmarks.search.stored import Stored
 from intake.models import Turn, User
 from memory.embedders.base import Vector
 from memory.models.corpora import Key
