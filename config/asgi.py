@@ -1,7 +1,7 @@
 """The web process: routes each request, and checks what it needs before it serves.
 
 Synchronous views run with their middleware in one worker thread each, under WSGI. Views whose answers stream for
-minutes run on the event loop, under Django's ASGI application.
+minutes run on the event loop, under Django's ASGI handler.
 """
 
 import os
@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import gc
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,10 +17,12 @@ from importlib import import_module
 from typing import Any
 
 from a2wsgi import WSGIMiddleware
-from django.core.asgi import get_asgi_application
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
 
-streaming: Any = get_asgi_application()
+# The stubs of the two sides of it name the same types differently.
+wsgi: Any = get_wsgi_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
@@ -55,12 +58,27 @@ THREADS = 64
 # each of them is refused, would stand before everybody's next step.
 STRANGERS_THREADS = 4
 
-# The stubs of the two sides of it name the same types differently.
-wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
 mcp = McpEndpoint(mcp_registry)
+
+
+class StreamingHandler(ASGIHandler):
+    """Runs the middleware of a request in one go in its thread, as WSGI does; the view and its stream, on the loop.
+
+    Django would send each step of each middleware to the thread and back, some twenty times a request, and each time
+    the request waits for its turn on a loop that hundreds of answers share.
+    """
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        super().load_middleware(is_async=False)
+
+    async def get_response_async(self, request: Any) -> Any:
+        return await sync_to_async(self.get_response)(request)
+
+
+streaming: Any = StreamingHandler()
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
@@ -87,6 +105,9 @@ async def _warm_up() -> None:
     await asyncio.to_thread(import_module, "intake.chat")
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
+    # All that stays for good is there: no later collection, for which every request would wait, looks through it again.
+    gc.collect()
+    gc.freeze()
 
 
 @asynccontextmanager
