@@ -12,6 +12,7 @@ import asyncio
 import gc
 import re
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -57,6 +58,11 @@ THREADS = 64
 # For requests without a session or a token. One thread of Python runs at a time: a crowd of strangers, however quickly
 # each of them is refused, would stand before everybody's next step.
 STRANGERS_THREADS = 4
+# Of views whose answers stream, until they do. Fewer than the pool has connections: whoever waits for a thread waits
+# in a line, and whoever waits for a connection is refused after five seconds.
+STREAMS_THREADS = 12
+streams_threads = ThreadPoolExecutor(STREAMS_THREADS, thread_name_prefix="streams")
+strangers_streams_threads = ThreadPoolExecutor(STRANGERS_THREADS, thread_name_prefix="strangers' streams")
 
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
@@ -65,17 +71,28 @@ mcp = McpEndpoint(mcp_registry)
 
 
 class StreamingHandler(ASGIHandler):
-    """Runs the middleware of a request in one go in its thread, as WSGI does; the view and its stream, on the loop.
+    """Django beneath views whose answers stream: middleware and view in a thread in one go, as under WSGI, then the
+    stream on the loop, for which neither a thread nor a connection is held.
 
-    Django would send each step of each middleware to the thread and back, some twenty times a request, and each time
-    the request waits for its turn on a loop that hundreds of answers share.
+    Django's own handler sends each step of each middleware to a thread of the request's and back, some twenty times;
+    each time the request, its connection in hand, waits for its turn on a loop that hundreds of answers share.
     """
 
     def load_middleware(self, is_async: bool = False) -> None:
         super().load_middleware(is_async=False)
 
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.handle(scope, receive, send)
+
     async def get_response_async(self, request: Any) -> Any:
-        return await sync_to_async(self.get_response)(request)
+        threads = streams_threads if has_credentials(request.scope) else strangers_streams_threads
+        return await sync_to_async(self._respond, thread_sensitive=False, executor=threads)(request)
+
+    def _respond(self, request: Any) -> Any:
+        try:
+            return self.get_response(request)
+        finally:
+            connections.close_all()
 
 
 streaming: Any = StreamingHandler()
