@@ -1,7 +1,7 @@
 """The web process: routes each request, and checks what it needs before it serves.
 
 Synchronous views run with their middleware in one worker thread each, under WSGI. Views whose answers stream for
-minutes run on the event loop, under Django's ASGI handler.
+minutes run on the event loop, under Django's ASGI application.
 """
 
 import os
@@ -12,18 +12,15 @@ import asyncio
 import gc
 import re
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
 
 from a2wsgi import WSGIMiddleware
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIHandler
+from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 
-# The stubs of the two sides of it name the same types differently.
-wsgi: Any = get_wsgi_application()
+django_asgi: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
@@ -58,44 +55,35 @@ THREADS = 64
 # For requests without a session or a token. One thread of Python runs at a time: a crowd of strangers, however quickly
 # each of them is refused, would stand before everybody's next step.
 STRANGERS_THREADS = 4
-# Of views whose answers stream, until they do. Fewer than the pool has connections: whoever waits for a thread waits
-# in a line, and whoever waits for a connection is refused after five seconds.
-STREAMS_THREADS = 12
-streams_threads = ThreadPoolExecutor(STREAMS_THREADS, thread_name_prefix="streams")
-strangers_streams_threads = ThreadPoolExecutor(STRANGERS_THREADS, thread_name_prefix="strangers' streams")
 
+# Requests whose answers stream, until they do: each holds a connection meanwhile. Fewer than the pool has, since who
+# waits in this line is let in, and who waits for a connection is refused after five seconds.
+OPENING_AT_ONCE = 12
+
+# The stubs of the two sides of it name the same types differently.
+wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
 mcp = McpEndpoint(mcp_registry)
 
 
-class StreamingHandler(ASGIHandler):
-    """Django beneath views whose answers stream: middleware and view in a thread in one go, as under WSGI, then the
-    stream on the loop, for which neither a thread nor a connection is held.
-
-    Django's own handler sends each step of each middleware to a thread of the request's and back, some twenty times;
-    each time the request, its connection in hand, waits for its turn on a loop that hundreds of answers share.
-    """
-
-    def load_middleware(self, is_async: bool = False) -> None:
-        super().load_middleware(is_async=False)
+class Streaming:
+    """Django for views whose answers stream: each waits in a line until its answer begins, and then streams."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.handle(scope, receive, send)
+        async with AsyncExitStack() as opening:
+            await opening.enter_async_context(scope["state"]["opening"])
 
-    async def get_response_async(self, request: Any) -> Any:
-        threads = streams_threads if has_credentials(request.scope) else strangers_streams_threads
-        return await sync_to_async(self._respond, thread_sensitive=False, executor=threads)(request)
+            async def send_on(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    await opening.aclose()
+                await send(message)
 
-    def _respond(self, request: Any) -> Any:
-        try:
-            return self.get_response(request)
-        finally:
-            connections.close_all()
+            await django_asgi(scope, receive, send_on)
 
 
-streaming: Any = StreamingHandler()
+streaming = Streaming()
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
@@ -128,7 +116,7 @@ async def _warm_up() -> None:
 
 
 @asynccontextmanager
-async def lifespan(_: Starlette) -> AsyncIterator[None]:
+async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
@@ -136,7 +124,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     # Meanwhile the process serves: this takes seconds, for which neither a page nor the first message should wait.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():
-        yield
+        yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE)}
     await warming
     await import_module("intake.chat").cut_off_answers()
     await import_module("intake.answers.after").stop()

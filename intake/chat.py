@@ -7,6 +7,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from asgiref.sync import sync_to_async
+from django.db import connections
+
 from core.isolation.caller import Caller
 from intake import services
 from intake.answers import streams
@@ -46,6 +49,9 @@ async def follow_answer(
 
     `is_still_in` is this reader's; when they are out, the answer goes on without them. `with_blocks` adds `blocks`.
     """
+    # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
+    # answers at once would leave none for anybody.
+    await sync_to_async(connections.close_all)()
     following = office().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
     async for events in following:
         yield events

@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from asgiref.sync import sync_to_async
+from django.db import connections
+
 from intake import sse
 from intake.agent.events import TextWritten
 from intake.answers.drawing import ReaderView
@@ -65,6 +68,8 @@ async def read(
 
 async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
     """The events of a turn that has ended, once more: its calls, its answer as one text, and how it ended."""
+    # The request's own connection goes back first: a slow reader must not keep it from others.
+    await sync_to_async(connections.close_all)()
     yield encode_turn(turn)
     for thought in events_of_reasoning(turn):
         yield encode_event(thought, turn)

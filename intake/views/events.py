@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 
@@ -46,6 +47,7 @@ def _admit(request: HttpRequest) -> tuple[Admitted, int]:
 
 async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
+    await sync_to_async(connections.close_all)()
     with Changes(user_id) as queue:
         yield sse.encode("open", {})
         while True:
