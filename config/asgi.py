@@ -9,9 +9,10 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import gc
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,7 @@ from a2wsgi import WSGIMiddleware
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 
-streaming: Any = get_asgi_application()
+django_asgi: Any = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
@@ -55,12 +56,34 @@ THREADS = 64
 # each of them is refused, would stand before everybody's next step.
 STRANGERS_THREADS = 4
 
+# Requests whose answers stream, until they do: each holds a connection meanwhile. Fewer than the pool has, since who
+# waits in this line is let in, and who waits for a connection is refused after five seconds.
+OPENING_AT_ONCE = 12
+
 # The stubs of the two sides of it name the same types differently.
 wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
 mcp = McpEndpoint(mcp_registry)
+
+
+class Streaming:
+    """Django for views whose answers stream: each waits in a line until its answer begins, and then streams."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async with AsyncExitStack() as opening:
+            await opening.enter_async_context(scope["state"]["opening"])
+
+            async def send_on(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    await opening.aclose()
+                await send(message)
+
+            await django_asgi(scope, receive, send_on)
+
+
+streaming = Streaming()
 
 
 async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
@@ -87,10 +110,13 @@ async def _warm_up() -> None:
     await asyncio.to_thread(import_module, "intake.chat")
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
+    # All that stays for good is there: no later collection, for which every request would wait, looks through it again.
+    gc.collect()
+    gc.freeze()
 
 
 @asynccontextmanager
-async def lifespan(_: Starlette) -> AsyncIterator[None]:
+async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     await asyncio.to_thread(_make_sure_of_the_database)
     # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
@@ -98,7 +124,7 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
     # Meanwhile the process serves: this takes seconds, for which neither a page nor the first message should wait.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():
-        yield
+        yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE)}
     await warming
     await import_module("intake.chat").cut_off_answers()
     await import_module("intake.answers.after").stop()

@@ -1,9 +1,8 @@
 """Failures that were expected, wherever they arise, the language of pages, and headers that every answer bears."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from typing import Any
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
@@ -19,7 +18,7 @@ API, HEALTH = "/api/v1/", "/healthz"
 # Programs read these word for word (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
 
-GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 # A page may do none of this, nor may anything that gets into one.
 PERMISSIONS_POLICY = ", ".join(
@@ -46,29 +45,12 @@ PERMISSIONS_POLICY = ", ".join(
 
 
 class _Middleware:
-    """Runs natively in synchronous and asynchronous requests."""
-
-    sync_capable: ClassVar[bool] = True
-    async_capable: ClassVar[bool] = True
-
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
-            markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if iscoroutinefunction(self.get_response):
-            return self._call_later(request)
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
         try:
             response = self.refuse(request) or self.get_response(request)
-        finally:
-            self.end(request)
-        # The stubs cannot tell that the other kind was asked for above.
-        return self.change(cast(HttpResponseBase, response))
-
-    async def _call_later(self, request: HttpRequest) -> HttpResponseBase:
-        try:
-            response = self.refuse(request) or await cast(Awaitable[HttpResponseBase], self.get_response(request))
         finally:
             self.end(request)
         return self.change(response)

@@ -1,5 +1,7 @@
 """Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
+from core.isolation.acting import PersonalChange, change_for_each
 from core.isolation.caller import Caller
 from intake import quotas
 from intake.models import Conversation, Turn
@@ -35,6 +38,29 @@ class Answer:
     error: dict[str, Any] | None = None
     # As `intake.usage` says it.
     usage: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What there is of an answer that is being written."""
+
+    turn_id: int
+    user_id: int
+    attempt: int = 1
+    text: str
+    reasoning: str = ""
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def columns(self) -> tuple[str, str, str]:
+        return without_nul(self.text), without_nul(self.reasoning), json.dumps(self.tool_calls)
+
+
+# A turn that another transaction holds is passed over: the others' answers should not wait for it.
+_SAVE_PROGRESS = """
+UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, tool_calls = %s::jsonb, updated_at = %s
+ WHERE (user_id, id) = (SELECT user_id, id FROM intake_conversation_turns
+                         WHERE id = %s AND user_id = %s AND attempt = %s AND status = 'streaming'
+                           FOR NO KEY UPDATE SKIP LOCKED)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +151,16 @@ def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> T
         return None if turn is None or has_children(turn) else take_up(turn, keeps_text=keeps_text)
 
 
-def save_progress(
-    *, turn_id: int, text: str, tool_calls: list[dict[str, Any]], now: datetime, attempt: int = 1, reasoning: str = ""
-) -> bool:
-    """Keep what has been written and done so far, so that a killed server loses a moment and no more.
+def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
+    """Keep what has been written and done so far of all these answers, so that a killed server loses a moment of them.
 
-    Returns whether the turn is still open for this attempt at an answer.
+    Returns the turns that were saved: those that are still open for their attempts, and that nobody else holds.
     """
-    streaming = Turn.objects.filter(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
-    written = {"assistant_message": without_nul(text), "reasoning": without_nul(reasoning)}
-    return bool(streaming.update(**written, tool_calls=tool_calls, updated_at=now))
+    changes = [
+        PersonalChange(part.user_id, _SAVE_PROGRESS, [*part.columns(), now, part.turn_id, part.user_id, part.attempt])
+        for part in parts
+    ]
+    return {part.turn_id for part, count in zip(parts, change_for_each(changes), strict=True) if count}
 
 
 def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:

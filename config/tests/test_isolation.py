@@ -27,6 +27,7 @@ from intake.idempotency import once
 from intake.links import conversation_path
 from intake.models import Activity, ActivityEntry, ChatPreferences, Conversation, Turn, User
 from intake.models.conversations import ConversationQuerySet, TurnQuerySet
+from intake.services import Progress
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records, term_segments, vectors
 from memory.embedders import get_embedder
@@ -337,7 +338,7 @@ def test_a_worker_closes_and_indexes_what_a_dead_server_left_open(alice):
     caller = Caller(user_id=alice.pk)
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message="Anybody there?", conversation_id=None, now=NOW)
-        services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=NOW)
+    services.save_progress([Progress(turn_id=turn.pk, user_id=alice.pk, text="Half an")], now=NOW)
     with as_a_worker():
         close_abandoned_turns()
     turn.refresh_from_db()

@@ -7,7 +7,7 @@ Pages, the API, tools, the chat's stream, staff pages and commands all come thro
 Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing may stay open while it lasts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -37,6 +37,7 @@ SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s
 """
 # On a Citus cluster a setting reaches the nodes as a statement alone, and as a whole: `set_config` stays on this one.
 BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
+_ON_NODES_TOO = "SET LOCAL citus.propagate_set_commands = 'local'"
 _HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
@@ -48,6 +49,14 @@ _lock = Lock()
 
 class ActingAsAnother(RuntimeError):
     """One person's work led to another's: a fault of the program, stopped before it shows anybody anything."""
+
+
+class PersonalChange(NamedTuple):
+    """One statement that changes rows of one person's, without a semicolon."""
+
+    user_id: int
+    statement: str
+    parameters: Sequence[Any]
 
 
 class _Identity(NamedTuple):
@@ -87,6 +96,27 @@ def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
             replica.leave_alone()
     with _being(identity):
         return work()
+
+
+def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
+    """Make the changes of several people in one message and one transaction, each while acting as its person alone.
+
+    Returns how many rows each has changed. Not within `acting_as`; nothing is left of any of them at the end.
+    """
+    database = _database()
+    if getattr(database, "acting", None) is not None:
+        raise ActingAsAnother(f"Acting as {database.acting}, and asked to act as several.")
+    statements = [_ON_NODES_TOO] if is_cluster(database) else []
+    for change in changes:
+        statements += [f"SET LOCAL app.user_id = '{int(change.user_id)}'", change.statement]
+    statements.append("SET LOCAL app.user_id = ''")
+    with _losing_no_node(database), transaction.atomic(), database.cursor() as cursor:
+        cursor.execute("; ".join(statements), [each for change in changes for each in change.parameters])
+        counts = [cursor.rowcount]
+        while cursor.nextset():
+            counts.append(cursor.rowcount)
+    # A setting counts no rows.
+    return [count for count in counts if count >= 0]
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 1. People begin their answers one after the other within `--spread` seconds, and each takes longer than that, so
    that all are written at once. Others come to read along at any moment; a third of them leave and come back.
 2. A model in this process writes for each question words that no other answer has.
-3. Every reader must have got every word of its answer once and in order: what is lost or mixed up is counted.
+3. Every reader must have got every word of its answer once and in order. Counted apart: readers who were refused, those
+   to whom the server said that the answer failed or was cut short, and those with any other text, lost or mixed up.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
 
 def _measure(product: Product, plan: dict[str, Any]) -> Figures:
     people = product.people(plan["answers"])
-    asked = {**plan, "address": product.address, "pid": product.programs["web"].family()[0].pid}
+    asked = {**plan, "address": product.address, "pids": [product.programs["web"].family()[0].pid]}
     asked["tokens"] = [person.token for person in people]
     began, before = time.monotonic(), product.programs["web"].processor_seconds()
     heard: Any = run_module("evals.children.answer_readers", product.environment, data=asked)
@@ -57,6 +58,9 @@ def _measure(product: Product, plan: dict[str, Any]) -> Figures:
         **percentiles(heard["first_event_ms"], "first_event"),
         **percentiles(heard["first_word_ms"], "first_word"),
         **percentiles(heard["joined_ms"], "joining_reader"),
+        "whole": heard["whole"],
+        "refused": heard["refused"],
+        "failed": heard["failed"],
         "lost_or_mixed_up": heard["wrong"],
         "at_once": heard["at_once"],
         "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),

@@ -15,12 +15,19 @@ T = TypeVar("T")
 
 
 async def as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def work() -> T:
+        with acting_as(caller):
+            return function(*args, **kwargs)
+
+    return await aside(work)
+
+
+async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run database work beside the loop, and give its connection back at once: streams outlive any pool."""
 
     def work() -> T:
         try:
-            with acting_as(caller):
-                return function(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             connections.close_all()
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from core.isolation.caller import Caller
 from intake.answers.drawing import Drawing, ReaderView
 from intake.answers.following import Mirror, mirror_of_ended
+from intake.answers.keeping import Keeper
 from intake.answers.log import AnswerLog, EventId
 from intake.answers.publishing import Publisher
 from intake.answers.reading import read, replay
@@ -25,6 +26,7 @@ MOST_KEPT = 200
 class Office:
     writings: dict[int, Writing] = field(default_factory=dict)
     publisher: Publisher = field(default_factory=Publisher)
+    keeper: Keeper = field(default_factory=Keeper)
     _ended: dict[int, AnswerLog] = field(default_factory=dict)
     _mirrors: dict[int, Mirror] = field(default_factory=dict)
     _drawings: dict[AnswerLog, Drawing] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Office:
         writing = Writing(turn, caller, is_still_in=is_still_in)
         self.writings[turn.pk] = writing
         self.publisher.publish(writing.log, stop=writing.stop)
+        self.keeper.keep(writing)
         task = asyncio.create_task(self._see_out(writing))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -80,6 +80,9 @@ class Publisher:
             except (RedisError, OSError) as error:
                 logger.warning("Redis is away, and answers are followed without it (%s)", type(error).__name__)
                 self._drop_done()
+                # Which of the leases were renewed is not known.
+                for each in self._answers.values():
+                    each.renew_at = 0.0
                 await asyncio.sleep(REST_SECONDS)
 
     async def _send_all(self, client: Any) -> None:

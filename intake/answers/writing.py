@@ -11,13 +11,13 @@ However it ends, what was written is saved.
 import asyncio
 import logging
 import time
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
+from pydantic_ai.messages import ModelMessage
 
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.caller import Caller
@@ -39,16 +39,12 @@ from intake.answers.events import (
 from intake.answers.log import AnswerLog, Ending
 from intake.language_models import LanguageModel, is_recall_mode
 from intake.models import Turn
-from intake.services import Answer
+from intake.services import Answer, Progress
 from intake.standing import StillIn, until_out
 from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
-# With the save itself, a server that is killed loses less than a second of what it wrote.
-SAVE_EVERY_SECONDS = 0.5
-# After which part of a lease a turn of which there is nothing new is saved all the same, as a sign of life.
-SIGN_OF_LIFE = 0.4
 # How often, and after how many seconds each, the last save is tried while the database restarts.
 LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
 # No answer grows without end, also when nobody reads it.
@@ -82,11 +78,6 @@ class Draft:
                         call.update(kept_result(event))
         self.log.add(event)
 
-    def snapshot(self) -> dict[str, Any]:
-        """A copy that another thread can save while more is added, as `services.save_progress` takes it."""
-        calls = [dict(call) for call in self.tool_calls]
-        return {"text": self.log.text, "reasoning": self.log.reasoning, "tool_calls": calls}
-
     def ended(self, status: Turn.Status, error: RecollectError | None = None) -> Answer:
         return Answer(
             text=self.log.text,
@@ -116,37 +107,47 @@ class Draft:
 
 
 class Writing:
-    """One answer that is being written. `log` is what readers follow."""
+    """One answer that is being written. `log` is what readers follow; once it `is_closing`, its end is being saved."""
 
     def __init__(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> None:
         self.log = AnswerLog(turn)
         self._turn = turn
-        self._caller = caller
+        self.caller = caller
         self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
         # Of an answer that goes on; recall mode says all of it again.
         self._kept = "" if is_recall_mode() else turn.assistant_message
         if self._kept:
             self._tell_kept()
         # The last save is not interrupted.
-        self._is_closing = False
+        self.is_closing = False
         self._task = asyncio.create_task(self._write())
-        self._helpers = [asyncio.create_task(self._save_progress())]
-        if is_still_in is not None:
-            self._helpers.append(asyncio.create_task(self._stop_when_out(is_still_in)))
+        self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_out(is_still_in))
 
     def stop(self) -> None:
         """End the answer as it is; harmless when it has ended."""
-        if not self._is_closing and not self._task.cancelling():
+        if not self.is_closing and not self._task.cancelling():
             self._task.cancel()
 
     async def ended(self) -> None:
         await asyncio.wait([self._task])
 
+    def progress(self) -> Progress:
+        """A copy that another thread can save while more is added."""
+        assert self.caller.user_id is not None, "a turn has an owner"  # noqa: S101 - tells the types
+        return Progress(
+            turn_id=self._turn.pk,
+            user_id=self.caller.user_id,
+            attempt=self._turn.attempt,
+            text=self.log.text,
+            reasoning=self.log.reasoning,
+            tool_calls=[dict(call) for call in self._draft.tool_calls],
+        )
+
     async def _write(self) -> None:
         answer = await self._answer()
-        self._is_closing = True
-        for helper in self._helpers:
-            helper.cancel()
+        self.is_closing = True
+        if self._guard is not None:
+            self._guard.cancel()
         self.log.finish(await self._close(answer))
 
     async def _answer(self) -> Answer:
@@ -163,9 +164,8 @@ class Writing:
         return self._draft.ended(Turn.Status.COMPLETE)
 
     async def _ask(self) -> None:
-        deps = await as_caller(self._caller, self._deps)
+        deps, (message, told) = await as_caller(self.caller, self._asked)
         self._draft.model = deps.model
-        message, told = await as_caller(self._caller, prompt.asked, self._turn, kept=self._kept)
         length = len(self._kept)
         async with aclosing(loop.answer(message=message, history=told, deps=deps)) as events:
             async for event in events:
@@ -174,8 +174,9 @@ class Writing:
                 if length > LONGEST_ANSWER:
                     raise TooLong
 
-    def _deps(self) -> ChatDeps:
-        return deps_for(self._caller, self._turn.conversation, now=timezone.now())
+    def _asked(self) -> tuple[ChatDeps, tuple[str, list[ModelMessage]]]:
+        deps = deps_for(self.caller, self._turn.conversation, now=timezone.now())
+        return deps, prompt.asked(self._turn, kept=self._kept)
 
     def _tell_kept(self) -> None:
         """Readers get the whole answer: what there was, and what comes now."""
@@ -189,7 +190,7 @@ class Writing:
     async def _close(self, answer: Answer) -> Ending:
         """Save the answer; returns how the turn has ended, which another may have decided."""
         try:
-            saved = await self._save(answer) or await load_turn(self._turn.pk, caller=self._caller)
+            saved = await self._save(answer) or await load_turn(self._turn.pk, caller=self.caller)
             if saved is None:
                 self.log.is_deleted = True
                 return ending_of_deleted()
@@ -203,39 +204,14 @@ class Writing:
         for wait in LAST_SAVE_WAITS:
             try:
                 saved = await as_caller(
-                    self._caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
+                    self.caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
                 )
-                after_answer(turn, self._caller, answer, model=self._draft.model)
+                after_answer(turn, self.caller, answer, model=self._draft.model)
                 return saved
             except (OperationalError, InterfaceError):
                 await asyncio.sleep(wait)
         logger.error("The answer of turn %s could not be saved", turn)
         raise Unavailable("The database is away, and the answer could not be kept. Try again.")
-
-    async def _save_progress(self) -> None:
-        """Save what there is again and again, and show a sign of life while there is nothing new."""
-        saved, idle = self._draft.snapshot(), 0.0
-        while True:
-            await asyncio.sleep(SAVE_EVERY_SECONDS)
-            idle += SAVE_EVERY_SECONDS
-            if (there := self._draft.snapshot()) == saved and idle < SIGN_OF_LIFE * settings.ANSWER_LEASE_SECONDS:
-                continue
-            with suppress(OperationalError, InterfaceError):
-                if not await self._save_part(there):
-                    self.stop()
-                    return
-                saved, idle = there, 0.0
-
-    async def _save_part(self, there: dict[str, Any]) -> bool:
-        """Whether the turn is still this answer's."""
-        return await as_caller(
-            self._caller,
-            services.save_progress,
-            turn_id=self._turn.pk,
-            attempt=self._turn.attempt,
-            now=timezone.now(),
-            **there,
-        )
 
     async def _stop_when_out(self, is_still_in: StillIn) -> None:
         await until_out(is_still_in)

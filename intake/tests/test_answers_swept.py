@@ -9,6 +9,7 @@ from core.isolation.caller import Caller
 from intake import services
 from intake.answers import streams
 from intake.answers.sweeping import close_abandoned_turns
+from intake.services import Progress
 from intake.tests.factories import NOW, a_person
 from intake.tests.test_chat_stream import wait_until
 
@@ -27,10 +28,14 @@ def broker(settings):
         yield client
 
 
+def half_of(turn):
+    return Progress(turn_id=turn.pk, user_id=turn.user_id, text="Half an")
+
+
 @pytest.fixture
 def turn():
     turn = services.begin_turn(caller=Caller(user_id=a_person().pk), message="Hi", conversation_id=None, now=NOW)
-    services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=NOW)
+    services.save_progress([half_of(turn)], now=NOW)
     return turn
 
 
@@ -49,7 +54,7 @@ def test_a_lease_keeps_its_own_attempt_open(turn, broker, attempt):
 
 def test_a_turn_that_has_just_shown_a_sign_of_life_stays_open_also_without_a_lease(turn, broker):
     broker.delete(streams.lease_key(turn.pk))
-    services.save_progress(turn_id=turn.pk, text="Half an", tool_calls=[], now=LATER)
+    services.save_progress([half_of(turn)], now=LATER)
     assert close_abandoned_turns(now=LATER + timedelta(seconds=0.9), idle=IDLE) == 0
 
 

@@ -119,7 +119,7 @@ def test_a_turn_deleted_while_it_is_answered_does_not_come_back(alice):
     conversation = a_long_conversation(alice, 1)
     turn = services.begin_turn(caller=caller_of(alice), message="Tell", conversation_id=conversation.pk, now=NOW)
     deleting.delete_turn(caller=caller_of(alice), conversation_id=conversation.pk, turn_number=turn.turn_number)
-    services.save_progress(turn_id=turn.pk, text="Once", tool_calls=[], now=NOW)
+    services.save_progress([services.Progress(turn_id=turn.pk, user_id=alice.pk, text="Once")], now=NOW)
     assert (
         services.finish_turn(turn_id=turn.pk, answer=services.Answer(text="Once", status=Turn.Status.COMPLETE)) is None
     )

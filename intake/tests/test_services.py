@@ -10,7 +10,7 @@ from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake import services
 from intake.models import Conversation, Turn
-from intake.services import Answer
+from intake.services import Answer, Progress
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, caller_for
 
 pytestmark = pytest.mark.django_db
@@ -78,10 +78,14 @@ def test_another_message_after_a_failure_is_a_turn_of_its_own():
     assert begin(caller, "Second", turn.conversation_id).turn_number == 2
 
 
+def written(turn, text):
+    return Progress(turn_id=turn.pk, user_id=turn.user_id, attempt=turn.attempt, text=text)
+
+
 def test_progress_is_kept_only_while_the_turn_streams():
     turn = begin(Caller(user_id=a_person().pk))
     services.finish_turn(turn_id=turn.pk, answer=Answer(text="Whole", status=Turn.Status.COMPLETE))
-    services.save_progress(turn_id=turn.pk, text="Who", tool_calls=[], now=NOW)
+    services.save_progress([written(turn, "Who")], now=NOW)
     turn.refresh_from_db()
     assert turn.assistant_message == "Whole"
 
@@ -92,11 +96,11 @@ def test_a_writer_whose_turn_another_attempt_has_taken_over_changes_nothing():
     assert services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)
     again = services.take_up_turn(caller=caller, turn_id=turn.pk)
     assert (again.pk, again.attempt) == (turn.pk, turn.attempt + 1)
-    assert not services.save_progress(turn_id=turn.pk, attempt=turn.attempt, text="Late", tool_calls=[], now=NOW)
+    assert not services.save_progress([written(turn, "Late")], now=NOW)
     late = Answer(text="Late", status=Turn.Status.COMPLETE)
     assert services.finish_turn(turn_id=turn.pk, attempt=turn.attempt, answer=late) is None
     assert not services.interrupt_turn(turn_id=turn.pk, attempt=turn.attempt)
-    assert services.save_progress(turn_id=turn.pk, attempt=again.attempt, text="New", tool_calls=[], now=NOW)
+    assert services.save_progress([written(again, "New")], now=NOW) == {turn.pk}
     turn.refresh_from_db()
     assert (turn.assistant_message, turn.status) == ("New", "streaming")
 
