@@ -54,6 +54,7 @@ def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any
     asked["tokens"] = [person.token for person in people]
     began, before = time.monotonic(), sum(web.processor_seconds() for web in webs)
     heard: Any = run_module("evals.children.answer_readers", product.environment, data=asked)
+    used, passed = sum(web.processor_seconds() for web in webs) - before, time.monotonic() - began
     return {
         "answers": plan["answers"],
         "readers": plan["readers"],
@@ -66,9 +67,8 @@ def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any
         "lost_or_mixed_up": heard["wrong"],
         "at_once": heard["at_once"],
         "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),
-        "web_processor_share": round(
-            (sum(web.processor_seconds() for web in webs) - before) / (time.monotonic() - began), 2
-        ),
+        "web_processor_ms_per_answer": round(1000 * used / plan["answers"], 1),
+        "web_processor_share": round(used / passed, 2),
     }
 
 
