@@ -7,6 +7,8 @@ from types import FrameType
 
 import uvicorn
 
+from config.stack import WEB_PROCESSES
+
 # An answer that streams may finish, but nobody who stops the server waits longer than this.
 GRACEFUL_SECONDS = 10
 # As uvicorn's own command has it.
@@ -46,13 +48,22 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> 
         timeout_graceful_shutdown=graceful_seconds,
     )
     sys.setswitchinterval(SWITCH_SECONDS)
-    listener = config.bind_socket()
-    # Each connection that is accepted inherits it.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     server = StoppingServer(config)
-    server.run(sockets=[listener])
+    server.run(sockets=[_listen(host, port)])
     if not server.started:
         sys.exit(STARTUP_FAILURE)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket; where several processes share the address, the kernel spreads connections over them (Linux)."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if (os.environ.get(WEB_PROCESSES) or "1") != "1":
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # Each connection that is accepted inherits it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    listener.bind((host, port))
+    return listener
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.stack import StackError
+from config.stack import WEB_PROCESSES, StackError
 from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
@@ -100,11 +100,13 @@ class Supervisor:
 
     def start(self, *, demo: bool) -> None:
         """Start every part and return when the address answers; raises StackError when something is in the way."""
-        began = time.monotonic()
+        began, web_processes = time.monotonic(), _web_processes(read_environment())
         self._environment = self._make_environment()
         say("Starting …")
-        self._start_program("web", "config.stack.web", self._address.host, str(self._address.port))
+        self._start_web("web")
         self._wait_until_it_answers()
+        for number in range(2, web_processes + 1):
+            self._start_web(f"web-{number}")
         # They need the tables that the web process makes, and it needs the processors until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
         self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
@@ -170,6 +172,9 @@ class Supervisor:
         if subprocess.run(command, cwd=BASE_DIR, env=self._environment, check=False).returncode:
             raise StackError("The sample data could not be loaded: start without DEMO=1, or see the lines above.")
 
+    def _start_web(self, name: str) -> None:
+        self._start_program(name, "config.stack.web", self._address.host, str(self._address.port))
+
     def _start_program(self, name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
         log = self._begin_log(name)
         self._start_service(Program(name, arguments, environment=environment or self._environment, log=log))
@@ -230,3 +235,11 @@ def say(text: str) -> None:
     # The terminal may be gone by now, and that must not keep anything running.
     with suppress(OSError):
         print(text, flush=True)
+
+
+def _web_processes(environment: dict[str, str]) -> int:
+    """How many web processes are to share the address. Raises StackError."""
+    text = environment.get(WEB_PROCESSES) or "1"
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise StackError(f"{WEB_PROCESSES}={text} is not a number of processes: give a whole number from 1 on.")
+    return int(text)

@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.tests.endpoints.house import let_in
-from core.isolation.acting import ActingAsAnother, acting_as, acting_as_staff
+from core.isolation.acting import ActingAsAnother, PersonalChange, acting_as, acting_as_staff, change_for_each
 from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.testing.emptying import delete_past_signals
@@ -171,6 +171,21 @@ def test_what_is_noted_of_a_person_is_changed_and_removed_by_nobody_but_a_worker
         assert activity.remove_old() == 1
         with refused("permission denied"), transaction.atomic():
             model.objects.create(user=alice, what=Activity.LOGGED_IN)
+
+
+def test_one_message_with_several_peoples_changes_makes_each_as_its_own_person(alice, bob):
+    turns = [a_turn(user, "Hello", "Hi") for user in (alice, bob)]
+    everything = "UPDATE intake_conversation_turns SET assistant_message = %s"
+    with as_the_application():
+        # Without a word of whose rows: it is the policies that choose.
+        mine = [PersonalChange(user.pk, everything, [user.email]) for user in (alice, bob)]
+        assert change_for_each(mine) == [1, 1]
+        assert not Turn.objects.exists()
+        with pytest.raises(ActingAsAnother), acting_as(alice):
+            change_for_each(mine)
+    for turn in turns:
+        turn.refresh_from_db()
+    assert [turn.assistant_message for turn in turns] == [alice.email, bob.email]
 
 
 def test_nobody_says_something_in_somebody_elses_name(alice, bob):

@@ -10,6 +10,7 @@ import sys
 import time
 from urllib.request import urlopen
 
+import psutil
 import psycopg
 import pytest
 
@@ -52,6 +53,11 @@ def stack(*arguments, var, **others):
     return subprocess.run(command, cwd=BASE_DIR, env=settings, capture_output=True, text=True, check=False, timeout=200)
 
 
+def listeners(port):
+    """The processes that take connections at a port."""
+    return [each.pid for each in psutil.net_connections("tcp") if each.status == "LISTEN" and each.laddr.port == port]
+
+
 def assert_one_sentence(result, text):
     assert result.returncode == 1
     assert text in result.stderr
@@ -66,6 +72,10 @@ def test_a_taken_port_is_named(var, taken_port):
 @pytest.mark.parametrize("port", ["http", "0", "65536", "-1x"])
 def test_a_port_that_is_none_is_refused(var, port):
     assert_one_sentence(stack("up", f"--port={port}", var=var), f"{port} is not a port")
+
+
+def test_a_number_of_web_processes_that_is_none_is_refused(var):
+    assert_one_sentence(stack("up", var=var, WEB_PROCESSES="two"), "WEB_PROCESSES=two is not a number of processes")
 
 
 def test_a_host_of_another_machine_is_refused():
@@ -147,12 +157,16 @@ def test_errors_in_a_log_are_shown_once(tmp_path):
     assert reader.new_errors() == []
 
 
-def test_everything_starts_once_and_nothing_is_left_even_by_a_kill(var, tmp_path):
+def test_everything_starts_once_with_two_web_processes_and_nothing_is_left_even_by_a_kill(var, tmp_path):
     port = free_port()
     output = tmp_path / "output"
     with output.open("w") as file:
         first = subprocess.Popen(
-            [*STACK, "up", "--port", str(port)], cwd=BASE_DIR, env=environment(var), stdout=file, stderr=file
+            [*STACK, "up", "--port", str(port)],
+            cwd=BASE_DIR,
+            env=environment(var, WEB_PROCESSES="2"),
+            stdout=file,
+            stderr=file,
         )
     try:
         while not (var / "run" / "lock").exists() or not (var / "run" / "lock").read_text():
@@ -160,6 +174,9 @@ def test_everything_starts_once_and_nothing_is_left_even_by_a_kill(var, tmp_path
         second = stack("up", "--port", str(free_port()), var=var)
         assert f"already running at http://127.0.0.1:{port}" in second.stdout, output.read_text()
         assert second.returncode == 0
+        assert urlopen(f"http://127.0.0.1:{port}/healthz").status == 200
+        while len(set(listeners(port))) < 2:
+            time.sleep(0.05)
         assert urlopen(f"http://127.0.0.1:{port}/healthz").status == 200
         assert (var / "env").stat().st_mode & 0o777 == 0o600
         first.send_signal(signal.SIGKILL)

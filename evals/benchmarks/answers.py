@@ -24,7 +24,7 @@ from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
 from evals.processes import run_module
-from evals.reliability.product import Product, running_product
+from evals.reliability.product import Product, RestartedProgram, running_product
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -32,26 +32,29 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--readers", type=int, default=1000, help="how many read, askers included (default 1000)")
     parser.add_argument("--words", type=int, default=100, help="of each answer (default 100)")
     parser.add_argument("--pause", type=float, default=0.5, help="seconds between two words (default 0.5)")
+    parser.add_argument("--webs", type=int, default=1, help="how many web processes serve them in turns (default 1)")
     parser.add_argument("--spread", type=float, default=30, help="seconds in which all are begun (default 30)")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
+    webs = ["web", *(f"web {number}" for number in range(2, options["webs"] + 1))]
     if options["readers"] < options["answers"] or options["answers"] < 1:
         raise CommandError("At least one answer, and a reader for each.")
     plan = {name: options[name] for name in ("answers", "readers", "words", "pause", "spread")}
     with serving(_model(plan["words"], plan["pause"])) as model:
         extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{model}/v1", "LLM_TIMEOUT_SECONDS": "120"}
-        with running_product(extra=extra) as product:
+        with running_product(extra=extra, webs=webs) as product:
             report(f"{plan['answers']} answers with {plan['readers']} readers.")
-            return _measure(product, plan)
+            return _measure(product, [product.programs[name] for name in webs], plan)
 
 
-def _measure(product: Product, plan: dict[str, Any]) -> Figures:
+def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any]) -> Figures:
     people = product.people(plan["answers"])
-    asked = {**plan, "address": product.address, "pids": [product.programs["web"].family()[0].pid]}
+    asked = {**plan, "addresses": list(product.addresses.values()), "pids": [web.family()[0].pid for web in webs]}
     asked["tokens"] = [person.token for person in people]
-    began, before = time.monotonic(), product.programs["web"].processor_seconds()
+    began, before = time.monotonic(), sum(web.processor_seconds() for web in webs)
     heard: Any = run_module("evals.children.answer_readers", product.environment, data=asked)
+    used, passed = sum(web.processor_seconds() for web in webs) - before, time.monotonic() - began
     return {
         "answers": plan["answers"],
         "readers": plan["readers"],
@@ -64,9 +67,8 @@ def _measure(product: Product, plan: dict[str, Any]) -> Figures:
         "lost_or_mixed_up": heard["wrong"],
         "at_once": heard["at_once"],
         "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),
-        "web_processor_share": round(
-            (product.programs["web"].processor_seconds() - before) / (time.monotonic() - began), 2
-        ),
+        "web_processor_ms_per_answer": round(1000 * used / plan["answers"], 1),
+        "web_processor_share": round(used / passed, 2),
     }
 
 

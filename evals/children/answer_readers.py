@@ -1,7 +1,7 @@
 """The readers of `benchmark answers`, in a process of their own: they ask, read along, leave and come back.
 
-Reads `{address, pids, tokens, answers, readers, words, pause, spread}` and writes what they heard, and how much memory
-the web processes `pids` had before and at most.
+Reads `{addresses, pids, tokens, answers, readers, words, pause, spread}` and writes what they heard, and how much
+memory the web processes `pids` had before and at most.
 
 Each reader ends in one of four ways: with the whole answer, refused (by a status, or by silence), with an answer that
 the server itself says has failed or was cut short, or with anything else: an answer that lost words or has others'.
@@ -13,10 +13,11 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import psutil
 
@@ -50,9 +51,12 @@ class Refused(Exception):
 class Readers:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._plan = plan
-        self._address = urlsplit(plan["address"])
+        # In turns, as a balancer would have it.
+        self._addresses = cycle(urlsplit(address) for address in plan["addresses"])
         # None for a question that was refused.
-        self._turns: list[asyncio.Future[int | None]] = [asyncio.get_running_loop().create_future() for _ in plan["tokens"]]
+        self._turns: list[asyncio.Future[int | None]] = [
+            asyncio.get_running_loop().create_future() for _ in plan["tokens"]
+        ]
         self._open = 0
         self.heard = Heard()
 
@@ -135,39 +139,45 @@ class Readers:
     async def _events(
         self, number: int, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
     ) -> AsyncIterator[tuple[str, dict[str, Any], str | None]]:
-        assert self._address.hostname  # noqa: S101
-        try:
-            reader, writer = await asyncio.open_connection(self._address.hostname, self._address.port)
-        except OSError as error:
-            raise Refused from error
+        """Raises `Refused`."""
+        address, name, id_ = next(self._addresses), "", None
         given = {
-            "Host": self._address.netloc,
+            "Host": address.netloc,
             "Authorization": f"Bearer {self._plan['tokens'][number]}",
             "Content-Type": "application/json",
             "Content-Length": str(len(body)),
             **(headers or {}),
         }
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", body]
-        writer.write("\r\n".join(lines).encode())
-        name, id_ = "", None
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                if (await reader.readline()).split(b" ")[1:2] != [b"200"]:
-                    raise Refused
-                async for raw in reader:
-                    key, _, value = raw.decode().rstrip("\r\n").partition(": ")
-                    if key == "event":
-                        name, id_ = value, None
-                    elif key == "id":
-                        id_ = value
-                    elif key == "data":
-                        yield name, json.loads(value), id_
-                        if name in ENDINGS:
-                            return
-            raise Refused
-        except (TimeoutError, OSError) as error:
-            raise Refused from error
-        finally:
+        head = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items()), "", body]
+        async with _connected(address) as (reader, writer):
+            writer.write("\r\n".join(head).encode())
+            if (await reader.readline()).split(b" ")[1:2] != [b"200"]:
+                raise Refused
+            async for raw in reader:
+                key, _, value = raw.decode().rstrip("\r\n").partition(": ")
+                if key == "event":
+                    name, id_ = value, None
+                elif key == "id":
+                    id_ = value
+                elif key == "data":
+                    yield name, json.loads(value), id_
+                    if name in ENDINGS:
+                        return
+        raise Refused
+
+
+@asynccontextmanager
+async def _connected(address: SplitResult) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A line to the server; raises `Refused` where it breaks, or for a server that takes too long."""
+    writer = None
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            yield reader, writer
+    except (TimeoutError, OSError) as error:
+        raise Refused from error
+    finally:
+        if writer is not None:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()

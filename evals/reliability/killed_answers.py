@@ -371,18 +371,19 @@ class Strike:
                 outcome.others_whole += (turn.status, turn.text.strip()) == ("complete", whole.strip())
 
     def go_on(self, outcome: AnswersOutcome) -> None:
-        """Continue what was killed, at the other process."""
+        """Continue what was killed, all of it at once, at the other process."""
         killed = [each for each in self.asked if self._is_killed(each)]
         before = _kept(self.connection, killed)
         address = next(address for web, address in self.product.addresses.items() if web != self.victim)
-        for each in killed:
-            place = each.readers[0].place
-            body = {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
-            reader = StreamReader(each.person, [address], body=body)
-            reader.join(TIMEOUT_SECONDS)
+        readers = [StreamReader(each.person, [address], body=_continuing(each)) for each in killed]
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
             reader.leave()
-            now = _kept(self.connection, [each])[each.turn_id]
-            outcome.continued += reader.text == now.text and now == ("complete", before[each.turn_id].text + REST)
+        now = _kept(self.connection, killed)
+        for each, reader in zip(killed, readers, strict=True):
+            text = before[each.turn_id].text + REST
+            outcome.continued += reader.text == text and now[each.turn_id] == ("complete", text)
 
     def _is_killed(self, each: Asked) -> bool:
         """One that was whole before was not."""
@@ -400,6 +401,11 @@ class Strike:
         asker, here, there = each.readers
         outcome.heard_after += [one.ended_at - self.killed_at for one in (asker, there) if one.ending is not None]
         outcome.heard_there_after += [here.ended_at - self.killed_at] if here.ending is not None else []
+
+
+def _continuing(each: Asked) -> dict[str, Any]:
+    place = each.readers[0].place
+    return {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
 
 
 def _has_read(reader: StreamReader, kept: str, whole: str) -> bool:

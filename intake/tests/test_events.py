@@ -3,10 +3,11 @@
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from config.asgi import STREAMS_THREADS
 from core.testing.sse_client import read_events
 from intake import changes
 from intake.links import conversation_path
@@ -50,6 +51,14 @@ def wait_for(heard, count, seconds=5.0):
     while len(heard) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     return [event.data.get("conversationId") for event in heard[1:]]
+
+
+def test_more_pages_listen_than_there_are_threads_and_connections_for_streams(person, log_in):
+    client = log_in(person)
+    with ExitStack() as open_pages:
+        for _ in range(STREAMS_THREADS + 16):
+            page = open_pages.enter_context(client.stream("GET", EVENTS))
+            assert next(page.iter_lines()) == "event: open"
 
 
 def test_a_new_turn_a_rename_a_pin_and_a_deletion_are_told_within_two_seconds(person, log_in):

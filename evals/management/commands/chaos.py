@@ -40,7 +40,7 @@ class Command(ReportingCommand):
             "--attempts", type=int, default=5, help="after so many that kill the worker a row is set aside (5)"
         )
         parser.add_argument("--lease", type=int, default=15, help="seconds for which a dead worker keeps its rows (15)")
-        parser.add_argument("--answers", type=int, default=40, help="how many are written at each kill (default 40)")
+        parser.add_argument("--answers", type=int, default=20, help="how many are written at each kill (default 20)")
         parser.add_argument("--kills", type=int, default=4, help="how often a web process is killed (default 4)")
         parser.add_argument(
             "--answer-lease", type=int, default=10, help="seconds without which a web process is taken for dead (10)"
