@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import format_lazy
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -29,8 +29,9 @@ from agent_tools.tokens import (
 from core.errors import InvalidInput
 from intake.accounts.proof import requires_recent_proof
 from intake.identity import person_of
+from intake.sentences import in_page_language
 
-SCOPES = [(scope.value, meaning) for scope, meaning in MEANINGS.items()]
+SCOPES = [(scope.value, _(meaning)) for scope, meaning in MEANINGS.items()]
 OFFERED = {
     7: _("7 days"),
     30: _("30 days"),
@@ -101,7 +102,7 @@ def _make(request: HttpRequest, form: TokenForm) -> NewToken | None:
             days=wanted["days"],
         )
     except InvalidInput as error:
-        form.add_error(None, error.detail)
+        form.add_error(None, in_page_language(error.detail))
         return None
 
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from intake.links import undo_path
 from intake.markdown import render_summary
 from intake.models import Turn
+from intake.sentences import in_page_language
 
 # An id has more characters.
 LONGEST_DETAIL = 32
@@ -34,7 +35,7 @@ class Step:
         return cls(
             what=in_words(call),
             called=as_called(call),
-            summary=render_summary(call["summary"]) if call.get("summary") else None,
+            summary=render_summary(in_page_language(call["summary"])) if call.get("summary") else None,
             stored=call.get("stored"),
             undo_path=(
                 undo_path(turn.conversation_id, turn_number=turn.turn_number, call_id=call["id"]) if is_kept else None
@@ -55,7 +56,7 @@ def in_words(call: dict[str, Any]) -> str:
     query = arguments.get("query") if isinstance(arguments, dict) else None
     if name.startswith("search") and query:
         return _("Searched your history for “%(query)s”") % {"query": query}
-    return name.replace("_", " ").capitalize()
+    return in_page_language(name.replace("_", " ").capitalize())
 
 
 def as_called(call: dict[str, Any]) -> str:

@@ -10,7 +10,17 @@ from babel.messages.mofile import read_mo
 from babel.messages.pofile import read_po
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.utils import translation
 from django.utils.translation.template import templatize
+
+from core import errors
+from core.errors import Unavailable
+from core.isolation.acting import acting_as
+from intake import sentences
+from intake.links import conversation_path
+from intake.models import Turn
+from intake.sentences import SENTENCES, in_page_language
+from intake.tests.factories import a_turn
 
 ROOT = Path(settings.BASE_DIR)
 APPS = ("agent_tools", "config", "core", "imports", "intake", "memory")
@@ -101,6 +111,78 @@ def test_every_text_of_a_template_is_marked_for_translation(path):
     ] == []
 
 
+# What a program alone can have done.
+FOR_PROGRAMS = {errors.PreconditionRequired, errors.IdempotencyKeyReused, errors.WrongOffset, errors.ContinuedSince}
+SUMMARY = (
+    "Found 1,200 results: [Bow, and cello](/c/1/), the log of 2026-11-12, a saved memory and 4 more",
+    "1.200 Treffer: [Bow, and cello](/c/1/), das Tagebuch vom 12. November 2026, ein Eintrag und 4 weitere",
+)
+
+
+@pytest.mark.parametrize(
+    ("english", "german"),
+    [
+        SUMMARY,
+        ("Read 1 turn of [Read 3 turns of it](/c/1/)", "1 Beitrag aus [Read 3 turns of it](/c/1/) gelesen"),
+        ("That did not work: Search failed.", "Das hat nicht geklappt: Die Suche ist fehlgeschlagen."),
+        ("What nobody translated stays.", "What nobody translated stays."),
+    ],
+)
+def test_a_sentence_that_programs_read_too_is_in_the_language_of_the_page(english, german):
+    assert in_page_language(english) == english
+    with translation.override("de"):
+        assert in_page_language(english) == german
+
+
+def test_each_failure_that_a_page_can_show_has_its_sentence():
+    kinds = set(errors.RecollectError.__subclasses__())
+    kinds |= {each for kind in kinds for each in kind.__subclasses__()}
+    with translation.override("de"):
+        assert {
+            kind.__name__
+            for kind in kinds - FOR_PROGRAMS
+            if in_page_language(kind.default_detail) == kind.default_detail
+        } == set()
+
+
+def test_the_sentences_are_said_somewhere():
+    code = re.sub(r'"\s+f?"', "", "".join(path.read_text() for app in APPS for path in (ROOT / app).rglob("*.py")))
+    without_list = code.replace(re.sub(r'"\s+f?"', "", Path(sentences.__file__).read_text()), "")
+    # Some have their noun from a count, and tools their names from what they are called.
+    loose = re.compile(r"(Found|Listed|Read) |Saved a |^\w+( \w+){0,2}$|^%")
+    assert [
+        text
+        for text in SENTENCES
+        if not loose.match(text) and max(PLACEHOLDER.split(text), key=len).strip() not in without_list
+    ] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_and_its_scripts_say_in_its_language_what_the_server_says_in_english(open_page, alice):
+    alice.language = "de"
+    alice.save(update_fields=["language"])
+    turn = a_turn(alice, "What about the bow?", "```python\n1\n```")
+    call = {"id": "a", "name": "get_conversation", "input": {}, "summary": SUMMARY[0]}
+    with acting_as(alice):
+        error = {"code": "unavailable", "detail": Unavailable.default_detail, "retryable": True}
+        Turn.objects.filter(pk=turn.pk).update(status="failed", error=error, tool_calls=[call])
+    page = open_page(conversation_path(turn.conversation_id), user=alice)
+    shown = page.locator(".turn").inner_text()
+    assert "Der Dienst ist gerade nicht da." in shown
+    assert "Gespräch lesen" in shown
+    assert "1.200 Treffer: Bow, and cello, das Tagebuch vom 12. November 2026" in shown
+    assert page.locator(".code-bar button").all_inner_texts() == ["Kopieren", "Herunterladen"]
+    said = """async (sentences) => {
+        const { inPageLanguage } = await import("/static/intake/language.js");
+        return sentences.map(inPageLanguage);
+    }"""
+    assert page.evaluate(said, [SUMMARY[0], Unavailable.default_detail, "What nobody translated stays."]) == [
+        SUMMARY[1],
+        "Der Dienst ist gerade nicht da. Versuch es gleich noch einmal.",
+        "What nobody translated stays.",
+    ]
+
+
 @pytest.fixture(scope="module")
 def sources():
     """The texts of templates and Python, and those of JavaScript."""
@@ -135,8 +217,8 @@ def test_a_translation_is_whole_and_compiled(sources, language, domain):
     assert {ids[0] for ids in written} == sources[domain]
     for ids, strings in written.items():
         assert all(strings) and len(ids) == len(strings), ids
-        for text, translation in zip(ids, strings, strict=True):
-            assert sorted(PLACEHOLDER.findall(text)) == sorted(PLACEHOLDER.findall(translation))
+        for text, string in zip(ids, strings, strict=True):
+            assert sorted(PLACEHOLDER.findall(text)) == sorted(PLACEHOLDER.findall(string))
     assert not [message.id for message in catalog if message.id and message.fuzzy]
     with path.with_suffix(".mo").open("rb") as file:
         assert _written(read_mo(file)) == written, "Run `manage.py compilemessages`."

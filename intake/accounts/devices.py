@@ -1,6 +1,13 @@
-"""A browser in words, by what it says of itself: enough for a person to know their own devices again."""
+"""A browser in words, by what it says of itself: enough for a person to know their own devices again.
 
-UNKNOWN = "An unknown device"
+The words are kept with the session, in English; a page says them in its language.
+"""
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
+
+UNKNOWN = _("An unknown device")
+SOME_BROWSER = _("A browser")
 
 # The first that a User-Agent contains; browsers name those that they descend from, so the order matters.
 BROWSERS = {
@@ -14,15 +21,15 @@ BROWSERS = {
     "Chrome": "Chrome",
     "Safari": "Safari",
     "curl": "curl",
-    "python": "A Python program",
+    "python": _("A Python program"),
 }
 SYSTEMS = {
-    "iPhone": "an iPhone",
-    "iPad": "an iPad",
+    "iPhone": _("an iPhone"),
+    "iPad": _("an iPad"),
     "Android": "Android",
     "CrOS": "ChromeOS",
     "Windows": "Windows",
-    "Macintosh": "a Mac",
+    "Macintosh": _("a Mac"),
     "Linux": "Linux",
 }
 
@@ -30,10 +37,17 @@ SYSTEMS = {
 def in_words(user_agent: str) -> str:
     """Such as "Firefox on Linux"."""
     browser = _first(BROWSERS, user_agent)
-    system = _first(SYSTEMS, user_agent)
-    if browser and system:
-        return f"{browser} on {system}"
-    return browser or (f"A browser on {system}" if system else UNKNOWN)
+    if system := _first(SYSTEMS, user_agent):
+        return f"{browser or SOME_BROWSER} on {system}"
+    return browser or UNKNOWN
+
+
+def in_page_language(words: str) -> str:
+    """What `in_words` made."""
+    browser, on, system = words.partition(" on ")
+    if not on:
+        return gettext(words)
+    return gettext("%(browser)s on %(system)s") % {"browser": gettext(browser), "system": gettext(system)}
 
 
 def _first(names: dict[str, str], text: str) -> str | None:

@@ -3,6 +3,7 @@
 import re
 
 import nh3
+from django.utils.translation import gettext as _
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
@@ -26,8 +27,8 @@ def render_code(source: str, info: str) -> str:
     return (
         '<div class="code-frame" dir="ltr"><div class="code-bar">'
         f'<span class="code-language">{language}</span>'
-        '<button type="button" data-action="copy-code">Copy</button>'
-        '<button type="button" data-action="download-code">Download</button></div>'
+        f'<button type="button" data-action="copy-code">{_("Copy")}</button>'
+        f'<button type="button" data-action="download-code">{_("Download")}</button></div>'
         f'<pre tabindex="0"><code{named}>{shown}</code></pre></div>'
     )
 

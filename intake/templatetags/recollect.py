@@ -13,8 +13,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from intake import links
+from intake.accounts import devices
 from intake.markdown import render
 from intake.models import Turn
+from intake.sentences import in_page_language
 from intake.steps import steps_of
 from intake.usage import Usage
 
@@ -90,5 +92,7 @@ def thought(turn: Turn | None) -> str:
 
 
 register.filter("steps", steps_of)
+register.filter("in_page_language", in_page_language)
+register.filter("device", devices.in_page_language)
 register.simple_tag(links.conversation_path, name="conversation_path")
 register.simple_tag(links.branch_path, name="branch_path")

@@ -4,12 +4,12 @@ from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.problems import STATUSES, as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
+from intake.sentences import in_page_language
 
 HEADINGS = {
     HTTPStatus.BAD_REQUEST: _("That was not understood"),
@@ -60,7 +60,7 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
     """No request goes into it: rendering one would ask the session, and so the database, who is looking."""
-    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": gettext(error.detail)})
+    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": in_page_language(error.detail)})
 
 
 def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:

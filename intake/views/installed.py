@@ -1,6 +1,7 @@
 """What makes the pages an application that can be installed: its worker, its page without a connection, its picture."""
 
 import hashlib
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -13,6 +14,8 @@ from django.utils import translation
 from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 from django.views.i18n import JavaScriptCatalog
+
+from intake.sentences import SENTENCES
 
 
 @login_not_required
@@ -39,6 +42,13 @@ def favicon(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(static("intake/icon-192.png"))
 
 
+class _Catalog(JavaScriptCatalog):
+    """Beside the scripts' own texts, what the API says in English."""
+
+    def get_catalog(self) -> dict[str, Any]:
+        return {**super().get_catalog(), "sentences": {text: translation.gettext(text) for text in SENTENCES}}
+
+
 @login_not_required
 @require_safe
 def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
@@ -46,6 +56,6 @@ def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
     if language not in dict(settings.LANGUAGES):
         raise Http404
     with translation.override(language):
-        response = JavaScriptCatalog.as_view(packages=["intake"])(request)
+        response = _Catalog.as_view(packages=["intake"])(request)
     patch_cache_control(response, public=True, max_age=3600)
     return response

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from core.errors import Conflict, InvalidInput, NotFound, TooLarge
 from intake.identity import person_of
 from intake.models import User
+from intake.sentences import in_page_language
 from memory import documents
 from memory.documents import Document
 from memory.models.documents import ABOUT_ME, DocumentDay
@@ -97,7 +98,7 @@ def move_log(request: HttpRequest, date: str) -> HttpResponse:
         form.complain(error)
         return _mover(request, document, form, status=HTTPStatus.BAD_REQUEST)
     except TooLarge as error:
-        form.add_error("date", error.detail)
+        form.add_error("date", in_page_language(error.detail))
         return _mover(request, document, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     except Conflict:
         return _mover(request, document, form, status=HTTPStatus.CONFLICT, has_changed=True)
@@ -130,7 +131,7 @@ def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
         form.complain(error)
         return _log_page(request, day, form, status=HTTPStatus.BAD_REQUEST)
     except TooLarge as error:
-        form.add_error("text", error.detail)
+        form.add_error("text", in_page_language(error.detail))
         return _log_page(request, day, form, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     messages.success(request, _("Added."))
     return HttpResponseRedirect(document_path(day))

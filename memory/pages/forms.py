@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from core.errors import InvalidInput
 from core.validation import parse_day
+from intake.sentences import in_page_language
 from memory.models.documents import (
     MAX_DOCUMENT_LENGTH,
     MAX_LABEL_LENGTH,
@@ -42,7 +43,7 @@ class PlainForm(forms.Form):
     def complain(self, error: InvalidInput) -> None:
         for field, sentences in (error.errors or {"": [error.detail]}).items():
             for sentence in sentences:
-                self.add_error(field if field in self.fields else None, sentence)
+                self.add_error(field if field in self.fields else None, in_page_language(sentence))
 
 
 class DayField(forms.Field):

@@ -25,6 +25,7 @@ from core.errors import RecollectError, SearchFailed, Unavailable
 from core.problems import STATUSES, retry_after
 from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
+from memory.models import MemoryDocument
 from memory.pages.common import page_for_people, path_to, show
 from memory.pages.forms import SearchForm
 from memory.search.excerpts import ELLIPSIS, Excerpt, Piece
@@ -224,7 +225,8 @@ def _title_of_note(result: HistoryMatch) -> str:
     if result.reference.record_id is not None:
         return _("Record")
     if result.reference.document is not None:
-        return result.reference.document
+        named = result.reference.document
+        return _("About me") if named == MemoryDocument.Kind.ABOUT.label else named
     if result.reference.kind is not Kind.DAILY_LOG:
         return "MEMORY.md"
     day = result.reference.day

@@ -1,6 +1,6 @@
 /** The API of imports; every failure is a sentence, with the code and the whole problem of the server. */
 
-import { gettext } from "../intake/language.js";
+import { gettext, inPageLanguage } from "../intake/language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection.");
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
@@ -87,5 +87,5 @@ async function failureOf(response) {
     return new ImportFailure({ detail, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat().filter((sentence) => sentence !== problem.detail);
-  return new ImportFailure({ ...problem, detail: [problem.detail, ...fields].join(" ") });
+  return new ImportFailure({ ...problem, detail: [problem.detail, ...fields].map(inPageLanguage).join(" ") });
 }

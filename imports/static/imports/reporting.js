@@ -1,6 +1,6 @@
 /** What an import came to: counts, what was left out, and links to what it brought. */
 import { clone, part } from "../intake/dom.js";
-import { gettext, language, ngettext } from "../intake/language.js";
+import { gettext, inPageLanguage, language, ngettext } from "../intake/language.js";
 import { factsOf } from "./choosing.js";
 import { count, seconds, span } from "./words.js";
 
@@ -43,7 +43,7 @@ function fact(value, label) {
 /** How much of an export is here already. */
 export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
   const news = [
-    [fresh, "new"],
+    [fresh, gettext("new")],
     [longer, gettext("longer than what is here")],
     [here, gettext("here already")],
     [deleted, gettext("deleted here, which stays so")],
@@ -82,7 +82,7 @@ export class Report {
 
   async show(shown) {
     this.import = shown;
-    part(this.element, "outcome").textContent = shown.error || OUTCOMES[shown.state];
+    part(this.element, "outcome").textContent = inPageLanguage(shown.error) || OUTCOMES[shown.state];
     showFacts(this.element, { ...shown, from: null }, shown.state === "undone" ? null : shown.stored);
     showLeftOut(this.element, shown);
     this.#showVectors(shown.vectors);

@@ -1,8 +1,7 @@
 /** Counts, days and bytes in words. */
 
-import { language, ngettext } from "../intake/language.js";
+import { fullDate, language, ngettext } from "../intake/language.js";
 
-const day = new Intl.DateTimeFormat(language, { day: "numeric", month: "short", year: "numeric" });
 const number = new Intl.NumberFormat(language);
 
 export function count(amount, noun) {
@@ -10,7 +9,7 @@ export function count(amount, noun) {
 }
 
 export function inDays(text) {
-  return text ? day.format(new Date(text)) : "";
+  return text ? fullDate.format(new Date(text)) : "";
 }
 
 export function span(from, to) {

@@ -1,5 +1,5 @@
 /** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
-import { gettext } from "./language.js";
+import { gettext, inPageLanguage } from "./language.js";
 import { eventsOf } from "./sse.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
@@ -139,5 +139,5 @@ async function failureOf(response) {
     return new Failure({ code: `http_${response.status}`, detail, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat();
-  return new Failure({ ...problem, detail: [problem.detail, ...fields].join(" ") });
+  return new Failure({ ...problem, detail: [problem.detail, ...fields].map(inPageLanguage).join(" ") });
 }

@@ -1,5 +1,6 @@
 /** What every page beside the list of chats has in common: the list, its drawer, the ways to search, the way out. */
 import { answering } from "./answering.js";
+import { tellWhatIsCutOff } from "./cut_off.js";
 import { listenToDrawer } from "./drawer.js";
 import { listenForChanges } from "./events.js";
 import { listenForShortcuts } from "./shortcuts.js";
@@ -18,6 +19,7 @@ export const sidebar = new Sidebar(sidebarElement);
 listenToDrawer(sidebarElement);
 listenForShortcuts();
 listenForTheme();
+tellWhatIsCutOff();
 const selection = new Selection(sidebar, { confirm, tell });
 new ItemMenu(sidebar, { confirm, tell, select: (item) => selection.begin(item) });
 const searchLink = sidebarElement.querySelector("[data-search-link]");

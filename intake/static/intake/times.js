@@ -1,6 +1,6 @@
 /** Times in the reader's own words and zone: "5 minutes ago", then "yesterday, 14:02", then a date. */
 
-import { gettext, language } from "./language.js";
+import { fullDate, gettext, language } from "./language.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -10,7 +10,6 @@ const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto" });
 const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" });
 const dayOfYear = new Intl.DateTimeFormat(language, { day: "numeric", month: "long" });
 const monthOfYear = new Intl.DateTimeFormat(language, { month: "long", year: "numeric" });
-const fullDate = new Intl.DateTimeFormat(language, { day: "numeric", month: "long", year: "numeric" });
 const everything = new Intl.DateTimeFormat(language, { dateStyle: "full", timeStyle: "short" });
 
 export function keepTimesFresh() {

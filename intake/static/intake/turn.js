@@ -1,7 +1,7 @@
 /** One turn on the page: what was said, the steps, the answer as it is written, how it ended. */
 import { clone, parseHtml, part } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { gettext } from "./language.js";
+import { gettext, inPageLanguage } from "./language.js";
 import { Reasoning } from "./reasoning.js";
 import { showTime } from "./times.js";
 import { offerUndo } from "./undoing.js";
@@ -147,7 +147,7 @@ export class Turn {
     if (!step) return;
     step.classList.remove("running");
     part(step, "what").textContent = did(step.dataset.tool, this.#inputs.get(id));
-    part(step, "summary").replaceChildren(...parseHtml(html).body.childNodes);
+    part(step, "summary").replaceChildren(...parseHtml(inPageLanguage(html)).body.childNodes);
     step.classList.toggle("failed", Boolean(isError));
     if (undo) {
       part(step, "tool").textContent = called(step.dataset.tool, this.#inputs.get(id), stored);
@@ -192,7 +192,7 @@ export class Turn {
   fail({ detail, canRetry }) {
     this.drawing.finish();
     this.#close("failed");
-    part(this.element, "detail").textContent = detail;
+    part(this.element, "detail").textContent = inPageLanguage(detail);
     part(this.element, "trouble").hidden = false;
     this.#action("retry").hidden = !canRetry;
     this.#action("edit").hidden = this.isSaved;
@@ -262,7 +262,7 @@ function doing(name, input) {
 function did(name, input) {
   if (name.startsWith("search") && input?.query) return gettext("Searched your history for “%(query)s”", input);
   const words = name.replaceAll("_", " ");
-  return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
+  return inPageLanguage(`${words.charAt(0).toUpperCase()}${words.slice(1)}`);
 }
 
 /**

@@ -1,7 +1,9 @@
 /** Which points are shown: those of the chosen sources that were said within the chosen months. */
 
+import { language } from "../intake/language.js";
+
 const DAY_MS = 86_400_000;
-const MONTH_NAME = new Intl.DateTimeFormat(document.documentElement.lang, { month: "short", year: "numeric", timeZone: "UTC" });
+const MONTH_NAME = new Intl.DateTimeFormat(language, { month: "short", year: "numeric", timeZone: "UTC" });
 
 export class Filters {
   /** `onChange` is told when other points are to be shown. */

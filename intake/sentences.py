@@ -1,0 +1,174 @@
+"""English sentences that programs read as well, in the language of the page that shows them.
+
+What failed, and what a tool call did, is said once, in English, in the API and in the database. A page looks it up here
+when it shows it; its scripts do the same (static/intake/language.js) with the catalog that they load.
+"""
+
+import re
+from datetime import date
+from functools import cache
+
+from django.utils.formats import date_format, number_format
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_noop as _
+
+# `%(name)s` stands for a value, which may be one of these in its turn; `places` are several, with commas between them.
+SENTENCES = (
+    # core.errors, and whoever raises them with a sentence of their own
+    _("The input is not valid."),
+    _("The request is not valid."),
+    _("Log in, or send a valid token."),
+    _("This token may not do that."),
+    _("Not found."),
+    _("It has been changed since it was read. Read it again, and write again."),
+    _("These lines are not in the document any more as they were added, and so nothing was taken out."),
+    _("The same request is still running. Try again shortly."),
+    _("The request is too large."),
+    _("Too many requests. Try again in a moment."),
+    _("%(count)s of your calls are running. Wait for one to end."),
+    _("The request took too long to arrive."),
+    _("Something went wrong here. It has been written to the log."),
+    _("Search failed."),
+    _("Search failed: what was found could not be read in time."),
+    _("The service is away for the moment. Try again shortly."),
+    _("The database is away for the moment. Try again shortly."),
+    _("The embedding model is away for the moment. Try again shortly."),
+    _("The second factor cannot be read: SECRET_KEY has changed."),
+    # A chat
+    _("The message is empty."),
+    _("The message is too long."),
+    _("Write something."),
+    _("At most %(count)s characters; this has %(length)s."),
+    _("At most %(count)s characters."),
+    _("A text cannot have a NUL character (U+0000)."),
+    _("A text cannot have half of a surrogate pair (U+D800 to U+DFFF)."),
+    _("There is no such model."),
+    _("Only a new chat can be temporary."),
+    _("There is no answer here that broke off or was cut."),
+    _("This message has been deleted."),
+    _("Your session has ended, or your token was revoked. What was written is kept."),
+    _("The answer was ended: it had reached %(count)s characters."),
+    _("%(count)s of your answers are being written. Wait for one to end."),
+    _("You may keep %(count)s messages with their answers here. Delete some first."),
+    _("You may keep %(size)s of text here, and this would be more. Delete something first."),
+    _("%(count)s passages of yours wait to be embedded. Try again when there are fewer."),
+    _("The language model refused its key: the operator has to change it."),
+    _("The language model is not there. Choose another, or tell the operator."),
+    _("The language model's quota is used up."),
+    _("The language model is busy. Try again in a moment."),
+    _("This conversation has grown too long. Start a new one."),
+    _("The language model refused the request."),
+    _("The model went round in circles with its tools. Ask differently."),
+    _("The language model is away or broke off. Try again."),
+    _("The language model's answer could not be read. Try again."),
+    # What is kept, and tokens
+    _("The document would have more than %(count)s characters, and so nothing was appended."),
+    _("At most %(most)s; these are %(count)s."),
+    _("A log's year lies between %(first)s and %(last)s."),
+    _("There are %(count)s tokens already. Revoke one that is no longer used."),
+    _("From 1 to %(most)s days."),
+    # An import
+    _("This cannot be done with the import at the moment."),
+    _("Other imports are still open. Finish, cancel or delete one first."),
+    _("The file is larger than this server takes."),
+    _("There is room for %(count)s more bytes, and this file has %(size)s."),
+    _("The server's disk has no room for this file at the moment. Ask the server's administrator."),
+    _("This export has more than %(count)s files, more than can be read."),
+    _("This export unpacks to more than %(count)s GB, more than can be read."),
+    _(
+        "This zip unpacks to more than %(count)s times its size, as no export does: it is not read. "
+        "Download the export again."
+    ),
+    _("This zip is damaged or incomplete. Download the export again, and wait for the whole file."),
+    _("The entries of this zip overlap, as in no export: it is not read."),
+    _("This zip is protected with a password. Unpack it, and bring in the folder or a zip without a password."),
+    _("This zip holds zips in zips, deeper than can be read. Unpack the outer ones."),
+    _("The file is empty. Download the export again and take the whole file."),
+    _("The file cannot be opened."),
+    _("%(sentence)s What can be read: %(products)s."),
+    _("This looks like a Slack export, which is not supported."),
+    _("There is no file in this export that can be read."),
+    _("This is a web page, not the data of an export: take the whole zip, or conversations.json from it."),
+    _("This JSON file has no conversations of a known product."),
+    _("Nothing in this export is of a known product."),
+    # What a tool call did
+    _("Search"),
+    _("Fetch"),
+    _("Get conversation"),
+    _("List recent conversations"),
+    _("Save memory"),
+    _("Append daily log"),
+    _("Nothing to search yet: register or log in to have a memory"),
+    _("Nothing found"),
+    _("Nothing found about it; the nearest: %(places)s"),
+    _("Found 1 result: %(places)s"),
+    _("Found %(count)s results: %(places)s"),
+    _("Found 1 turn: %(places)s"),
+    _("Found %(count)s turns: %(places)s"),
+    _("Found 1 memory"),
+    _("Found %(count)s memories"),
+    _("Found %(count)s"),
+    _("Read 1 turn of %(title)s"),
+    _("Read %(count)s turns of %(title)s"),
+    _("Read %(title)s"),
+    _("Listed 1 conversation: %(places)s"),
+    _("Listed %(count)s conversations: %(places)s"),
+    _("Listed %(count)s conversations"),
+    _("Saved a %(type)s, project %(project)s, tagged %(tags)s"),
+    _("Saved a %(type)s, project %(project)s"),
+    _("Saved a %(type)s, tagged %(tags)s"),
+    _("Saved a %(type)s"),
+    _("Added to the log of %(date)s"),
+    _("That did not work: %(reason)s"),
+    _("%(place)s and %(more)s more"),
+    # Of a file, or of an item
+    _("%(place)s: %(reason)s"),
+    _("a saved memory"),
+    _("the log of %(date)s"),
+    _("a deleted chat"),
+)
+_PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_NUMBER = re.compile(r"\d{1,3}(,\d{3})*")
+
+
+def in_page_language(sentence: str) -> str:
+    """In the language that is active; as it is, if nobody translated it."""
+    if (get_language() or "en").startswith("en"):
+        return sentence
+    if sentence in SENTENCES:
+        return gettext(sentence)
+    for text, pattern in _patterns():
+        if found := pattern.fullmatch(sentence):
+            return gettext(text) % {name: _value(name, value) for name, value in found.groupdict().items()}
+    return sentence
+
+
+def _value(name: str, value: str) -> str:
+    if name == "places":
+        return ", ".join(map(in_page_language, value.split(", ")))
+    if name == "date":
+        return date_format(date.fromisoformat(value), "DATE_FORMAT")
+    if _NUMBER.fullmatch(value):
+        return number_format(int(value.replace(",", "")), force_grouping=True)
+    return in_page_language(value)
+
+
+@cache
+def _patterns() -> list[tuple[str, re.Pattern[str]]]:
+    """Those that say most first: "Read 3 turns of …" is not "Read …"."""
+    with_values = [text for text in SENTENCES if _PLACEHOLDER.search(text)]
+    with_values.sort(key=lambda text: -len(_PLACEHOLDER.sub("", text)))
+    return [(text, _pattern(text)) for text in with_values]
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    # The odd ones are the names of values.
+    pieces = _PLACEHOLDER.split(text)
+    kinds = {"date": r"\d{4}-\d\d-\d\d", "count": r"[\d,]+", "more": r"[\d,]+"}
+    return re.compile(
+        "".join(
+            f"(?P<{piece}>{kinds.get(piece, '.+?')})" if place % 2 else re.escape(piece)
+            for place, piece in enumerate(pieces)
+        ),
+        re.DOTALL,
+    )
