@@ -67,7 +67,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def _has_default(field: "models.Field[Any, Any]") -> bool:
-    return not isinstance(field, models.AutoField | models.CompositePrimaryKey)
+    return not (field.generated or isinstance(field, models.AutoField | models.CompositePrimaryKey))
 
 
 def _nullable(field: "models.Field[Any, Any]", values: Any, count: int) -> _Column:
