@@ -9,7 +9,9 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
+import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -35,6 +37,8 @@ from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.log_checks import warn_of_texts_in_logs  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
+
+logger = logging.getLogger(__name__)
 
 STATIC = "/static"
 MCP = "/mcp"
@@ -84,9 +88,11 @@ def _make_sure_of_the_database() -> None:
 
 
 async def _warm_up() -> None:
+    begun = time.monotonic()
     await asyncio.to_thread(import_module, "intake.chat")
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
+    logger.info("Warmed up after %.1f s", time.monotonic() - begun)
 
 
 @asynccontextmanager

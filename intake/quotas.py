@@ -28,7 +28,7 @@ RETRY_AFTER_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What there is of one person's. `bytes`: of text in UTF-8. `vectors_waiting`: passages that a worker has not embedded yet."""
+    """What there is of one person's. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector yet."""
 
     turns: int = 0
     bytes: int = 0
