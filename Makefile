@@ -17,7 +17,7 @@ PRODUCTION := DJANGO_SETTINGS_MODULE=config.settings.production ALLOWED_HOSTS=re
 	SECRET_KEY=only-for-make-check-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ \
 	DATABASE_URL=postgres://nobody@localhost/none DATABASE_POOL_TIMEOUT=1 REDIS_URL=redis://localhost/0 EMAIL_HOST=localhost
 
-.PHONY: help up down test check conformance schemathesis architecture chaos soak format lock install python
+.PHONY: help up down test check audit conformance schemathesis architecture chaos soak format lock install python
 .DEFAULT_GOAL := help
 
 help: ## Show this list.
@@ -43,6 +43,11 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 	$(PRODUCTION) .venv/bin/python manage.py check --deploy --fail-level WARNING
 	@# Without a database, of which it would warn: models and migrations are all it compares.
 	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+
+audit: install ## Look the locked packages up among known vulnerabilities (asks the Python advisory database).
+	@.venv/bin/uv tool run --quiet --from pip-audit==2.10.1 pip-audit --strict --require-hashes --disable-pip \
+		$(foreach name,server local dev,--requirement requirements/$(name).txt) $(ARGS) || { \
+		echo "A package has a known vulnerability, or one could not be looked up: the lines above say which." >&2; exit 1; }
 
 conformance: LOCK := dev
 conformance: install ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).

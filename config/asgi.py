@@ -10,7 +10,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 import asyncio
 import gc
+import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
@@ -36,6 +38,8 @@ from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.log_checks import warn_of_texts_in_logs  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
+
+logger = logging.getLogger(__name__)
 
 STATIC = "/static"
 MCP = "/mcp"
@@ -107,12 +111,14 @@ def _make_sure_of_the_database() -> None:
 
 
 async def _warm_up() -> None:
+    begun = time.monotonic()
     await asyncio.to_thread(import_module, "intake.chat")
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
     # All that stays for good is there: no later collection, for which every request would wait, looks through it again.
     gc.collect()
     gc.freeze()
+    logger.info("Warmed up after %.1f s", time.monotonic() - begun)
 
 
 @asynccontextmanager

@@ -199,7 +199,7 @@ def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
             raise ContinuedSince(changed)
         batch.state, batch.progress, batch.error, batch.updated_at = Import.State.UNDOING, 0.0, "", now
         batch.save(update_fields=["state", "progress", "error", "updated_at"])
-        activity.note(user, Activity.IMPORT_UNDONE)
+        activity.note(user, Activity.IMPORT_UNDONE, count=max(1, (batch.stored or {}).get("conversations", 0)))
         jobs.want_worker(batch, now=now)
     return batch
 

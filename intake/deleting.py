@@ -72,9 +72,10 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
     return conversation
 
 
-def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> bool:
+def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int, is_noted: bool = True) -> bool:
     """Remove one exchange; what follows it moves up to what it followed.
 
+    `is_noted`: whether the person's activity has a line of its own for it.
     Returns whether the conversation is still there: its last turn takes it along.
     """
     with transaction.atomic():
@@ -83,7 +84,8 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> b
         if turn is None:
             raise NotFound
         turns_of(conversation).filter(parent_number=turn_number).update(parent_number=turn.parent_number)
-        activity.note_for_caller(caller, Activity.TURN_DELETED)
+        if is_noted:
+            activity.note_for_caller(caller, Activity.TURN_DELETED)
         return _delete_turns(conversation, turn, [turn_number], caller)
 
 
@@ -129,7 +131,7 @@ def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> 
 def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
     """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's.
 
-    `is_noted`: whether the person's activity has a line of its own for it.
+    `is_noted`: as for a turn.
     """
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)

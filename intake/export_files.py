@@ -55,6 +55,11 @@ def conversation_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
         )
 
 
+def activity_file(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
+    """`settings.ACCOUNT_EXPORT_FILES`: `activity.json`, a list."""
+    yield ArchiveFile(name="activity.json", at=now, pieces=exporting.in_bytes(exporting.activity(user=user)))
+
+
 def conversation_as_markdown(*, conversation: Conversation, user: User) -> Iterator[bytes]:
     """In pieces of about `PIECE` bytes; `imports/reading/products/recollect.py` reads it back."""
     return in_pieces(_conversation(conversation, user))

@@ -16,7 +16,7 @@ from django.db.models import Model, QuerySet
 from django.utils.module_loading import import_string
 
 from core.isolation.acting import acting_as
-from intake.models import ChatPreferences, Conversation, Turn, User
+from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, User
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
@@ -40,19 +40,19 @@ class ExportEncoder(DjangoJSONEncoder):
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
     """The document in UTF-8. Between two pieces nothing is open in the database."""
     parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
-    return _in_bytes({**opening(user=user, now=now), **parts})
+    return in_bytes({**opening(user=user, now=now), **parts})
 
 
 def conversation_as_json(*, conversation: Conversation, user: User, now: datetime) -> Iterator[bytes]:
     """A document of the same shape with this conversation alone."""
     one = iter([conversation_fields(conversation, user)])
-    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
+    return in_bytes({"format": FORMAT, "exported_at": now, "conversations": one})
 
 
 def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Iterator[bytes]:
     """A document of the same shape with these conversations alone."""
     some = conversations(user=user, chosen=chosen)
-    return _in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
+    return in_bytes({"format": FORMAT, "exported_at": now, "conversations": some})
 
 
 def opening(*, user: User, now: datetime) -> dict[str, Any]:
@@ -70,8 +70,9 @@ def opening(*, user: User, now: datetime) -> dict[str, Any]:
     return {"format": FORMAT, "exported_at": now, "profile": profile}
 
 
-def _in_bytes(document: dict[str, Any]) -> Iterator[bytes]:
-    return in_pieces(_encode(document))
+def in_bytes(value: Any) -> Iterator[bytes]:
+    """The value as JSON; its iterators become arrays."""
+    return in_pieces(_encode(value))
 
 
 def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
@@ -114,6 +115,12 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "uses_memory": conversation.uses_memory,
         "turns": _turns(conversation, user),
     }
+
+
+def activity(*, user: User) -> Iterator[dict[str, Any]]:
+    """`settings.ACCOUNT_EXPORTS`: the account's log, which an import leaves out."""
+    for entry in in_pages(ActivityEntry.objects.for_user(user), key="id"):
+        yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
 
 
 def count_turns(conversation: Conversation, user: User) -> int:

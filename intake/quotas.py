@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from django.conf import settings
-from django.db import connection
+from django.db.models import Count, Sum
 from django.template.defaultfilters import filesizeformat
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
@@ -19,21 +19,16 @@ from django.utils.translation import gettext as _
 from core.errors import QuotaExceeded, RateLimited
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from intake.models import Turn
 
 MEASURED_EVERY_SECONDS = 60.0
 MOST_KNOWN = 10_000
 RETRY_AFTER_SECONDS = 60
-# As PostgreSQL keeps them: a long text is compressed.
-_CHATS = """
-SELECT count(*), coalesce(sum(pg_column_size(user_message) + pg_column_size(assistant_message)
-                              + pg_column_size(reasoning) + pg_column_size(tool_calls)), 0)
-  FROM intake_conversation_turns WHERE user_id = %s
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What there is of one person's. `vectors_waiting`: passages that a worker has not embedded yet."""
+    """What there is of one person's. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector yet."""
 
     turns: int = 0
     bytes: int = 0
@@ -76,6 +71,12 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
         _known[user_id] = measured_at, wanted
 
 
+def take_growth(user_id: int | None, *, before: str, after: str) -> None:
+    """Ask for room before a text is replaced by a longer one. Raises `QuotaExceeded`."""
+    if (growth := len(after.encode()) - len(before.encode())) > 0:
+        take(user_id, size=growth)
+
+
 def measure(user_id: int) -> Holdings:
     """As it is now, by each of `settings.QUOTA_MEASURES`."""
     measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
@@ -107,11 +108,9 @@ def lines_of(user_id: int) -> list[UsageLine]:
 
 
 def chats(user_id: int) -> Holdings:
-    """`settings.QUOTA_MEASURES`: turns, without reading a text."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CHATS, [user_id])
-        turns, size = cursor.fetchone()
-    return Holdings(turns=turns, bytes=int(size))
+    """`settings.QUOTA_MEASURES`: turns, from their index alone."""
+    found = Turn.objects.filter(user_id=user_id).aggregate(turns=Count("user"), size=Sum("text_bytes", default=0))
+    return Holdings(turns=found["turns"], bytes=found["size"])
 
 
 def _recent(user_id: int) -> Holdings:

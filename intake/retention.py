@@ -1,32 +1,51 @@
-"""Removing what was said longer ago than `settings.RETENTION_DAYS`, with all that was made of it."""
+"""Removing what was said longer ago than `settings.RETENTION_DAYS`, with all that was made of it.
 
+`User.retention_due_at` is the queue: who has waited longest is next, gets a share of the step, and comes again when the
+oldest of their turns is too old, a day later at the latest, or behind the others if the share was not enough.
+"""
+
+import time
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import Min
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake.deleting import delete_older
 from intake.models import Turn, User
 
+STEP_SECONDS = 20.0
+PEOPLE_AT_ONCE = 1_000
+# Of one person; each goes in a transaction of its own, so that nobody waits long for a lock.
+CONVERSATIONS_AT_ONCE = 50
+# For what comes in from elsewhere with an old date, and for another setting.
+LATEST = timedelta(days=1)
 
-def remove_old_turns(*, now: datetime) -> int:
-    """As the web role, which acts as each person in turn; returns how many turns went. Twice leaves the same."""
+
+def remove_old_turns(*, now: datetime) -> bool:
+    """One step of some seconds, as the web role, which acts as each person in turn; whether somebody is still due."""
     if settings.RETENTION_DAYS < 1:
-        return 0
-    before = now - timedelta(days=settings.RETENTION_DAYS)
-    people = User.objects.order_by("pk").values_list("pk", flat=True)
-    return sum(_remove_of(user_id, before) for user_id in list(people))
+        return False
+    until = time.monotonic() + STEP_SECONDS
+    due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
+    for user_id in list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]):
+        _remove_some_of(user_id, now)
+        if time.monotonic() > until:
+            break
+    return due.exists()
 
 
-def _remove_of(user_id: int, before: datetime) -> int:
-    """A conversation at a time, so that nobody waits long for a lock."""
-    caller = Caller(user_id=user_id)
+def _remove_some_of(user_id: int, now: datetime) -> None:
+    caller, kept = Caller(user_id=user_id), timedelta(days=settings.RETENTION_DAYS)
+    mine = Turn.objects.for_caller(caller)
     with acting_as(caller):
-        old = Turn.objects.for_caller(caller).filter(said_at__lt=before)
-        conversations = list(old.order_by().values_list("conversation_id", flat=True).distinct())
-    removed = 0
-    for conversation_id in conversations:
+        old = mine.filter(said_at__lt=now - kept).order_by("conversation_id")
+        some = list(old.values_list("conversation_id", flat=True).distinct()[:CONVERSATIONS_AT_ONCE])
+    for conversation_id in some:
         with acting_as(caller):
-            removed += delete_older(caller=caller, conversation_id=conversation_id, before=before)
-    return removed
+            delete_older(caller=caller, conversation_id=conversation_id, before=now - kept)
+    with acting_as(caller):
+        oldest = mine.aggregate(at=Min("said_at"))["at"]
+        due_at = now + LATEST if oldest is None else min(now + LATEST, max(now, oldest + kept))
+        User.objects.filter(pk=user_id).update(retention_due_at=due_at)

@@ -133,7 +133,7 @@ def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[
     with transaction.atomic():
         # Of two who have read the same, the second waits for the lock and then finds another version.
         row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
-        quotas.take(user.pk, size=max(0, len(content.encode()) - len(row.content.encode())))
+        quotas.take_growth(user.pk, before=row.content, after=content)
         if content != row.content:
             document_versions.keep(row)
         row.content = content

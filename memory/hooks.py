@@ -20,9 +20,9 @@ from memory.models import MemoryDocument, MemoryRecord
 from memory.models.documents import ABOUT_ME
 
 _STORED = """
-SELECT (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
-     + (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_document_versions WHERE user_id = %(user_id)s)
-     + (SELECT coalesce(sum(pg_column_size(content)), 0) FROM memory_records WHERE user_id = %(user_id)s),
+SELECT (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_documents WHERE user_id = %(user_id)s)
+     + (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_document_versions WHERE user_id = %(user_id)s)
+     + (SELECT coalesce(sum(octet_length(content)), 0) FROM memory_records WHERE user_id = %(user_id)s),
        (SELECT count(*) FROM embeddings
          WHERE user_id = %(user_id)s AND vector IS NULL AND quarantined_at IS NULL)
 """

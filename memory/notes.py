@@ -45,10 +45,12 @@ def create(
     return note
 
 
-def rewrite(*, user: User, note_id: UUID, title: str, content: str, at: datetime) -> None:
-    """Raises `NotFound`."""
+def rewrite(*, user: User, note_id: UUID, title: str, content: str, at: datetime, is_given_back: bool = False) -> None:
+    """Raises `NotFound` and `QuotaExceeded`. `is_given_back`: by an undoing, which asks for no room."""
     with transaction.atomic():
         note = _locked(user, note_id)
+        if not is_given_back:
+            quotas.take_growth(user.pk, before=note.content, after=content)
         note.title, note.content, note.updated_at = title, content, at
         note.version += 1
         note.save(update_fields=["title", "content", "updated_at", "version"])
@@ -80,11 +82,12 @@ def read(*, user: User, note_id: UUID) -> MemoryDocument:
     return note
 
 
-def delete(*, user: User, note_id: UUID) -> None:
-    """Raises `NotFound`."""
+def delete(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
+    """Raises `NotFound`. `is_noted`: whether the person's activity has a line of its own for it."""
     with transaction.atomic():
         _locked(user, note_id).delete()
-        activity.note(user, Activity.MEMORY_DELETED)
+        if is_noted:
+            activity.note(user, Activity.MEMORY_DELETED)
 
 
 def _locked(user: User, note_id: UUID) -> MemoryDocument:

@@ -93,7 +93,8 @@ def rewrite(
 ) -> Record:
     """Change what is not None of a record in one of the `expected` states; None means in any.
 
-    It keeps its id and when it was noted. Raises `NotFound`, `InvalidInput`, or `Conflict` if it is in another state.
+    It keeps its id and when it was noted. Raises `NotFound`, `InvalidInput`, `QuotaExceeded`, or `Conflict` if it is in
+    another state.
     """
     with transaction.atomic():
         row = _get(user, record_id, is_locked=True)
@@ -105,6 +106,7 @@ def rewrite(
             project_id=row.project_id if project_id is None else project_id,
             tags=row.tags if tags is None else tags,
         )
+        quotas.take_growth(user.pk, before=row.content, after=held["content"])
         for name, value in held.items():
             setattr(row, name, value)
         row.save(update_fields=list(held))

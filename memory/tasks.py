@@ -133,8 +133,9 @@ def remove_temporary_chats() -> None:
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
-    """In the importing worker, which may act as each person (`CELERY_TASK_ROUTES`)."""
-    retention.remove_old_turns(now=timezone.now())
+    """In the importing worker, which may act as each person (`CELERY_TASK_ROUTES`). Imports come in between steps."""
+    if retention.remove_old_turns(now=timezone.now()):
+        remove_old_turns.apply_async(retry=False)
 
 
 @shared_task(name="memory.remove_old_activity")

@@ -276,12 +276,14 @@ ACCOUNT_EXPORTS = {
     "conversations": "intake.exporting.conversations",
     "documents": "memory.hooks.exported_documents",
     "records": "memory.hooks.exported_records",
+    "activity": "intake.exporting.activity",
 }
 # The same parts as files of a zip: each function takes the user and the time, and yields `core.zip_stream.ArchiveFile`.
 ACCOUNT_EXPORT_FILES = {
     "conversations": "intake.export_files.conversation_files",
     "documents": "memory.hooks.document_files",
     "records": "memory.hooks.record_files",
+    "activity": "intake.export_files.activity_file",
 }
 
 # REST API and its OpenAPI document
@@ -420,7 +422,7 @@ CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
-# How much one person may keep: turns, bytes of text as the database has them, passages that wait for a vector. 0 is no
+# How much one person may keep: turns, bytes of text in UTF-8, passages that wait for a vector. 0 is no
 # quota. A person beyond one of the first two gets 413; beyond the last, 429 for records and imports.
 QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
 QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)

@@ -1,5 +1,8 @@
 """The audit log: what happens to an account is noted for its owner to read, without a word that anybody wrote."""
 
+import io
+import json
+import zipfile
 from datetime import timedelta
 
 import pytest
@@ -10,6 +13,7 @@ from django.utils import timezone
 from agent_tools.scopes import ALL_SCOPES
 from agent_tools.tokens import create_token
 from core.testing.traces import traces_of
+from intake import export_files, exporting
 from intake.accounts import activity
 from intake.models import Activity, ActivityEntry, User
 from intake.tests.factories import a_person, a_turn, a_visitor, a_visitors_turn
@@ -88,7 +92,7 @@ def test_what_opens_or_empties_an_account_is_noted_without_a_word_of_it(client, 
 
 def test_a_person_sees_their_own_newest_first_a_page_at_a_time(client, alice):
     bob = a_person("bob@example.com")
-    activity.note(bob, Activity.IMPORT_UNDONE)
+    activity.note(bob, Activity.IMPORT_UNDONE, count=40)
     now = timezone.now()
     for hours in range(activity.PAGE):
         entry = {"user": alice, "what": Activity.EXPORTED, "at": now - timedelta(hours=hours + 1), "count": hours + 2}
@@ -103,6 +107,19 @@ def test_a_person_sees_their_own_newest_first_a_page_at_a_time(client, alice):
     assert [entry.count for entry in rest.context["page"].entries] == [activity.PAGE + 1]
     assert rest.context["page"].more is None
     assert client.get(reverse("intake:activity"), {"after": "nothing"}).status_code == 404
+    client.force_login(bob)
+    assert "Import undone: 40 conversations" in client.get(reverse("intake:activity")).text
+
+
+def test_the_export_has_the_activity_of_its_owner_alone(alice):
+    activity.note(a_person("bob@example.com"), Activity.EXPORTED)
+    activity.note(alice, Activity.CHAT_DELETED, count=3)
+    document = json.loads(b"".join(exporting.account_as_json(user=alice, now=timezone.now())))
+    [entry] = document["activity"]
+    assert (entry["what"], entry["count"], entry["device"]) == ("chat_deleted", 3, "")
+    packed = io.BytesIO(b"".join(export_files.markdown_zip(user=alice, now=timezone.now())))
+    with zipfile.ZipFile(packed) as archive:
+        assert json.loads(archive.read("activity.json")) == [entry]
 
 
 def test_staff_who_look_at_somebodys_index_or_change_the_account_are_seen_by_them(client, alice):

@@ -66,11 +66,13 @@ def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_la
     Turn.objects.update(said_at=new)
     Turn.objects.filter(user_message__contains=SECRET).update(said_at=old)
     indexing.embed_pending()
+    User.objects.update(retention_due_at=NOW)
     with as_the_application():
-        assert retention.remove_old_turns(now=NOW) == 0, "everything is kept unless the setting says otherwise"
-        settings.RETENTION_DAYS = 30
-        assert retention.remove_old_turns(now=NOW) == 3
-        assert retention.remove_old_turns(now=NOW) == 0
+        retention.remove_old_turns(now=NOW)
+    assert Turn.objects.count() == 5, "everything is kept unless the setting says otherwise"
+    settings.RETENTION_DAYS = 30
+    with as_the_application():
+        assert not retention.remove_old_turns(now=NOW), "nobody is due any more"
     assert not Conversation.objects.filter(pk=gone.pk).exists()
     left = Turn.objects.order_by("turn_number").values_list("turn_number", "parent_number")
     assert list(left) == [(3, None), (4, 3)]
@@ -81,3 +83,27 @@ def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_la
     client = Client()
     client.force_login(alice)
     assert "deleted 30 days later" in client.get(reverse("intake:account")).text
+
+
+def test_the_retention_takes_a_share_of_each_at_a_time_and_goes_on_where_it_stopped(alice, settings, monkeypatch):
+    settings.RETENTION_DAYS = 30
+    monkeypatch.setattr(retention, "CONVERSATIONS_AT_ONCE", 2)
+    bob, carol = a_person("bob@example.com"), a_person("carol@example.com")
+    for user, chats in ((alice, 5), (bob, 1)):
+        for number in range(chats):
+            a_turn(user, f"Chat {number}", said_at=NOW - timedelta(days=31))
+    a_turn(bob, "Later", said_at=NOW - timedelta(days=29, hours=20))
+    User.objects.update(retention_due_at=NOW)
+    left = []
+    for minutes in range(4):
+        with as_the_application():
+            is_more = retention.remove_old_turns(now=NOW + timedelta(minutes=minutes))
+        left.append((is_more, Turn.objects.filter(user=alice).count(), Turn.objects.filter(user=bob).count()))
+    assert left == [(True, 3, 1), (True, 1, 1), (False, 0, 1), (False, 0, 1)]
+    due = dict(User.objects.values_list("pk", "retention_due_at"))
+    assert due[carol.pk] == NOW + timedelta(days=1)
+    assert due[bob.pk] == NOW + timedelta(hours=4), "when the oldest that is left is too old"
+
+    monkeypatch.setattr(retention, "STEP_SECONDS", 0)
+    with as_the_application():
+        assert retention.remove_old_turns(now=NOW + timedelta(days=2)), "no step lasts longer than its time"

@@ -11,7 +11,8 @@ from core.isolation.caller import Caller
 from intake import deleting, quotas, services
 from intake.models import Turn
 from intake.tests.factories import NOW, a_person, a_turn
-from memory import documents, records
+from memory import documents, notes, records
+from memory.models import MemoryDocument
 
 pytestmark = pytest.mark.django_db
 
@@ -75,6 +76,31 @@ def test_documents_records_and_imports_beyond_the_quota_of_bytes_are_refused_by_
         assert refused.json()["retryable"] is False
     settings.QUOTA_BYTES = 200_000
     assert api.post("/api/v1/memory/records/", body, format="json").status_code == 201
+
+
+def test_what_is_rewritten_may_become_shorter_beyond_the_quota_and_not_longer(alice, api, settings):
+    record = records.create(user=alice, content="y" * 1_500, now=NOW)
+    with acting_as(alice):
+        documents.append(user=alice, day=None, text="x" * 1_500, now=NOW)
+        note = notes.create(user=alice, title="A note", content="z" * 1_500, at=NOW)
+    settings.QUOTA_BYTES = 1_000
+
+    def replace(content):
+        documents.replace(user=alice, day=None, content=content, expected=None, now=NOW)
+
+    def rewrite_note(content):
+        notes.rewrite(user=alice, note_id=note.pk, title="A note", content=content, at=NOW)
+
+    def rewrite_record(content):
+        records.rewrite(user=alice, record_id=record.id, content=content, now=NOW)
+
+    for rewrite in (replace, rewrite_note, rewrite_record):
+        rewrite("x" * 1_000)
+        with pytest.raises(QuotaExceeded):
+            rewrite("x" * 1_001)
+    assert {each.content for each in MemoryDocument.objects.all()} == {"x" * 1_000}
+    longer = api.patch(f"/api/v1/memory/records/{record.id}/", {"content": "x" * 1_001}, format="json")
+    assert (longer.status_code, longer.json()["code"]) == (413, "quota_exceeded")
 
 
 def test_more_records_wait_while_too_many_passages_wait_for_a_vector(alice, api, settings):

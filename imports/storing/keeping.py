@@ -112,7 +112,7 @@ def take_out(item: ImportedItem, user: User) -> None:
         if item.lines:
             documents.take_back(user=user, day=_day_named(item.place), text=item.lines, at=None, now=timezone.now())
         elif item.row_id is not None:
-            notes.delete(user=user, note_id=item.row_id)
+            notes.delete(user=user, note_id=item.row_id, is_noted=False)
     except (Conflict, NotFound):
         # Changed or deleted here: what is left is the person's.
         return
@@ -139,7 +139,7 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
             item.lines = before["lines"]
         elif _is_as_it_came(item, user):
             at = datetime.fromisoformat(before.pop("at"))
-            notes.rewrite(user=user, note_id=item.row_id, at=at, **before)
+            notes.rewrite(user=user, note_id=item.row_id, at=at, is_given_back=True, **before)
     except (Conflict, NotFound):
         return
     item.content_hash = change.content_hash

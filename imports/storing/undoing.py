@@ -126,7 +126,9 @@ def _remove_turns(ids: Sequence[UUID], batch: Import, user: User) -> None:
 def _remove_some_turns(conversation: Conversation, brought: Collection[int], user: User) -> None:
     turns = Turn.objects.for_user(user).filter(conversation=conversation)
     for number in turns.filter(pk__in=brought).order_by("-turn_number").values_list("turn_number", flat=True):
-        deleting.delete_turn(caller=Caller(user_id=user.pk), conversation_id=conversation.pk, turn_number=number)
+        deleting.delete_turn(
+            caller=Caller(user_id=user.pk), conversation_id=conversation.pk, turn_number=number, is_noted=False
+        )
     latest = turns.aggregate(latest=Max("said_at"))["latest"]
     Conversation.objects.for_user(user).filter(pk=conversation.pk).update(last_active_at=latest)
 

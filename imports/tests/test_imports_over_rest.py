@@ -230,6 +230,9 @@ def test_undoing_asks_where_something_was_continued_and_keeps_what_was_said_here
     assert len(said(alice)) == 5
     assert importer.undo(done["id"], force=True).status_code == 202
     assert said(alice) == ["And now?"]
+    noted = ActivityEntry.objects.filter(user=alice).exclude(what="logged_in").order_by("at")
+    lines = noted.values_list("what", "count")
+    assert list(lines) == [("import_started", 1), ("import_undone", 2)], "one line for all that was deleted"
 
 
 def test_a_killed_worker_is_followed_by_another_that_stores_the_same(importer, alice, monkeypatch):

@@ -10,7 +10,8 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from imports.tests.over_rest import Importer
 from intake import deleting, export_files, exporting
-from intake.models import Conversation, Turn
+from intake.accounts import activity
+from intake.models import Activity, Conversation, Turn
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import documents, notes, records
 from memory.models.documents import ABOUT_ME
@@ -49,6 +50,7 @@ def alice():
         documents.append(user=alice, day=ABOUT_ME, text="I live in Delft", now=NOW)
         documents.append(user=alice, day=None, text="And no sugar", now=NOW + timedelta(days=1))
         notes.create(user=alice, title="Bread: 2 ways", content="# Rye\n\n---\n", at=NOW)
+        activity.note(alice, Activity.LOGGED_IN)
         records.create(user=alice, content="We use PostgreSQL", now=NOW, project_id="p", tags=["db", "x"])
     return alice
 

@@ -1,22 +1,28 @@
 """Done once when a web process starts: what the first answer would otherwise load and build while somebody waits.
 
 The vendor's package alone takes seconds to import. One answer is then made without the vendor, by a model that says a
-word, so that what the libraries build at their first use is built.
+word, so that what the libraries build at their first use is built; and a first message is saved and rolled back, since
+PostgreSQL reads its catalogue anew for the first statements of each connection.
 """
 
 import asyncio
 import logging
 
 from django.conf import settings
+from django.contrib import auth
+from django.db import connections, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 
+from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake.agent import loop, models
 from intake.agent.deps import ChatDeps
 from intake.markdown import render, render_blocks
+from intake.models import Turn, User
+from intake.services import Answer, begin_turn, finish_turn
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +36,7 @@ async def warm_up() -> None:
         await asyncio.to_thread(_load)
         await models.warm_up()
         await _rehearse(TestModel(call_tools=[], custom_output_text="Hello."))
+        await asyncio.to_thread(_rehearse_saving)
     except Exception as error:
         logger.warning("The chat could not be warmed up (%s); its first answer will take longer", type(error).__name__)
 
@@ -37,6 +44,7 @@ async def warm_up() -> None:
 def _load() -> None:
     for path in (settings.CHAT_TOOLSET, settings.CHAT_NOTES, settings.CHAT_FAR_DISTANCE):
         import_string(path)
+    auth.get_backends()
     render(SAMPLE)
     render_blocks(SAMPLE)
 
@@ -45,3 +53,16 @@ async def _rehearse(model: Model) -> None:
     deps = ChatDeps(caller=Caller(user_id=None), now=timezone.now())
     async for _ in loop.answer(message="Hello", history=[], deps=deps, model=model):
         pass
+
+
+def _rehearse_saving() -> None:
+    """As a new visitor's first message and its answer; nothing of it stays. On the one connection that the pool has."""
+    try:
+        with transaction.atomic():
+            caller = Caller(user_id=User.objects.create_visitor().pk, is_visitor=True)
+            with acting_as(caller):
+                turn = begin_turn(caller=caller, message="Hello", conversation_id=None, now=timezone.now())
+                finish_turn(turn_id=turn.pk, answer=Answer(text="Hello.", status=Turn.Status.COMPLETE))
+            transaction.set_rollback(True)
+    finally:
+        connections.close_all()

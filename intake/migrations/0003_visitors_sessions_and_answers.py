@@ -7,6 +7,7 @@ from django.db import migrations, models
 
 import core.ids
 import intake.models.activity
+import intake.models.conversations
 import intake.models.sessions
 
 # Keys and foreign keys begin with the user. A conversation or a turn may be from before there were owners, so its `id`
@@ -233,6 +234,12 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField("user", "language", models.CharField(blank=True, default="", max_length=16)),
+        migrations.AddField(
+            "user",
+            "retention_due_at",
+            models.DateTimeField(default=django.utils.timezone.now, editable=False),
+        ),
+        migrations.AddIndex("user", models.Index(fields=["retention_due_at"], name="idx_users_retention")),
         # Keeping order among chats.
         migrations.AddField("conversation", "pinned_at", models.DateTimeField(blank=True, null=True)),
         migrations.AddField("conversation", "archived_at", models.DateTimeField(blank=True, null=True)),
@@ -270,6 +277,21 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField("turn", "reasoning", models.TextField(blank=True, default="", db_default="")),
+        migrations.AddField(
+            "turn",
+            "text_bytes",
+            models.GeneratedField(
+                expression=intake.models.conversations.bytes_of(
+                    "user_message", "assistant_message", "reasoning", "tool_calls"
+                ),
+                output_field=models.IntegerField(),
+                db_persist=True,
+            ),
+        ),
+        migrations.RemoveIndex("turn", "idx_ict_user_said_at"),
+        migrations.AddIndex(
+            "turn", models.Index(fields=["user", "said_at"], include=["text_bytes"], name="idx_ict_user_said_at")
+        ),
         migrations.AddField(
             "turn", "is_temporary", models.BooleanField(db_default=False, default=False, editable=False)
         ),

@@ -1,12 +1,15 @@
 """Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
 
+import operator
 from collections.abc import Iterable
+from functools import reduce
 from typing import Self, TypeVar
 from uuid import UUID
 
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.expressions import RawSQL
+from django.db.models import F, Func, Q
+from django.db.models.expressions import Combinable, RawSQL
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from core.ids import uuid7
@@ -128,6 +131,15 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
         return self.filter(wanted)
 
 
+def bytes_of(*names: str) -> Combinable:
+    """The bytes of these columns together, as text in UTF-8."""
+    each = (
+        Func(Cast(name, models.TextField()), function="octet_length", output_field=models.IntegerField())
+        for name in names
+    )
+    return reduce(operator.add, each)
+
+
 class Turn(models.Model):
     """What a person said and what was answered.
 
@@ -166,6 +178,12 @@ class Turn(models.Model):
     attempt = models.PositiveIntegerField(default=1, db_default=1)
     # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
+    # For quotas: with it in an index, nobody's rows are read to add it up.
+    text_bytes = models.GeneratedField(
+        expression=bytes_of("user_message", "assistant_message", "reasoning", "tool_calls"),
+        output_field=models.IntegerField(),
+        db_persist=True,
+    )
     said_at = models.DateTimeField(default=timezone.now)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
@@ -184,7 +202,7 @@ class Turn(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["user", "said_at"], name="idx_ict_user_said_at"),
+            models.Index(fields=["user", "said_at"], include=["text_bytes"], name="idx_ict_user_said_at"),
             # The whole tree of a conversation by an index-only scan; also the children of a turn.
             models.Index(fields=["user", "conversation", "parent_number", "turn_number"], name="idx_ict_tree"),
             models.Index(fields=["updated_at"], name="idx_ict_streaming", condition=Q(status="streaming")),

@@ -53,6 +53,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     )
     is_active = models.BooleanField("active", default=True)
     joined_at = models.DateTimeField(default=timezone.now, editable=False)
+    # When their turns are looked at next, where turns are kept for some days only (`intake.retention`).
+    retention_due_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -68,7 +70,10 @@ class User(AbstractBaseUser, PermissionsMixin):
                 name="users_visit_or_have_an_email",
             ),
         ]
-        indexes = [models.Index(fields=["joined_at"], condition=models.Q(is_visitor=True), name="idx_users_visitors")]
+        indexes = [
+            models.Index(fields=["joined_at"], condition=models.Q(is_visitor=True), name="idx_users_visitors"),
+            models.Index(fields=["retention_due_at"], name="idx_users_retention"),
+        ]
 
     def __str__(self) -> str:
         return self.email or f"Visitor {self.pk}"

@@ -140,7 +140,7 @@ def _new_numbers(cursor: Any, table: type[models.Model], count: int) -> list[int
 
 
 def _copy_statement(table: type[models.Model]) -> str:
-    columns = [str(field.column) for field in table._meta.concrete_fields]
+    columns = [str(field.column) for field in table._meta.concrete_fields if not field.generated]
     changed = dict(_CHANGED)
     if table is IndexedText:
         changed["id"] = "place.text"
