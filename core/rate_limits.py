@@ -24,11 +24,10 @@ from django.conf import settings
 from django.http import HttpRequest
 from limits.storage import MemoryStorage, RedisStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 from rest_framework.throttling import BaseThrottle
 
+from core import redis_clients
 from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
 
 if TYPE_CHECKING:
@@ -223,14 +222,8 @@ def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
 
 @lru_cache(maxsize=8)
 def _limiter(url: str) -> SlidingWindowCounterRateLimiter:
-    # Without a second try: a request waits for it.
-    waiting: Any = {
-        "socket_timeout": TIMEOUT_SECONDS,
-        "socket_connect_timeout": TIMEOUT_SECONDS,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    storage = RedisStorage(url.replace("unix://", "redis+unix://", 1), **waiting)
-    return SlidingWindowCounterRateLimiter(storage)
+    pool = redis_clients.client(url, seconds=TIMEOUT_SECONDS).connection_pool
+    return SlidingWindowCounterRateLimiter(RedisStorage("redis://", connection_pool=pool))
 
 
 def _key(name: object, *subjects: object) -> str:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections import defaultdict
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -22,6 +23,7 @@ from django.db import transaction
 from redis import Redis
 from redis.exceptions import RedisError
 
+from core import redis_clients
 from core.isolation.caller import Caller
 
 logger = logging.getLogger(__name__)
@@ -91,7 +93,11 @@ _teller = _ChangeTeller()
 
 @lru_cache(maxsize=4)
 def _client(url: str) -> Redis:
-    return Redis.from_url(url, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS)
+    return redis_clients.client(url, seconds=TIMEOUT_SECONDS)
+
+
+def _listening() -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
+    return redis_clients.async_client(settings.REDIS_URL, seconds=None, connect_seconds=TIMEOUT_SECONDS)
 
 
 def _channel() -> str:
@@ -136,7 +142,7 @@ class _ChangeListener:
     async def _listen(self) -> None:
         while True:
             try:
-                async with redis.asyncio.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
+                async with _listening() as client, client.pubsub() as pubsub:
                     await pubsub.subscribe(_channel())
                     async for message in pubsub.listen():
                         if message["type"] == "message":

@@ -11,6 +11,7 @@ import environ
 from psycopg_pool import ConnectionPool
 
 from core.isolation.roles import DEFAULT_PREFIX, Roles
+from core.redis_clients import broker_settings
 
 # Environment: what a deployment sets, and where this copy of the project writes
 
@@ -645,8 +646,7 @@ MAP_LAYOUT = env.str("MAP_LAYOUT", default="svd")
 # Celery: workers and scheduled tasks
 
 # A message only wakes a worker (the pending rows are the queue), so every time-out here is short.
-# Celery calls redis-py's unix:// redis+socket://.
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL, _sentinels = broker_settings(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
@@ -659,6 +659,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_throttle": 1,
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
+    **_sentinels,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A worker of their own serves them, so that no turn waits behind an import.

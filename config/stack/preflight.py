@@ -82,9 +82,11 @@ def check_broker(url: str) -> None:
     """Raise StackError unless REDIS_URL leads to a broker that answers."""
     import redis  # takes longer to load than everything else here, and most runs never need it
 
+    from core import redis_clients
+
     try:
         address = url.replace("redis+socket://", "unix://", 1)
-        with redis.Redis.from_url(address, socket_timeout=CONNECT_SECONDS, retry=None) as client:
+        with redis_clients.client(address, seconds=CONNECT_SECONDS) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise StackError(f"The broker in REDIS_URL does not answer ({error}): start it or correct the URL.") from error

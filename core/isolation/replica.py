@@ -24,6 +24,8 @@ from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.crypto import salted_hmac
 
+from core import redis_clients
+
 ALIAS = "replica"
 # After it has failed, the standby is left alone for so long: nobody waits for it again and again.
 LEFT_ALONE_SECONDS = 5
@@ -142,4 +144,4 @@ def _key(user_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _redis(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, socket_timeout=REDIS_SECONDS, socket_connect_timeout=REDIS_SECONDS)
+    return redis_clients.client(url, seconds=REDIS_SECONDS)

@@ -7,7 +7,6 @@ Redis. From then on the mirror's positions are its own, and readers are told of 
 
 import asyncio
 import logging
-from contextlib import aclosing
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -87,7 +86,7 @@ async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
     """
     log = AnswerLog(turn)
     try:
-        async with aclosing(streams.async_client()) as client:
+        async with streams.async_client() as client:
             entries: Any = await client.xrange(streams.stream_key(turn.pk), min=str(EventId(turn.attempt, 0)))
         for id_, fields in entries:
             take(log, streams.entry_of(id_, fields))
@@ -138,7 +137,7 @@ def take(log: AnswerLog, entry: streams.StreamEntry) -> bool:
 async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
     """Until the stream has ended, or nothing can be expected of it any more. Raises `RedisError` and `Gap`."""
     key, last = streams.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
-    async with aclosing(streams.async_client(timeout=BLOCK_SECONDS + streams.TIMEOUT_SECONDS)) as client:
+    async with streams.async_client(timeout=BLOCK_SECONDS + streams.TIMEOUT_SECONDS) as client:
         while True:
             found: Any = await client.xread({key: last}, block=int(BLOCK_SECONDS * 1000), count=ENTRIES_AT_ONCE)
             if not found:

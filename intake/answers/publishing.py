@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +74,7 @@ class Publisher:
     async def _run(self) -> None:
         while self._answers:
             try:
-                async with aclosing(streams.async_client()) as client:
+                async with streams.async_client() as client:
                     await self._send_all(client)
             except (RedisError, OSError) as error:
                 logger.warning("Redis is away, and answers are followed without it (%s)", type(error).__name__)

@@ -8,18 +8,17 @@ answers go on, and are followed in their own process or from the database.
 import json
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import redis
+import redis.asyncio
 from django.conf import settings
-from redis import asyncio as redis_asyncio
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
+from core import redis_clients
 from intake.agent.events import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.answers.log import EventId, length_of
 
@@ -87,10 +86,13 @@ def forget(turn_ids: Iterable[int]) -> None:
 def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
     """Of turns, each with its attempt, those whose writer holds no lease; None while that cannot be known.
 
-    Redis has to have run for longer than a lease: one that has just started has forgotten them all.
+    Redis has to have run for longer than a lease: one that has just started has forgotten them all. A replica that
+    sentinels have just made the primary has run for long, and may have let them run out meanwhile.
     """
     if not attempts:
         return []
+    if redis_clients.SentinelAddress.parse(settings.REDIS_URL):
+        return None
     try:
         client = _client()
         leases: Any = client.mget([lease_key(turn_id) for turn_id, _ in attempts])
@@ -104,10 +106,9 @@ def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
     return [turn_id for (turn_id, attempt), lease in pairs if lease is None or int(lease) != attempt]
 
 
-def async_client(*, timeout: float = TIMEOUT_SECONDS) -> "redis_asyncio.Redis":
-    """A client for the running event loop. The caller closes it."""
-    waiting: Any = {"socket_timeout": timeout, "socket_connect_timeout": TIMEOUT_SECONDS}
-    return redis_asyncio.Redis.from_url(settings.REDIS_URL, retry=AsyncRetry(NoBackoff(), 0), **waiting)
+def async_client(*, timeout: float = TIMEOUT_SECONDS) -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
+    """A client for the running event loop, closed at the end of the block."""
+    return redis_clients.async_client(settings.REDIS_URL, seconds=timeout, connect_seconds=TIMEOUT_SECONDS)
 
 
 def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
@@ -154,8 +155,7 @@ def _client() -> "redis.Redis":
 
 @lru_cache(maxsize=8)
 def _client_at(url: str) -> "redis.Redis":
-    waiting: Any = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), **waiting)
+    return redis_clients.client(url, seconds=TIMEOUT_SECONDS)
 
 
 def _log_away(error: RedisError) -> None:
