@@ -261,7 +261,7 @@ def test_without_a_language_model_notes_are_found_as_well_as_chats(person, log_i
     answer = the_turn().assistant_message
     assert f"(/c/{turn.conversation_id}/?turn=1#turn-1):\n  > My cat is called Miso" in answer
     assert "in your memory:\n  > Miso the cat is allergic to fish" in answer
-    assert "in your daily log:\n  > Pets - The cat Miso saw the vet Food No fish\n" in answer
+    assert "in your daily log:\n  > Pets · The cat Miso saw the vet Food No fish\n" in answer
     assert the_turn().is_recall
 
 

@@ -41,7 +41,7 @@ SAVED = "Saved. "
 CLOSEST = "Here is what you said or noted that comes closest:\n\n"
 NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
-HEADING_MARKS = re.compile(r"^\s*#{1,6}\s+", re.MULTILINE)
+_LINE_MARK = re.compile(r"^\s*(?:#{1,6}|(?P<item>[-*+](?:\s+\[[ xX]\])?|\d{1,3}[.)]))\s+", re.MULTILINE)
 # The second is for those who can do something about it.
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
@@ -138,8 +138,9 @@ def _noted(found: dict[str, Any]) -> list[_Quote]:
 def _quote_note(result: dict[str, Any]) -> str:
     """The whole excerpt: it is cut around what was found."""
     day = date.fromisoformat(result["date"])
-    # In one line a heading's marks would make all of it a heading.
-    excerpt = " ".join(HEADING_MARKS.sub("", result["excerpt"]).split())
+    # In one line the mark of the first heading or item would make all of it one.
+    excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
+    excerpt = " ".join(excerpt.split()).removeprefix("· ")
     place = "your daily log" if result["source"] == "daily_log" else "your memory"
     return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {excerpt}\n\n"
 

@@ -53,11 +53,13 @@ ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.D
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
 # Of one conversation in a row of results; the others are folded away.
 LISTED_OF_A_CONVERSATION = 3
-# Strong, struck out, code; a link; emphasis; and the mark of a heading, a quotation or a list at a line's beginning.
+# Strong, struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an
+# empty line, which a short excerpt has no room for.
 _MARKUP = re.compile(
     r"\*\*|~~|`+|!?\[(?P<words>[^\]\n]*)\]\([^)\s]*\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
-    r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+",
+    r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"
+    r"|\n[ \t]*(?=\n)",
     re.MULTILINE,
 )
 # Words that stand in the page as they stand in the text, whatever Markdown does around them.

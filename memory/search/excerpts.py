@@ -31,6 +31,7 @@ STEM_LENGTH = 3
 _WORD = re.compile(r"\w+")
 _UNSPACED_PIECE = re.compile(rf"[{UNSPACED}]+")
 _NUMBERED = re.compile(r"(?=[^\s\"]*\d)\w+(?:[^\w\s\"]\w+)+")
+_NEVER = r"(?!)"
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -57,7 +58,8 @@ class Matcher:
         """Knows no words yet: `candidates` names those of some texts that may be inflections of the query's."""
         query = query[:MAX_LITERAL].strip()
         pieces = sorted({query, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
-        literal = re.compile("|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS]), re.IGNORECASE)
+        either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
+        literal = re.compile(either or _NEVER, re.IGNORECASE)
         beginnings = list(dict.fromkeys(_beginning(word) for word in _WORD.findall(query)))[:MAX_WORDS]
         either = "|".join(re.escape(beginning) for beginning in beginnings)
         return cls(literal, re.compile(rf"\b(?:{either})\w*", re.IGNORECASE) if beginnings else None)

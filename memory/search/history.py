@@ -285,7 +285,8 @@ def _shown(
     ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
 ) -> Iterator[tuple[HistoryMatch, str]]:
     """Each with the words by which it is compared; without those whose text is gone."""
-    inflections = Inflections(asked.query)
+    # Where a time alone is asked for, the words that named it are in no text for that reason.
+    inflections = Inflections("" if asked.wants_everything else asked.query)
     for start in range(0, len(ranked), at_once):
         batch = ranked[start : start + at_once]
         texts_by_key = _read(batch, asked, sources)

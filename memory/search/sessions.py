@@ -15,7 +15,7 @@ from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
 from memory.models.corpora import Key
-from memory.search.excerpts import Segment
+from memory.search.excerpts import ELLIPSIS, Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
 from memory.terms import searchable
 
@@ -112,7 +112,7 @@ class Sessions(HistorySource):
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
         is_rare = len(titled) + len(asked.literal) <= FEW
         return [
-            Hit(self.name, (id_, 0), float(raw) / HIGHEST, at, is_exact=id_ in titled and is_rare)
+            Hit(self.name, (id_, 0), _relevance(float(raw)), at, is_exact=id_ in titled and is_rare)
             for id_, raw, at in rows
         ]
 
@@ -120,6 +120,11 @@ class Sessions(HistorySource):
         """See HistorySource: a conversation in which nothing has been answered yet is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
         return {(row[0], 0): _found_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
+
+
+def _relevance(raw: float) -> float:
+    """A few of the query's words say less than their share: one of five, in a last message, is there by chance."""
+    return raw * min(1.0, raw) / HIGHEST
 
 
 def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
@@ -149,6 +154,12 @@ def _found_text(
         reference=Reference(kind=Kind.SESSION, day=day, conversation_id=id_, session=title),
         segments=[
             Segment(title, before='Session: "', after=f'" ({count}, last active: {day})'),
-            Segment(" ".join((preview or "").split()), before="Preview: "),
+            Segment(_whole_words(preview or ""), before="Preview: "),
         ],
     )
+
+
+def _whole_words(preview: str) -> str:
+    """One line; what was cut off in the middle of a word ends with the word before."""
+    words = " ".join(preview.split())
+    return words if len(preview) < PREVIEW_LENGTH else words.rpartition(" ")[0] + ELLIPSIS

@@ -389,6 +389,24 @@ def test_a_session_shows_its_title_how_many_messages_it_has_and_the_beginning_of
     assert result.reference.session == "Restaurant Recommendations"
 
 
+def test_the_preview_of_a_session_ends_with_a_whole_word(alice):
+    say(alice, "Hi", "restaurant " * 30)
+    (text,) = [text for kind, text in found(alice, "restaurant") if kind == "session"]
+    assert text.endswith("restaurant…")
+
+
+def test_a_session_that_has_one_of_many_words_stands_below_a_message_with_more_of_them(alice):
+    say(alice, "The balcony", "The snails climb the wall", title="Balcony")
+    for other in ("Tea for two", "A walk by the river", "The fridge hums"):
+        say(alice, other)
+    say(alice, "I am learning the piano on the third floor", title="Music")
+    texts = [
+        text for _, text in found(alice, "should I buy a piano for the third floor with a thin wall", scope="sessions")
+    ]
+    (balcony,) = [place for place, text in enumerate(texts) if text.startswith('Session: "Balcony"')]
+    assert min(place for place, text in enumerate(texts) if "piano" in text) < balcony
+
+
 def test_a_session_is_found_by_the_beginning_of_its_last_message_and_by_no_other(alice):
     turn = say(alice, "Tell me about octopuses", "They have three hearts.", title="Sea")
     say(alice, "Thanks", "You are welcome, marvellous person.", conversation=turn.conversation)

@@ -200,6 +200,7 @@ def test_marks_stand_where_the_places_say_whatever_the_characters():
         (Excerpt("**Noted**", [(0, 9)]), "<mark>Noted</mark>"),
         (Excerpt("see [the **plan**](/c/1) now", [(4, 23)]), "see <mark>the **plan**</mark> now"),
         (Excerpt("# Title\n- one\n> two", []), "Title\none\ntwo"),
+        (Excerpt("One\n\n \n- two", [(9, 12)]), "One\n<mark>two</mark>"),
         (Excerpt("*and* the _very_ same, ***all***", [(1, 4)]), "<mark>and</mark> the very same, all"),
         (Excerpt("*.py and *.txt, snake_case_name, 2*3*4", []), "*.py and *.txt, snake_case_name, 2*3*4"),
         (Excerpt("2 * 3 ** 4, __init__, a - b", []), "2 * 3  4, __init__, a - b"),
@@ -342,6 +343,10 @@ def test_the_days_that_the_query_named_are_shown_and_can_be_taken_away(client, a
     page = page_of(client, **query)
     assert re.search(r'<a class="chip" href="[^"]*anytime=1[^"]*">Sunday 1 March 2026 ', page)
     assert results_on(page)
+    assert "Best first" in page
+    everything = page_of(client, q="what did we talk about yesterday", scope="sessions")
+    assert "Oldest first" in everything and "Best first" not in everything
+    assert "We eat risotto" in everything and "<mark>" not in everything
     without = page_of(client, **query, anytime="1")
     assert 'class="chip"' not in without
     assert results_on(without)
