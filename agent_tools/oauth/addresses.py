@@ -4,6 +4,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
 
 MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
@@ -65,9 +66,9 @@ def receiver_of(address: str) -> str:
     """Who gets the code, for the person to read."""
     parts = urlsplit(address)
     if parts.scheme == "http":
-        return "a program on this computer"
+        return _("a program on this computer")
     if parts.scheme != "https":
-        return f"the app {parts.scheme} on this computer"
+        return _("the app %(scheme)s on this computer") % {"scheme": parts.scheme}
     return parts.netloc
 
 

@@ -293,7 +293,7 @@ def test_a_chat_is_renamed_in_a_form_that_says_what_is_wrong(alice):
     assert "required" in client.post(change_path(conversation, "rename"), {"title": " "}).text
     assert client.post(change_path(conversation, "rename"), {"title": "\x00"}).status_code == 200
     client.post(change_path(conversation, "rename"), {"title": "Dinner"})
-    assert "<h1 data-title>Dinner</h1>" in client.get(conversation_path(conversation.pk)).text
+    assert '<h1 data-title dir="auto">Dinner</h1>' in client.get(conversation_path(conversation.pk)).text
 
 
 @pytest.mark.parametrize("what", ["rename", "delete", "turns/1/delete"])

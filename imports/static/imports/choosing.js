@@ -139,6 +139,6 @@ function isNews(item) {
 }
 
 export function factsOf(item, more) {
-  const turns = item.kind === "conversation" ? count(item.turns, ngettext("turn", "turns", item.turns)) : item.kind;
+  const turns = item.kind === "conversation" ? count(item.turns, ngettext("turn", "turns", item.turns)) : gettext(item.kind);
   return [turns, inDays(item.to), more].filter(Boolean).join(" · ");
 }

@@ -85,7 +85,7 @@ export class Report {
     part(this.element, "outcome").textContent = inPageLanguage(shown.error) || OUTCOMES[shown.state];
     showFacts(this.element, { ...shown, from: null }, shown.state === "undone" ? null : shown.stored);
     showLeftOut(this.element, shown);
-    this.#showVectors(shown.vectors);
+    this.#showVectors(shown.state === "done" ? shown.vectors : null);
     this.element.querySelector("[data-action=undo]").hidden = !shown.can_undo;
     this.list.replaceChildren();
     this.moreButton.hidden = true;
