@@ -7,6 +7,7 @@ MOST_PROCESSES.
 
 import argparse
 import os
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -25,6 +26,7 @@ WORKER = "PYTEST_XDIST_WORKER"
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     os.environ["IGNORE_ENV_FILES"] = "1"
+    _keep_bytecode()
     options = early_config.known_args_namespace
     if cluster_urls():
         os.environ.update(make_roles_everywhere(cluster_urls()))
@@ -45,6 +47,13 @@ def pytest_xdist_auto_num_workers() -> int:
     """One for each core that this process may use; none beside it on a single core, or on servers that were given."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if cores == 1 or _has_servers() else min(cores, MOST_PROCESSES)
+
+
+def _keep_bytecode() -> None:
+    """Even where the environment says otherwise, as in many containers: without it each process of the suite, and each
+    of a hundred that tests start, compiles every module anew."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def _processes(options: argparse.Namespace) -> int:
