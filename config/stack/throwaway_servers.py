@@ -5,7 +5,8 @@ answer. From then on each line of standard input is a command, answered by a lin
 standard input does, so that even a killed run leaves none behind.
 
 The database is durable: what it acknowledged must outlive a crash, and a benchmark's save must cost what a save costs.
-With `--for-tests` it is not, and it has the examiner's role.
+With `--for-tests` it is not, and it has the examiner's role. It begins empty, or, where BEGIN_AS names the folder of
+servers that were stopped, as a copy of theirs.
 """
 
 import json
@@ -14,6 +15,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,6 +33,8 @@ from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServer
 # How many may connect to the silent socket before they are refused: none of a product's processes is one of so many.
 BACKLOG = 1024
 CONNECT_SECONDS = 2
+# In the environment of tests, for whom the migrations take longer than all else that they do with the servers.
+BEGIN_AS = "THROWAWAY_SERVERS_BEGIN_AS"
 
 
 @contextmanager
@@ -135,6 +139,9 @@ def main(*options: str) -> None:
         cleanup.callback(shutil.rmtree, root, ignore_errors=True)
         log = root / "servers.log"
         try:
+            if begin_as := os.environ.get(BEGIN_AS):
+                # With its owners and modes, which the servers insist on.
+                subprocess.run(["cp", "-a", begin_as, root], check=True)  # noqa: S607
             make_private(root, choose_account())
             postgres = EmbeddedPostgres(root, log=log, durable=FOR_TESTS not in options)
             broker = EmbeddedRedis(root, log=log)

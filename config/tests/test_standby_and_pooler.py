@@ -17,9 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
-from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
-from django.test import override_settings
 
 from agent_tools.tools import registry
 from config.stack.paths import choose_account, make_private, temporary_servers_dir
@@ -113,10 +111,11 @@ def connected_to(url):
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory):
+def servers(begin_migrated, tmp_path_factory):
     """A primary and its standby, with a schema."""
     log = tmp_path_factory.mktemp("servers") / "log"
     roots = [temporary_servers_dir() for _ in range(2)]
+    subprocess.run(["cp", "-a", begin_migrated, roots[0]], check=True)
     primary = EmbeddedPostgres(roots[0], log=log, durable=False, settings=SETTINGS)
     standby = None
     try:
@@ -134,16 +133,8 @@ def servers(tmp_path_factory):
             shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def schema(servers, django_db_blocker):
-    """The owner's tables; everything else in this module is done by the web role."""
-    owner = servers[0].owner_url
-    with django_db_blocker.unblock(), override_settings(DATABASE_OWNER_URL=owner), connected_to(owner):
-        call_command("migrate", verbosity=0)
-
-
 @pytest.fixture
-def standby(servers, schema, django_db_blocker, monkeypatch, settings):
+def standby(servers, django_db_blocker, monkeypatch, settings):
     """Both are configured, as DATABASE_URL and DATABASE_REPLICA_URL would."""
     settings.DATABASE_REPLICA_STALENESS_SECONDS = STALENESS
     kept = connections[DEFAULT_DB_ALIAS]
@@ -252,7 +243,7 @@ def test_nobody_sees_anothers_rows_on_the_standby(person):
 
 
 @pytest.fixture
-def pooler(servers, schema):
+def pooler(servers):
     """The web role's address through PgBouncer, which has two connections for everybody."""
     if shutil.which("pgbouncer", path=PATH) is None:
         pytest.skip("PgBouncer is not installed.")

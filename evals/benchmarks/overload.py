@@ -44,6 +44,7 @@ LONG_ANSWER_CHARACTERS = 500_000
 SEARCH = "/api/v1/tools/search_history/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 JSON = {"Content-Type": "application/json"}
+WARM_UP_SECONDS = 5
 SETTLING_SECONDS = 2
 HEADINGS = ["", "p50 ms", "p95 ms", "errors"]
 
@@ -141,7 +142,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
     with running_product(extra=_limits()) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
-        _measured(product, quiet, 5, None, report)
+        _measured(product, quiet, WARM_UP_SECONDS, None, report)
         report("Quiet people alone.")
         figures: Figures = {"quiet": _measured(product, quiet, options["seconds"], None, report), "attacks": {}}
         for name in options["attack"] or ATTACKS:

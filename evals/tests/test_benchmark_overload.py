@@ -15,14 +15,18 @@ from evals.benchmarks import overload
 from evals.processes import run_module
 
 
-def test_each_attack_is_measured_beside_an_unattacked_run(tmp_path, capsys):
+@pytest.mark.usefixtures("begin_migrated")
+def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(overload, "SECONDS_BETWEEN_SEARCHES", 0.5)
+    monkeypatch.setattr(overload, "WARM_UP_SECONDS", 0.5)
+    monkeypatch.setattr(overload, "SETTLING_SECONDS", 0)
     target = tmp_path / "figures.json"
     attacks = ["schema_readers", "wrong_tokens"]
     call_command(
         "benchmark",
         "overload",
         "--people=2",
-        "--seconds=3",
+        "--seconds=1",
         *[f"--attack={name}" for name in attacks],
         f"--json={target}",
     )

@@ -20,6 +20,7 @@ PLAN = chaos.Plan(turns=1, faults=1, seed=1)
 ANSWERS = killed_answers.AnswersPlan(answers=2, kills=1, seed=1)
 
 
+@pytest.mark.usefixtures("begin_migrated")
 def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault(capsys, monkeypatch):
     options = ["--part=saves", "--turns=12", "--faults=6", "--people=2", "--attempts=2", "--lease=1", "--seed=1"]
     monkeypatch.setattr(chaos, "SAMPLE", 10)
@@ -51,6 +52,7 @@ def test_a_run_of_nothing_is_an_error_in_words(option):
         call_command("chaos", option)
 
 
+@pytest.mark.usefixtures("begin_migrated")
 def test_a_killed_web_process_loses_a_second_of_its_answers_and_all_readers_hear_how_they_ended(capsys):
     call_command("chaos", "--part=answers", "--answers=6", "--kills=1", "--answer-lease=4", "--seed=1")
 

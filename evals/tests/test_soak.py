@@ -17,6 +17,7 @@ PLAN = soak.SoakPlan(calls=1, pool=4)
 OWN, ANOTHERS = "hush0123456789abcdef", "hushfedcba9876543210"
 
 
+@pytest.mark.usefixtures("begin_migrated")
 def test_people_and_visitors_at_once_see_their_own_words_and_nobody_elses(capsys):
     options = ["--people=2", "--visitors=1", "--processes=1", "--connections=8", "--cancelled=0.15"]
 
