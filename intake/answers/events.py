@@ -5,7 +5,7 @@ from typing import Any
 from core.errors import AuthenticationRequired, NotFound, RecollectError
 from intake import sse
 from intake.agent.events import AgentEvent, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
-from intake.answers.log import Ending, EventId
+from intake.answers.log import NOWHERE, Ending, EventId
 from intake.links import undo_path
 from intake.markdown import render, render_summary
 from intake.markdown.streaming import ChangedBlocks
@@ -17,12 +17,15 @@ THROWN_OUT = "Your session has ended, or your token was revoked. What was writte
 
 def encode_turn(turn: Turn) -> bytes:
     """The first event: a reader who gets it again begins anew."""
-    return sse.encode("turn", {**_named(turn), "turnId": turn.pk}, id=str(EventId(turn.attempt, 0)))
+    return sse.encode("turn", {**_named(turn), "turnId": turn.pk}, id=str(EventId(turn.attempt, NOWHERE)))
 
 
-def encode_event(event: AgentEvent, turn: Turn, *, position: int | None = None, with_html: bool = False) -> bytes:
-    """`position`: where it ends in the log; without one a reader cannot go on from it."""
-    id_ = None if position is None else str(EventId(turn.attempt, position))
+def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False) -> bytes:
+    """`position`: where it ends in the log; a reader of one that says nothing comes back to the beginning.
+
+    It says so by its id: without one the reader would come back to an earlier event's, and hear a part twice.
+    """
+    id_ = str(EventId(turn.attempt, position))
     match event:
         case TextWritten(text=text):
             return sse.encode("delta", {"text": text}, id=id_)
@@ -39,9 +42,8 @@ def encode_blocks(changed: ChangedBlocks) -> bytes:
     return sse.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
-def encode_ending(ending: Ending, turn: Turn, *, position: int | None = None) -> bytes:
-    id_ = None if position is None else str(EventId(turn.attempt, position))
-    return sse.encode(ending.name, ending.data, id=id_)
+def encode_ending(ending: Ending, turn: Turn, *, position: int = NOWHERE) -> bytes:
+    return sse.encode(ending.name, ending.data, id=str(EventId(turn.attempt, position)))
 
 
 def encode_thrown_out() -> bytes:

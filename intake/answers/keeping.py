@@ -1,4 +1,4 @@
-"""Saves what there is of a process's answers: one message to the database for all of them, twice a second.
+"""Saves what there is of a process's answers: one message to the database for all of them, some twice a second.
 
 So a server that is killed loses less than a second of what it wrote, and the database a transaction for each answer.
 """
@@ -19,7 +19,8 @@ from intake.services import Progress
 
 logger = logging.getLogger(__name__)
 
-SAVE_EVERY_SECONDS = 0.5
+SAVE_EVERY_SECONDS = 0.4
+PAUSE_SECONDS = 0.1
 # After which part of a lease a turn of which there is nothing new is saved all the same, as a sign of life.
 SIGN_OF_LIFE = 0.4
 
@@ -48,13 +49,16 @@ class Keeper:
             self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
+        took = 0.0
         while self._answers:
-            await asyncio.sleep(SAVE_EVERY_SECONDS)
+            await asyncio.sleep(max(PAUSE_SECONDS, SAVE_EVERY_SECONDS - took))
+            began = time.monotonic()
             self._answers = {writing: kept for writing, kept in self._answers.items() if not writing.is_closing}
             try:
-                await self._save(time.monotonic())
+                await self._save(began)
             except (OperationalError, InterfaceError):
                 logger.warning("What is being written cannot be saved for the moment: the database is away")
+            took = time.monotonic() - began
 
     async def _save(self, now: float) -> None:
         due = [writing for writing, kept in self._answers.items() if kept.is_due(writing.log.position, now)]

@@ -21,6 +21,9 @@ MOST_APART = 16
 # From so many events on, the older half keeps its text in one piece, too.
 COMPACTED_FROM = 512
 
+# The position of a reader who has only been told which turn it is, and of what has no other.
+NOWHERE = 0
+
 _EVENT_ID = re.compile(r"([1-9]\d{0,8})-(\d{1,12})", re.ASCII)
 
 

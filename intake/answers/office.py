@@ -10,7 +10,7 @@ from core.isolation.caller import Caller
 from intake.answers.drawing import Drawing, ReaderView
 from intake.answers.following import Mirror, mirror_of_ended
 from intake.answers.keeping import Keeper
-from intake.answers.log import AnswerLog, EventId
+from intake.answers.log import NOWHERE, AnswerLog, EventId
 from intake.answers.publishing import Publisher
 from intake.answers.reading import read, replay
 from intake.answers.writing import Writing
@@ -53,7 +53,8 @@ class Office:
         with_blocks: bool = False,
     ) -> AsyncIterator[bytes]:
         """The events of a turn's answer, wherever it is written and whether or not it has ended."""
-        position = after.position if after is not None and after.attempt == turn.attempt else None
+        has_part = after is not None and after.attempt == turn.attempt and after.position != NOWHERE
+        position = after.position if after is not None and has_part else None
         log = None if turn.has_ended and position is None else self._log_here(turn)
         if log is None and turn.has_ended:
             log = await mirror_of_ended(turn) if position is not None else None

@@ -23,7 +23,7 @@ from intake.answers.events import (
     events_of_call,
     events_of_reasoning,
 )
-from intake.answers.log import AnswerLog
+from intake.answers.log import NOWHERE, AnswerLog
 from intake.markdown import render_blocks
 from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
@@ -61,7 +61,7 @@ async def read(
         if guard.done() or (log.ending and log.ending.is_cut_short and not await _may_stay(is_still_in)):
             yield encode_thrown_out()
         elif log.ending is not None:
-            yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else None)
+            yield encode_ending(log.ending, log.turn, position=log.position + 1 if log.is_exact else NOWHERE)
     finally:
         guard.cancel()
 
@@ -98,7 +98,7 @@ async def _found(log: AnswerLog, position: int | None) -> int | None:
 def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes, int]:
     events = log.since(position)
     encoded = [
-        encode_event(event, log.turn, position=end if log.is_exact else None, with_html=view is not None)
+        encode_event(event, log.turn, position=end if log.is_exact else NOWHERE, with_html=view is not None)
         for end, event in events
     ]
     if view is not None and (changed := view.take()) is not None:

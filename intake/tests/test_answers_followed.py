@@ -95,6 +95,16 @@ def test_whoever_says_where_they_were_goes_on_from_there(visitor, language_model
     assert len({event.id for event in [*before, *events]}) == len(before) + len(events)
 
 
+def test_whoever_was_told_an_answer_that_is_over_and_comes_back_begins_anew(visitor, language_model):
+    language_model(Say(("One ", "two.")))
+    turn_id = begin(visitor, "two.")[0].data["turnId"]
+    wait_until(lambda: the_turn().status == "complete")
+    told = follow(visitor, turn_id, until="One two.")
+    again = follow(visitor, turn_id, after=told[-1].id)
+    assert (told[-1].name, again[0].name) == ("delta", "turn")
+    assert text_of(told) == text_of(again) == "One two."
+
+
 @pytest.mark.parametrize("when", ["just now", "and its stream is gone"])
 def test_an_answer_that_has_ended_is_gone_on_with_or_told_anew(person, log_in, there, language_model, when):
     language_model(CallTool("search_chat_history", {"query": "cat"}), Say(("One ", "two ", "three.")))
