@@ -35,18 +35,19 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         path = Path(folder) / "export.zip"
         report(f"Writing an export of {turns:,} turns.")
         write_export(path, turns=turns)
-        report("Importing it twice.")
+        report("Importing it twice, and undoing it.")
         given = environment(database=database, broker=broker) | {
             "IMPORTS_DIR": folder,
             "IMPORTING_WORKER": "1",
             "IMPORTS_FREE_BYTES": "0",
         }
         got = run_module("evals.children.import_export", given, data={"path": str(path), "mark": MARK})
-    if got["again_turns"] or got["turns"] != turns or got["searchable"] != -(-turns // MARKED):
-        raise CommandError(f"Of {turns:,} turns something is missing, or came in twice: {got}")
+    if got["again_turns"] or got["left_turns"] or got["turns"] != turns or got["searchable"] != -(-turns // MARKED):
+        raise CommandError(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {got}")
     return {
         "turns_per_s": round(turns / got["store_seconds"]),
         "read_turns_per_s": round(turns / got["read_seconds"]),
+        "undo_turns_per_s": round(turns / got["undo_seconds"]),
         "peak_rss_mb": got["peak_rss_mb"],
         "turns": turns,
     }

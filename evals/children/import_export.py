@@ -1,7 +1,8 @@
 """The importing worker's work in a process of its own, for `benchmark import`.
 
 Reads `{"path": an export, "mark": a word in it}`, writes `{"turns", "stored", "read_seconds", "store_seconds",
-"again_turns", "searchable", "peak_rss_mb"}`: `searchable` is how many turns the word finds when the import is done.
+"again_turns", "searchable", "undo_seconds", "left_turns", "peak_rss_mb"}`: `searchable` is how many turns the word
+finds when the import is done, `again_turns` what a second import brings, `left_turns` what the first's undoing leaves.
 """
 
 import json
@@ -38,6 +39,11 @@ def main() -> None:
         hits = terms.score(Scope(user, (Corpus.CHAT,)), query=given["mark"], limit=10**6).hits
         turns = Turn.objects.for_user(user).count()
     again, _, _ = _bring(user, path)
+    with acting_as(user):
+        services.undo(user=user, import_id=str(done.pk), force=True, now=timezone.now())
+    undo_seconds = _timed()
+    with acting_as(user):
+        left = Turn.objects.for_user(user).count()
     json.dump(
         {
             "turns": turns,
@@ -46,6 +52,8 @@ def main() -> None:
             "store_seconds": store_seconds,
             "again_turns": again.stored["turns"],
             "searchable": len(hits),
+            "undo_seconds": undo_seconds,
+            "left_turns": left,
             "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KILOBYTES_PER_MEGABYTE, 1),
         },
         sys.stdout,
