@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from django.conf import settings
 from django.db import connection
 from numpy.typing import NDArray
 
 from evals import synthetic
 from evals.synthetic import SyntheticTurn
+from memory.languages import configurations
 
 Integers = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Counted:
 
 def count_words(turns: Sequence[SyntheticTurn]) -> Counted:
     """The terms that the text-search configuration finds in both sides of the turns."""
-    known, _ = _lexemes(settings.TEXT_SEARCH_CONFIG)
+    known, _ = _lexemes(configurations()[0])
     said_keys, said_counts = _keys((turn.user_message for turn in turns), len(known))
     answered_keys, answered_counts = _keys((turn.assistant_message for turn in turns), len(known))
     keys = np.union1d(said_keys, answered_keys)
@@ -51,7 +51,7 @@ def count_words(turns: Sequence[SyntheticTurn]) -> Counted:
 
 def _keys(texts: Iterable[str], lexemes: int) -> tuple[Integers, Integers]:
     """One number for each text and lexeme in it, ascending, and how often the lexeme is there."""
-    _, of_word = _lexemes(settings.TEXT_SEARCH_CONFIG)
+    _, of_word = _lexemes(configurations()[0])
     keys = [np.empty(0, np.int64)]
     for number, text in enumerate(texts):
         found = of_word[synthetic.words_in(text)]

@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from django.conf import settings
 from django.db import transaction
 
 from core.ids import uuid7
@@ -23,6 +22,7 @@ from intake.services import title_from
 from memory import terms
 from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder
+from memory.languages import configurations
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, PendingTerms
 from memory.sources import READERS, Text, content_hash, cut
 
@@ -160,7 +160,7 @@ def _copy_texts(said: _Said) -> None:
         "answered_length": counted.answered_lengths[said.chosen],
         "said_at": said.said_at,
         "signature": [said.pool.signatures[index] for index in said.chosen],
-        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "configuration": configurations()[0],
         "content_hash": said.pool.text_hashes[said.chosen],
     }
     copy_rows(IndexedText, values, count=len(said.chosen))
