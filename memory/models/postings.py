@@ -76,6 +76,12 @@ class IndexedText(models.Model):
                 include=["source_id", "chunk_index", "said_at", "signature"],
                 name="idx_indexed_texts_signatures",
             ),
+            # Which languages a person's texts are in. Those in English, most of all, are no part of it.
+            models.Index(
+                fields=["user", "configuration"],
+                condition=~models.Q(configuration="english"),
+                name="idx_indexed_texts_languages",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from django.conf import settings
 from django.db import connection
 
 from memory.models import IndexedText
@@ -50,9 +49,9 @@ READ_CHARACTERS = 50_000
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
 
 _LEXEMES = """
-SELECT word, term.lexeme
-  FROM unnest(%(words)s::text[], %(forms)s::text[]) AS each(word, form)
- CROSS JOIN LATERAL unnest(to_tsvector(%(configuration)s::regconfig, form)) AS term
+SELECT configuration, word, term.lexeme
+  FROM unnest(%(configurations)s::text[], %(words)s::text[], %(forms)s::text[]) AS each(configuration, word, form)
+ CROSS JOIN LATERAL unnest(to_tsvector(configuration::regconfig, form)) AS term
 """
 _STOP_WORDS = r"""
 SELECT word
@@ -191,19 +190,16 @@ WordsByText = Mapping[int, Mapping[str, Counter[str]]]
 
 
 def _words_in(text_ids: Iterable[int]) -> WordsByText:
-    rows = IndexedText.objects.filter(pk__in=list(text_ids))
-    keys = {
-        SourceKey(Corpus(corpus), source_id, chunk_index): pk
-        for pk, corpus, source_id, chunk_index in rows.values_list("pk", "corpus", "source_id", "chunk_index")
-    }
-    counted = {keys[text.key]: Counter(_words_of(text.said, text.answered)) for text in load(keys)}
-    words = sorted({word for counts in counted.values() for word in counts})
-    lexemes = _lexemes_of(words)
+    rows = IndexedText.objects.filter(pk__in=list(text_ids)).in_bulk()
+    keys = {SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index): row for row in rows.values()}
+    counted = {keys[text.key].pk: Counter(_words_of(text.said, text.answered)) for text in load(keys)}
+    languages = {text_id: rows[text_id].configuration for text_id in counted}
+    lexemes = _lexemes_of(sorted({(languages[text_id], word) for text_id in counted for word in counted[text_id]}))
     found: dict[int, dict[str, Counter[str]]] = {}
     for text_id, counts in counted.items():
         of_text = found.setdefault(text_id, defaultdict(Counter))
         for word, count in counts.items():
-            for lexeme in lexemes.get(word, ()):
+            for lexeme in lexemes.get((languages[text_id], word), ()):
                 of_text[lexeme][word] += count
     return found
 
@@ -213,17 +209,21 @@ def _words_of(*sides: str) -> Iterator[str]:
         yield from _WORDLIKE.findall(side[:READ_CHARACTERS])
 
 
-def _lexemes_of(words: Sequence[str]) -> dict[str, list[str]]:
-    """Which terms of the index a word stands for; none for a stop word."""
-    lexemes: dict[str, list[str]] = defaultdict(list)
+def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Which terms of the index a (configuration, word) stands for; none for a stop word."""
+    lexemes: dict[tuple[str, str], list[str]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(_STOP_WORDS, {"words": sorted({word.lower() for word in words})})
+        cursor.execute(_STOP_WORDS, {"words": sorted({word.lower() for _, word in words})})
         stop_words = {word for (word,) in cursor.fetchall()}
-        kept = [word for word in words if word.lower() not in stop_words]
-        parameters = {"words": kept, "forms": [indexed_form(word) for word in kept]}
-        cursor.execute(_LEXEMES, {**parameters, "configuration": settings.TEXT_SEARCH_CONFIG})
-        for word, lexeme in cursor.fetchall():
-            lexemes[word].append(lexeme)
+        kept = [(language, word) for language, word in words if word.lower() not in stop_words]
+        parameters = {
+            "configurations": [language for language, _ in kept],
+            "words": [word for _, word in kept],
+            "forms": [indexed_form(word) for _, word in kept],
+        }
+        cursor.execute(_LEXEMES, parameters)
+        for language, word, lexeme in cursor.fetchall():
+            lexemes[language, word].append(lexeme)
     return lexemes
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
+from memory.languages import configurations
 from memory.models.corpora import Key
 from memory.search.excerpts import ELLIPSIS, Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
@@ -98,7 +98,7 @@ class Sessions(HistorySource):
                     "user_id": asked.user.pk,
                     "since": asked.period.since or "-infinity",
                     "until": asked.period.until or "infinity",
-                    "configuration": settings.TEXT_SEARCH_CONFIG,
+                    "configuration": configurations()[0],
                     "query": searchable(asked.query),
                     "piece": piece if len(piece) <= LONGEST else "",
                     "titles": TITLES,

@@ -6,13 +6,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from django.conf import settings
 from django.db import connection
 from django.db.models import Case, F, Value, When
 from django.db.models.functions import Coalesce, Greatest, Lower, NullIf, StrIndex, Substr
 
 from intake.models import Turn, User
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
+from memory.languages import configuration_of
 from memory.models.corpora import Key
 from memory.search.excerpts import Highlight, Matcher, Segment
 from memory.terms import indexed_form
@@ -24,12 +24,13 @@ SEARCHED_LENGTH = 2_000
 
 _SAME = """
 WITH asked AS MATERIALIZED (
-    SELECT tsvector_to_array(to_tsvector(%(configuration)s::regconfig, %(query)s)) AS lexemes
+    SELECT configuration, tsvector_to_array(to_tsvector(configuration::regconfig, %(query)s)) AS lexemes
+      FROM (SELECT DISTINCT unnest(%(configurations)s::text[]) AS configuration) AS each
 )
 SELECT word
-  FROM unnest(%(words)s::text[], %(forms)s::text[]) AS candidate(word, form)
- CROSS JOIN asked
- WHERE tsvector_to_array(to_tsvector(%(configuration)s::regconfig, form)) && lexemes
+  FROM unnest(%(configurations)s::text[], %(words)s::text[], %(forms)s::text[]) AS candidate(configuration, word, form)
+  JOIN asked USING (configuration)
+ WHERE tsvector_to_array(to_tsvector(configuration::regconfig, form)) && lexemes
 """
 
 
@@ -111,30 +112,32 @@ def _first(column: str, piece: str, spans: Mapping[Key, PassageSpan]) -> Greates
 
 
 class Inflections:
-    """Learns as it is shown texts; a word is asked about once."""
+    """Learns as it is shown texts; a word is asked about once in each language."""
 
     def __init__(self, query: str) -> None:
         self._query = query
-        self._asked: set[str] = set()
+        self._asked: set[tuple[str, str]] = set()
         self._known: set[str] = set()
         self._matcher = Matcher.of(query)
 
     def matcher_for(self, texts: Iterable[str]) -> Matcher:
         """Knows every word of these texts that is one of the query's, inflected or not."""
-        new = self._matcher.candidates(texts) - self._asked
+        candidates = {(configuration_of(text), word) for text in texts for word in self._matcher.candidates([text])}
+        new = candidates - self._asked
         if new:
             self._asked |= new
             self._known |= self._same(new)
         return self._matcher.knowing(self._known)
 
-    def _same(self, words: set[str]) -> set[str]:
+    def _same(self, candidates: set[tuple[str, str]]) -> set[str]:
+        languages, words = (list(column) for column in zip(*candidates, strict=True))
         with connection.cursor() as cursor:
             cursor.execute(
                 _SAME,
                 {
-                    "configuration": settings.TEXT_SEARCH_CONFIG,
+                    "configurations": languages,
                     "query": indexed_form(self._query[:SEARCHED_LENGTH]),
-                    "words": list(words),
+                    "words": words,
                     "forms": [indexed_form(word) for word in words],
                 },
             )

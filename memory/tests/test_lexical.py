@@ -210,7 +210,7 @@ def test_the_plan_reads_a_block_for_each_term_and_segment_and_nothing_of_anybody
     with connection.cursor() as cursor:
         for table in ("term_blocks", "term_segments", "pending_terms", "indexed_texts"):
             cursor.execute(f"VACUUM ANALYZE {table}")
-    with acting_as(user), plans("WITH asked") as explained:
+    with acting_as(user), plans("WITH stemmed") as explained:
         search(user, "cat number7")
     (plan,) = explained
     condition = rf"\(\(user_id = {user.pk}\) AND \(segment_id = [^\n]*\) AND \(first_lexeme <= "
