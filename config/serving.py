@@ -7,8 +7,8 @@ from types import FrameType
 
 import uvicorn
 
-from config.stack import WEB_PROCESSES
-
+# The setting that says how many web processes share one address.
+WEB_PROCESSES = "WEB_PROCESSES"
 # An answer that streams may finish, but nobody who stops the server waits longer than this.
 GRACEFUL_SECONDS = 10
 # As uvicorn's own command has it.

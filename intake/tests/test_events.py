@@ -6,8 +6,8 @@ import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from django.conf import settings
 
-from config.asgi import STREAMS_THREADS
 from core.testing.sse_client import read_events
 from intake import changes
 from intake.links import conversation_path
@@ -53,10 +53,10 @@ def wait_for(heard, count, seconds=5.0):
     return [event.data.get("conversationId") for event in heard[1:]]
 
 
-def test_more_pages_listen_than_there_are_threads_and_connections_for_streams(person, log_in):
+def test_more_pages_listen_than_the_pool_has_connections(person, log_in):
     client = log_in(person)
     with ExitStack() as open_pages:
-        for _ in range(STREAMS_THREADS + 16):
+        for _ in range(settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"] + 4):
             page = open_pages.enter_context(client.stream("GET", EVENTS))
             assert next(page.iter_lines()) == "event: open"
 
