@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from pydantic.alias_generators import to_camel
 
@@ -49,11 +50,14 @@ class Usage:
         """A line for people; empty where nothing is known."""
         tokens = (
             _("%(read)s tokens in, %(written)s out")
-            % {"read": f"{self.input_tokens:,}", "written": f"{self.output_tokens or 0:,}"}
+            % {
+                "read": number_format(self.input_tokens, force_grouping=True),
+                "written": number_format(self.output_tokens or 0, force_grouping=True),
+            }
             if self.input_tokens is not None
             else ""
         )
-        seconds = f"{self.seconds:.1f} s" if self.seconds is not None else ""
+        seconds = f"{number_format(round(self.seconds, 1), 1)} s" if self.seconds is not None else ""
         return " · ".join(each for each in (self.model, tokens, seconds, self.finish_reason) if each)
 
 

@@ -1,6 +1,6 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
 import { clone, fetchPage, part } from "./dom.js";
-import { gettext, inPageLanguage } from "./language.js";
+import { gettext, inPageLanguage, language } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
 
@@ -27,9 +27,9 @@ export function showUsage(element, usage) {
 
 /** As `Usage.in_words` in usage.py. */
 function usageInWords({ model, inputTokens, outputTokens, seconds, finishReason }) {
-  const count = (number) => (number ?? 0).toLocaleString("en");
+  const count = (number) => (number ?? 0).toLocaleString(language);
   const tokens = inputTokens === undefined ? "" : gettext("%(read)s tokens in, %(written)s out", { read: count(inputTokens), written: count(outputTokens) });
-  const time = seconds === undefined ? "" : `${seconds.toFixed(1)} s`;
+  const time = seconds === undefined ? "" : `${seconds.toLocaleString(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
   return [model, tokens, time, finishReason].filter(Boolean).join(" · ");
 }
 
