@@ -46,7 +46,7 @@ def load(sizes: Sequence[int], *, given: Environment, now: datetime, report: Rep
         seconds = time.monotonic() - begun
         saved = f"Saved {sum(sizes):,} turns with {count:,} vectors"
         report(f"{saved} in {seconds:.0f} s ({sum(sizes) / seconds:,.0f} turns/s); building the indexes.")
-    _flush_terms(given)
+    _flush_terms(len(users), given)
     with as_worker():
         vectors.pack_all()
     with unbound():
@@ -88,10 +88,10 @@ def _save(people: Sequence[SyntheticPerson], given: Environment, now: datetime) 
     return sum(done["vectors"] for done in run_at_once("evals.children.save_histories", owners, data=orders))
 
 
-def _flush_terms(given: Environment) -> None:
+def _flush_terms(people: int, given: Environment) -> None:
     """By workers' processes, one for each processor, which share the people."""
     workers = logging_in(given, "DATABASE_WORKER_URL")
-    run_at_once("evals.children.flush_terms", workers, data=[None] * (os.cpu_count() or 1))
+    run_at_once("evals.children.flush_terms", workers, data=[None] * min(people, os.cpu_count() or 1))
 
 
 def _settle() -> None:
