@@ -17,6 +17,7 @@ pytestmark = pytest.mark.django_db
 
 # The first may be answered, the second may find its sender logged out, the third is one too many for anybody.
 TRIES = 3
+KNOW_TOKENS = ("api/", "oauth/", "metrics")
 NOWHERE = house.Things(conversation="0190c0de-0000-7000-8000-000000000003")
 
 
@@ -45,14 +46,13 @@ def ask(client, endpoint, method, probe, things):
 
 def unlimited(log_in, url):
     """Each method of each endpoint that still answered the last try, or refused it without `Retry-After`."""
-    things = NOWHERE
     for endpoint in ENDPOINTS.values():
         for method, probes in endpoint.probes.items():
-            if probes[0].is_streamed:
+            if probes[0].is_streamed or (log_in is a_wrong_token and not endpoint.route.startswith(KNOW_TOKENS)):
                 continue
             forget(url)
             client = log_in()
-            answers = [ask(client, endpoint, method, probes[0], things) for _ in range(TRIES)]
+            answers = [ask(client, endpoint, method, probes[0], NOWHERE) for _ in range(TRIES)]
             refused = answers[-1]
             if refused.status_code != 429 or not int(refused.headers.get("Retry-After", 0)) > 0:
                 yield f"{method} /{endpoint.route}: {[answer.status_code for answer in answers]}"
@@ -63,6 +63,7 @@ def nobody():
 
 
 def a_wrong_token():
+    """Where none is known its bearer is nobody."""
     return Client(raise_request_exception=False, headers={"authorization": "Bearer wrong"})
 
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from kombu import Connection
 
 from evals import processes
-from evals.benchmarks import BENCHMARKS, indexing, pages, saving
+from evals.benchmarks import BENCHMARKS, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
@@ -49,7 +49,10 @@ def test_both_saves_of_a_turn_are_measured_beside_a_bare_insert(monkeypatch, tmp
     assert database_names() == before
 
 
-def test_capacity_is_measured_by_table_after_everything_is_indexed_and_reckoned_for_so_many_people(tmp_path, capsys):
+def test_capacity_is_measured_by_table_after_everything_is_indexed_and_reckoned_for_so_many_people(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(capacity, "SEARCHED_PEOPLE", 1)
     before = database_names()
     target = tmp_path / "figures.json"
 

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evals.benchmarks.search import ours, over_http
+from evals.benchmarks.search import ours, over_http, running
 from evals.benchmarks.search.asking import ask, timed
 from evals.benchmarks.search.histories import Pool
 from evals.benchmarks.search.meaning import meanings, synthetic_meaning
@@ -54,7 +54,9 @@ def load_person(pool, turns=25, name="bulk"):
 
 
 def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(over_http, "SECONDS", 1)
+    monkeypatch.setattr(over_http, "SECONDS", 0.3)
+    monkeypatch.setattr(running, "SHORTER", (10,))
+    monkeypatch.setattr(running, "SHORTER_PEOPLE", 2)
     installed = [kind.name for kind in PEERS if is_installed(kind, tmp_path)]
     before = database_names()
     target = tmp_path / "figures.json"
@@ -75,7 +77,7 @@ def test_the_figures_have_the_names_that_machines_know_them_by(tmp_path, capsys,
     assert set(figures["beside"]) == set(installed)
     assert all(0 < ours["p50_ms"] <= ours["p95_ms"] for ours in figures["beside"].values())
     assert len(figures["scales"]) == 2
-    assert [one["turns"] for one in figures["sizes"]] == ([1, 4, 13, 40] if HAS_PLOTS else [40])
+    assert [one["turns"] for one in figures["sizes"]] == ([4, 40] if HAS_PLOTS else [40])
     assert "save_turn / bare_insert" in capsys.readouterr().out
     for name in ("search-by-history.png", "search-by-rows.png") if HAS_PLOTS else ():
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

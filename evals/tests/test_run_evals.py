@@ -29,7 +29,9 @@ def run(folder, capsys, **options):
     return capsys.readouterr()
 
 
-def test_figures_are_printed_and_written_in_the_contracts_shape_and_nothing_else_is_left(a_dataset, tmp_path, capsys):
+def test_figures_are_printed_and_written_in_the_contracts_shape_and_nothing_else_is_left(
+    copied_scratch, a_dataset, tmp_path, capsys
+):
     target = tmp_path / "figures.json"
 
     out, err = run(a_dataset, capsys, json=target)

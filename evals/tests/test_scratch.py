@@ -49,7 +49,7 @@ def test_what_is_done_in_the_scratch_database_stays_there():
     assert name not in database_names()
 
 
-def test_a_copy_stays_as_it_was_while_the_scratch_database_goes_on():
+def test_a_copy_stays_as_it_was_while_the_scratch_database_goes_on(copied_scratch):
     with scratch_database() as name:
         User.objects.create_user("first@example.com")
         with copied(name) as copy:
@@ -166,7 +166,7 @@ def test_an_address_survives_odd_passwords_and_socket_folders(settings):
     assert urlsplit(url).scheme == "postgres"
 
 
-def test_content_types_of_one_database_are_not_taken_for_the_others():
+def test_content_types_of_one_database_are_not_taken_for_the_others(copied_scratch):
     resident = ContentType.objects.get_for_model(User).pk
 
     with scratch_database():

@@ -62,7 +62,9 @@ def question(category, text, *gold, **more):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contracts_names(a_life, tmp_path, capsys):
+def test_every_surface_is_asked_what_it_is_about_and_the_figures_have_the_contracts_names(
+    copied_scratch, a_life, tmp_path, capsys
+):
     target = tmp_path / "figures.json"
     call_command("run_evals", dataset=a_life, surface="all", distractors=3, json=target)
     out, err = capsys.readouterr()

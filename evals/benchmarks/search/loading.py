@@ -34,7 +34,7 @@ def load(pool: Pool, sizes: Sequence[int], *, given: Environment, now: datetime,
             with transaction.atomic():
                 pool.copy(user, size, until=now)
     report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing terms and packing vectors.")
-    _flush_terms(given)
+    _flush_terms(len(users), given)
     with as_worker():
         vectors.pack_all()
     with unbound(), connection.cursor() as cursor:
@@ -54,10 +54,10 @@ def _make_users(count: int) -> list[User]:
     )
 
 
-def _flush_terms(given: Environment) -> None:
+def _flush_terms(people: int, given: Environment) -> None:
     """By workers' processes, one for each processor, which share the people."""
     workers = logging_in(given, "DATABASE_WORKER_URL")
-    run_at_once("evals.children.flush_terms", workers, data=[None] * (os.cpu_count() or 1))
+    run_at_once("evals.children.flush_terms", workers, data=[None] * min(people, os.cpu_count() or 1))
 
 
 def _gigabytes() -> float:
