@@ -6,8 +6,8 @@ import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from django.utils.module_loading import import_string
 
-from config.asgi import STREAMS_THREADS
 from core.testing.sse_client import read_events
 from intake import changes
 from intake.links import conversation_path
@@ -55,8 +55,9 @@ def wait_for(heard, count, seconds=5.0):
 
 def test_more_pages_listen_than_there_are_threads_and_connections_for_streams(person, log_in):
     client = log_in(person)
+    threads = import_string("config.asgi.STREAMS_THREADS")
     with ExitStack() as open_pages:
-        for _ in range(STREAMS_THREADS + 16):
+        for _ in range(threads + 16):
             page = open_pages.enter_context(client.stream("GET", EVENTS))
             assert next(page.iter_lines()) == "event: open"
 
