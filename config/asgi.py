@@ -116,7 +116,6 @@ async def _warm_up() -> None:
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
     # All that stays for good is there: no later collection, for which every request would wait, looks through it again.
-    gc.collect()
     gc.freeze()
     logger.info("Warmed up after %.1f s", time.monotonic() - begun)
 

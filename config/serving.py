@@ -7,8 +7,6 @@ from types import FrameType
 
 import uvicorn
 
-# The setting that says how many web processes share one address.
-WEB_PROCESSES = "WEB_PROCESSES"
 # An answer that streams may finish, but nobody who stops the server waits longer than this.
 GRACEFUL_SECONDS = 10
 # As uvicorn's own command has it.
@@ -31,8 +29,11 @@ class StoppingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> None:
-    """Until the process is told to end. Exits with status 3 when it cannot begin."""
+def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, shares_address: bool = False) -> None:
+    """Until the process is told to end. Exits with status 3 when it cannot begin.
+
+    `shares_address`: others listen there too, and the kernel spreads connections over all of them (on Linux).
+    """
     config = uvicorn.Config(
         "config.asgi:application",
         host=host,
@@ -49,16 +50,15 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS) -> 
     )
     sys.setswitchinterval(SWITCH_SECONDS)
     server = StoppingServer(config)
-    server.run(sockets=[_listen(host, port)])
+    server.run(sockets=[_listen(host, port, shares_address=shares_address)])
     if not server.started:
         sys.exit(STARTUP_FAILURE)
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket; where several processes share the address, the kernel spreads connections over them (Linux)."""
+def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if (os.environ.get(WEB_PROCESSES) or "1") != "1":
+    if shares_address:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # Each connection that is accepted inherits it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)

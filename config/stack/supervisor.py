@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.serving import WEB_PROCESSES
-from config.stack import StackError
+from config.stack import WEB_PROCESSES, StackError
 from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres

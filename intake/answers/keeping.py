@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from django.conf import settings
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError
 from django.utils import timezone
 
 from intake import services
@@ -56,8 +56,8 @@ class Keeper:
             self._answers = {writing: kept for writing, kept in self._answers.items() if not writing.is_closing}
             try:
                 await self._save(began)
-            except (OperationalError, InterfaceError):
-                logger.warning("What is being written cannot be saved for the moment: the database is away")
+            except Exception as error:  # whatever it is, the next round tries again
+                logger.warning("What is being written cannot be saved for the moment (%s)", type(error).__name__)
             took = time.monotonic() - began
 
     async def _save(self, now: float) -> None:
@@ -80,7 +80,8 @@ async def _save_together(parts: list[Progress]) -> set[int]:
         return await aside(services.save_progress, parts, now=timezone.now())
     except DataError:
         if len(parts) == 1:
-            logger.exception("What is being written of turn %s cannot be saved", parts[0].turn_id)
+            # Not what the database said: its words may be the person's.
+            logger.error("What is being written of turn %s cannot be saved", parts[0].turn_id)
             return {parts[0].turn_id}
         half = len(parts) // 2
         return await _save_together(parts[:half]) | await _save_together(parts[half:])
