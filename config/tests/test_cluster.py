@@ -9,18 +9,23 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connection, connections, migrations, models
+from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from config.tests.endpoints.matrix import a_matrix
 from core.distribution.plan import plan_tables
+from core.ids import uuid7
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.isolation.checks import personal_models
 from core.isolation.cluster import placed_tables
+from core.isolation.policies import isolate
+from core.isolation.routing import owner_fields
 from core.testing.cluster import VARIABLE, cluster_urls, make_database
 from core.testing.examiner import as_a_worker, as_the_application
 from intake import deleting
@@ -166,6 +171,124 @@ def test_rows_without_an_owner_are_named_and_nothing_is_changed(undistributed):
     with pytest.raises(CommandError, match=f"{table} has 1 rows without an owner"):
         call_command("distribute", verbosity=0)
     assert not placed_tables(connection)
+
+
+@pytest.fixture
+def later_note():
+    """A personal table that no migration has made yet, as the application knows it from a later version on."""
+
+    class LaterNote(models.Model):
+        id = models.UUIDField(primary_key=True, default=uuid7)
+        user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+        conversation = models.ForeignKey(Conversation, on_delete=models.CASCADE, db_constraint=False)
+        text = models.TextField()
+
+        class Meta:
+            app_label = "intake"
+            db_table = "later_notes"
+
+        def __str__(self):
+            return self.text
+
+    owner_fields.cache_clear()
+    yield LaterNote
+    del apps.all_models["intake"]["laternote"]
+    apps.clear_cache()
+    owner_fields.cache_clear()
+
+
+@pytest.fixture
+def migrate_later(monkeypatch):
+    """Runs `migrate` with one migration more, as a later version has it."""
+    names = ["0004_isolation"]
+    load = MigrationLoader.load_disk
+    later = {}
+
+    def load_with_later(loader):
+        load(loader)
+        loader.disk_migrations |= later
+
+    monkeypatch.setattr(MigrationLoader, "load_disk", load_with_later)
+
+    def migrate(*operations):
+        migration = migrations.Migration(f"{len(names) + 4:04}_later", "intake")
+        migration.dependencies = [("intake", names[-1])]
+        migration.operations = list(operations)
+        names.append(migration.name)
+        later["intake", migration.name] = migration
+        call_command("migrate", "intake", verbosity=0)
+
+    return migrate
+
+
+def on_each_node(statement):
+    found = []
+    for node in range(1, len(cluster_urls())):
+        with superuser(node) as server:
+            # Shards are hidden there from everybody who does not ask for them.
+            server.execute("SET citus.override_table_visibility = off")
+            found.append(server.execute(statement).fetchone()[0])
+    return found
+
+
+def test_later_migrations_reach_every_node_and_a_new_personal_table_is_placed_after_them(
+    undistributed, later_note, migrate_later, capsys
+):
+    alice, bob = a_person(), a_person("bob@example.com")
+    turn = a_turn(alice, "The roof is leaking")
+    call_command("distribute", verbosity=0)
+    too_early = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, user_id bigint NOT NULL REFERENCES users"
+    migrate_later(migrations.RunSQL(f"CREATE TABLE later_notes ({too_early})"))
+    with pytest.raises(CommandError, match="later_notes has an identity column and refers to a table"):
+        call_command("distribute", verbosity=0)
+    column = models.IntegerField(default=3)
+    migrate_later(
+        migrations.RunSQL("DROP TABLE later_notes"),
+        migrations.AddField("conversation", "later", column),
+        migrations.AddIndex("turn", models.Index(fields=["user", "said_at"], name="later_turns")),
+        migrations.CreateModel(
+            "LaterNote",
+            [
+                ("id", models.UUIDField(primary_key=True)),
+                ("user", models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE)),
+                ("conversation", models.ForeignKey("intake.Conversation", models.CASCADE, db_constraint=False)),
+                ("text", models.TextField()),
+            ],
+            {"db_table": "later_notes"},
+        ),
+        isolate("later_notes"),
+    )
+    with as_the_application(), acting_as(alice), connection.cursor() as cursor:
+        cursor.execute("SELECT later FROM intake_conversations WHERE user_id = %s", [alice.pk])
+        assert cursor.fetchall() == [(3,)]
+    assert all(on_each_node("SELECT count(*) FROM pg_class WHERE relname ~ '^later_turns_[0-9]+$'"))
+
+    (error,) = [error for error in run_checks(databases=["default"]) if error.id == "core.E006"]
+    assert "later_notes lie on its coordinator alone" in error.msg
+    call_command("distribute")
+    assert capsys.readouterr().out == "later_notes: by user_id, 0 rows.\n1 tables were placed.\n"
+    assert "core.E006" not in {error.id for error in run_checks(databases=["default"])}
+    migrate_later(
+        migrations.RunSQL(
+            "ALTER TABLE later_notes ADD CONSTRAINT later_notes_conversation FOREIGN KEY (user_id, conversation_id) "
+            "REFERENCES intake_conversations (user_id, id) ON DELETE CASCADE"
+        ),
+        migrations.RunSQL(["CREATE POLICY later ON later_notes TO recollect_worker USING (true)"]),
+        migrations.RunSQL(["GRANT SELECT ON later_notes TO recollect_worker"]),
+    )
+    assert all(
+        on_each_node("SELECT count(*) FROM pg_policy WHERE polname = 'later' AND polrelid::regclass::text ~ '_[0-9]+$'")
+    )
+    with as_the_application():
+        with acting_as(alice):
+            later_note.objects.create(user=alice, conversation_id=turn.conversation_id, text="Call the roofer")
+        with acting_as(bob):
+            assert not later_note.objects.exists()
+    with as_a_worker():
+        assert later_note.objects.get().text == "Call the roofer"
+    with as_the_application(), acting_as(alice):
+        deleting.delete_conversation(caller=caller_for(alice), conversation_id=turn.conversation_id)
+    assert rows_of("later_notes") == 0
 
 
 # By the beginning of the statement, as it is sent: what asks more than one node while somebody waits, and why.

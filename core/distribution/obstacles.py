@@ -24,6 +24,12 @@ _OWNED_BY_ANOTHER = """
 SELECT relname FROM pg_class
  WHERE oid = ANY(%s::regclass[]) AND NOT pg_has_role(relowner, 'USAGE') ORDER BY relname
 """
+# Citus has taken note of these on the coordinator; it places none, nor lets their foreign keys go.
+_REFERS_TOO_EARLY = """
+SELECT logicalrelid::text FROM pg_dist_partition
+ WHERE logicalrelid = ANY(%s::regclass[]) AND autoconverted
+   AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = logicalrelid AND attidentity <> '')
+"""
 _ON_NODES = """
 SELECT nodename, nodeport, success, result
   FROM run_command_on_all_nodes(%s) JOIN pg_dist_node USING (nodeid)
@@ -89,6 +95,12 @@ def _of_schema(plan: TablePlan) -> Iterator[str]:
         cursor.execute(_OWNED_BY_ANOTHER, [plan.tables])
         for (table,) in cursor.fetchall():
             yield f"{table} belongs to another role: run `distribute` as its owner, by DATABASE_OWNER_URL."
+        cursor.execute(_REFERS_TOO_EARLY, [plan.tables])
+        for (table,) in cursor.fetchall():
+            yield (
+                f"{table} has an identity column and refers to a table that is on every node: undo the migration that "
+                "made it, and let a later one make its foreign keys, after `distribute`."
+            )
         cursor.execute(_UNIQUE_WITHOUT_OWNER, {"tables": list(plan.personal), "owner": OWNER_COLUMN})
         for table, index in cursor.fetchall():
             yield f"The unique index {index} of {table} does not contain {OWNER_COLUMN}: a migration has to add it."

@@ -7,7 +7,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 _NODES = (
     "SELECT nodename, nodeport, groupid, shouldhaveshards FROM pg_dist_node WHERE isactive AND noderole = 'primary'"
 )
-_TABLES = "SELECT logicalrelid::regclass::text, partmethod FROM pg_dist_partition"
+# Not those that lie on the coordinator and are known to Citus because they refer to a table that is on every node.
+_TABLES = (
+    "SELECT logicalrelid::regclass::text, partmethod FROM pg_dist_partition WHERE partmethod = 'h' OR repmodel = 't'"
+)
+
+
+# For a transaction that changes several tables and their copies on every node: what has been changed on all shards at
+# once, Citus changes no further in the same transaction through a table that refers to it.
+ONE_SHARD_AFTER_ANOTHER = "SET citus.multi_shard_modify_mode = 'sequential'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from django.core.management import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
+from core.isolation.acting import is_cluster
+from core.isolation.cluster import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.connections import connected_as_owner
 
 
@@ -18,6 +20,9 @@ class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> str | None:
         with connected_as_owner():
             _refuse_without_roles()
+            if is_cluster(connection):
+                with connection.cursor() as cursor:
+                    cursor.execute(ONE_SHARD_AFTER_ANOTHER)
             super().handle(*args, **options)
         return None
 
