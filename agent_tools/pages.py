@@ -1,7 +1,5 @@
 """`/settings/tokens/`: a person makes and revokes their tokens, and copies what connects an agent."""
 
-from typing import Any
-
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -59,9 +57,6 @@ class TokenForm(forms.Form):
         error_messages={"required": _("Choose what the token may do.")},
     )
     days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Good for"))
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
 
 
 @never_cache

@@ -11,7 +11,7 @@ from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import request_ids
 from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
 from core.metrics import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
-from core.problems import CONTENT_TYPE, STATUSES, problem
+from core.problems import CONTENT_TYPE, problem
 from intake.views.failures import page_for
 
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
@@ -164,5 +164,5 @@ async def _refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> 
         "Connection": "close",
     }
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": STATUSES[error.code].value, "headers": encoded})
+    await send({"type": "http.response.start", "status": error.status.value, "headers": encoded})
     await send({"type": "http.response.body", "body": body})

@@ -1,5 +1,6 @@
 """Every expected failure as a caller sees it: a code, a sentence, and whether trying again helps."""
 
+from http import HTTPStatus
 from typing import ClassVar
 
 
@@ -7,6 +8,7 @@ class RecollectError(Exception):
     """The base of every expected failure; edges turn it into a problem document, a tool result or a stream event."""
 
     code: ClassVar[str]
+    status: ClassVar[HTTPStatus]
     default_detail: ClassVar[str]
     retryable: ClassVar[bool] = False
 
@@ -20,11 +22,13 @@ class RecollectError(Exception):
 
 class InvalidInput(RecollectError):
     code = "validation_error"
+    status = HTTPStatus.BAD_REQUEST
     default_detail = "The input is not valid."
 
 
 class AuthenticationRequired(RecollectError):
     code = "authentication_required"
+    status = HTTPStatus.UNAUTHORIZED
     default_detail = "Log in, or send a valid token."
 
 
@@ -32,6 +36,7 @@ class InsufficientScope(RecollectError):
     """The token is good, but not for this."""
 
     code = "insufficient_scope"
+    status = HTTPStatus.FORBIDDEN
     default_detail = "This token may not do that."
 
 
@@ -39,6 +44,7 @@ class NotFound(RecollectError):
     """For what does not exist and for what is somebody else's: a caller cannot tell the two apart."""
 
     code = "not_found"
+    status = HTTPStatus.NOT_FOUND
     default_detail = "Not found."
 
 
@@ -46,6 +52,7 @@ class Conflict(RecollectError):
     """Somebody else's write came first: to read again, and decide again, is up to the caller."""
 
     code = "conflict"
+    status = HTTPStatus.PRECONDITION_FAILED
     default_detail = "It has been changed since it was read. Read it again, and write again."
 
 
@@ -53,6 +60,7 @@ class PreconditionRequired(RecollectError):
     """A write to something that exists must say which version was read."""
 
     code = "precondition_required"
+    status = HTTPStatus.PRECONDITION_REQUIRED
     default_detail = "Say which version is to be changed."
 
 
@@ -60,22 +68,26 @@ class StillRunning(RecollectError):
     """The same request came before and has no answer yet."""
 
     code = "still_running"
+    status = HTTPStatus.CONFLICT
     default_detail = "The same request is still running. Try again shortly."
     retryable = True
 
 
 class IdempotencyKeyReused(RecollectError):
     code = "idempotency_key_reused"
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
     default_detail = "This Idempotency-Key came with another request before. Use a new one for a new request."
 
 
 class TooLarge(RecollectError):
     code = "too_large"
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     default_detail = "The request is too large."
 
 
 class RateLimited(RecollectError):
     code = "rate_limited"
+    status = HTTPStatus.TOO_MANY_REQUESTS
     default_detail = "Too many requests. Try again in a moment."
     retryable = True
 
@@ -87,6 +99,7 @@ class RateLimited(RecollectError):
 
 class TooSlow(RecollectError):
     code = "timeout"
+    status = HTTPStatus.REQUEST_TIMEOUT
     default_detail = "The request took too long to arrive."
     retryable = True
 
@@ -95,16 +108,19 @@ class Broken(RecollectError):
     """A fault of this program, which has been written to the log."""
 
     code = "internal_error"
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
     default_detail = "Something went wrong here. It has been written to the log."
 
 
 class SearchFailed(RecollectError):
     code = "search_error"
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
     default_detail = "Search failed."
 
 
 class Unavailable(RecollectError):
     code = "unavailable"
+    status = HTTPStatus.SERVICE_UNAVAILABLE
     default_detail = "The service is away for the moment. Try again shortly."
     retryable = True
 
@@ -113,6 +129,7 @@ class WrongState(RecollectError):
     """The import is not where this can be done."""
 
     code = "wrong_state"
+    status = HTTPStatus.CONFLICT
     default_detail = "This cannot be done with the import at the moment."
 
 
@@ -120,6 +137,7 @@ class WrongOffset(RecollectError):
     """A chunk that does not go on where the last one ended."""
 
     code = "wrong_offset"
+    status = HTTPStatus.CONFLICT
     default_detail = "This chunk does not begin where the upload stands. Go on from `bytes_received`."
 
     def __init__(self, bytes_received: int) -> None:
@@ -131,6 +149,7 @@ class ContinuedSince(RecollectError):
     """An undoing would take turns away that something was said after."""
 
     code = "continued_since"
+    status = HTTPStatus.CONFLICT
     default_detail = "Some of these conversations were continued here since."
 
     def __init__(self, conversations: int) -> None:
@@ -143,6 +162,7 @@ class ContinuedSince(RecollectError):
 
 class TooManyImports(RecollectError):
     code = "too_many_imports"
+    status = HTTPStatus.CONFLICT
     default_detail = "Other imports are still open. Finish, cancel or delete one first."
 
 
@@ -155,4 +175,12 @@ class QuotaExceeded(TooLarge):
 
 class NoRoom(RecollectError):
     code = "no_room"
+    status = HTTPStatus.INSUFFICIENT_STORAGE
     default_detail = "The server's disk has no room for this file at the moment. Ask the server's administrator."
+
+
+STATUSES: dict[str, HTTPStatus] = {
+    kind.code: kind.status
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, RecollectError) and kind is not RecollectError
+}

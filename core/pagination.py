@@ -1,14 +1,17 @@
-"""Where a list, newest first, was left: what an address carries from one page of it to the next."""
+"""Lists, newest first, a page at a time: where one was left is what an address carries to the next."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import Generic, Self, TypeVar
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Model, Q, QuerySet
 
 from core.errors import InvalidInput, NotFound
 from core.validation import LONGEST_REFERENCE
+
+ListedRow = TypeVar("ListedRow")
+StoredRow = TypeVar("StoredRow", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,24 @@ class Position:
         """The rows after this one, in a list that goes `by` this field and then by id."""
         same_moment = Q(**{by: self.moment, "id__gte": self.row_id})
         return Q(**{f"{by}__lte": self.moment}) & ~same_moment
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[ListedRow]):
+    """`more`: where the next page begins, if there is one."""
+
+    rows: list[ListedRow]
+    more: Position | None
+
+
+def page_of(found: "QuerySet[StoredRow]", *, by: str, after: Position | None, size: int) -> ListPage[StoredRow]:
+    """The newest by this field, and of one moment by id; those behind `after`."""
+    found = found.order_by(f"-{by}", "-id")
+    if after is not None:
+        found = found.filter(after.later_in_list(by))
+    rows = list(found[: size + 1])
+    more = None if len(rows) <= size else Position(*(getattr(rows[size - 1], name) for name in (by, "id")))
+    return ListPage(rows[:size], more)
 
 
 def position_in_address(text: str | None) -> Position | None:

@@ -13,26 +13,12 @@ from rest_framework.views import set_rollback
 
 from core.errors import (
     AuthenticationRequired,
-    Broken,
-    Conflict,
-    ContinuedSince,
-    IdempotencyKeyReused,
-    InsufficientScope,
     InvalidInput,
-    NoRoom,
     NotFound,
-    PreconditionRequired,
-    QuotaExceeded,
     RateLimited,
     RecollectError,
-    SearchFailed,
-    StillRunning,
     TooLarge,
-    TooManyImports,
-    TooSlow,
     Unavailable,
-    WrongOffset,
-    WrongState,
 )
 from core.rate_limits import client_address, counted_refusal
 
@@ -41,33 +27,10 @@ CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
 
-STATUSES: dict[str, HTTPStatus] = {
-    InvalidInput.code: HTTPStatus.BAD_REQUEST,
-    AuthenticationRequired.code: HTTPStatus.UNAUTHORIZED,
-    InsufficientScope.code: HTTPStatus.FORBIDDEN,
-    NotFound.code: HTTPStatus.NOT_FOUND,
-    Conflict.code: HTTPStatus.PRECONDITION_FAILED,
-    PreconditionRequired.code: HTTPStatus.PRECONDITION_REQUIRED,
-    StillRunning.code: HTTPStatus.CONFLICT,
-    IdempotencyKeyReused.code: HTTPStatus.UNPROCESSABLE_ENTITY,
-    TooLarge.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    TooSlow.code: HTTPStatus.REQUEST_TIMEOUT,
-    RateLimited.code: HTTPStatus.TOO_MANY_REQUESTS,
-    Broken.code: HTTPStatus.INTERNAL_SERVER_ERROR,
-    SearchFailed.code: HTTPStatus.INTERNAL_SERVER_ERROR,
-    Unavailable.code: HTTPStatus.SERVICE_UNAVAILABLE,
-    WrongState.code: HTTPStatus.CONFLICT,
-    WrongOffset.code: HTTPStatus.CONFLICT,
-    ContinuedSince.code: HTTPStatus.CONFLICT,
-    TooManyImports.code: HTTPStatus.CONFLICT,
-    QuotaExceeded.code: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    NoRoom.code: HTTPStatus.INSUFFICIENT_STORAGE,
-}
-
 
 def problem(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
     """The body: `type, title, status, detail, code, retryable`, and `errors` per field where the input is at fault."""
-    http_status = HTTPStatus(status or STATUSES[error.code])
+    http_status = HTTPStatus(status or error.status)
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": http_status.phrase,
@@ -84,12 +47,12 @@ def problem(error: RecollectError, *, status: int | None = None) -> dict[str, An
 def problem_response(error: RecollectError, *, status: int | None = None) -> HttpResponse:
     """For views that are not DRF's."""
     body = problem(error, status=status)
-    response = JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE)
-    if error.code == AuthenticationRequired.code:
-        response["WWW-Authenticate"] = CHALLENGE
-    if error.retryable:
-        response["Retry-After"] = retry_after(error)
-    return response
+    return JsonResponse(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
+
+
+def _headers(error: RecollectError) -> dict[str, str]:
+    headers = {"WWW-Authenticate": CHALLENGE} if error.code == AuthenticationRequired.code else {}
+    return headers | ({"Retry-After": retry_after(error)} if error.retryable else {})
 
 
 def retry_after(error: RecollectError) -> str:
@@ -107,12 +70,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     if isinstance(error, AuthenticationRequired):
         error, status = counted_refusal(error, address=client_address(context["request"])), None
     body = problem(error, status=status)
-    response = Response(body, status=body["status"], content_type=CONTENT_TYPE)
-    if error.code == AuthenticationRequired.code:
-        response["WWW-Authenticate"] = CHALLENGE
-    if error.retryable:
-        response["Retry-After"] = retry_after(error)
-    return response
+    return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
 # The first that fits; what is not here nobody expected.

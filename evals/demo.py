@@ -67,12 +67,12 @@ def load_notes(user: User, *, now: datetime) -> int:
         written += sum(
             _write_document(user, _day(log, now).date(), log["text"], _day(log, now)) for log in kept["logs"]
         )
-    if not records.list_records(user=user, limit=1).records:
+    if not records.list_records(user=user, limit=1).rows:
         for record in kept["records"]:
             held = {name: record[name] for name in ("content", "type", "project_id", "tags")}
             records.create(user=user, now=_day(record, now), **held)
             written += 1
-    if not notes.list_notes(user=user, after=None).notes:
+    if not notes.list_notes(user=user, after=None).rows:
         for note in kept["notes"]:
             notes.create(user=user, title=note["title"], content=note["content"], at=_day(note, now))
             written += 1

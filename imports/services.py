@@ -23,7 +23,7 @@ from core.errors import (
     WrongState,
 )
 from core.ids import parse_id
-from core.pagination import Position
+from core.pagination import ListPage, Position, page_of
 from core.pg_text import storable_text
 from imports.models import MAX_FILENAME, Import, ImportedItem, ImportEntry
 from imports.reading.products import readers
@@ -39,14 +39,6 @@ from intake.models import Activity, User
 PAGE = 30
 MAX_CHUNK = 2 * 1024 * 1024
 MAX_CHOSEN = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPage:
-    """`more`: where the list goes on, if it does."""
-
-    imports: list[Import]
-    more: Position | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +87,9 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
     return batch
 
 
-def list_imports(*, user: User, after: Position | None) -> ImportPage:
+def list_imports(*, user: User, after: Position | None) -> ListPage[Import]:
     """The newest first, 30 at a time."""
-    found = Import.objects.for_user(user).order_by("-created_at", "-id")
-    if after is not None:
-        found = found.filter(after.later_in_list("created_at"))
-    rows = list(found[: PAGE + 1])
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
-    return ImportPage(rows[:PAGE], Position(last.created_at, last.pk) if last else None)
+    return page_of(Import.objects.for_user(user), by="created_at", after=after, size=PAGE)
 
 
 def get(*, user: User, import_id: str) -> Import:

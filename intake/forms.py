@@ -44,7 +44,7 @@ class LoginForm(AuthenticationForm):
     limited: RateLimited | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        super().__init__(*args, **kwargs)
         self.fields["username"].label = _("Email")
 
     def clean(self) -> dict[str, Any]:
@@ -75,9 +75,6 @@ class RegisterForm(forms.Form):
 
     # The secret of the link that led here, if one did.
     invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
 
     def clean_email(self) -> str:
         email = UserManager.normalize_email(self.cleaned_data["email"])
@@ -124,9 +121,6 @@ class RenameForm(forms.Form):
         label=_("Title"), max_length=TITLE_LENGTH, widget=forms.TextInput(attrs={"autofocus": True})
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
-
 
 class TimeZoneForm(forms.Form):
     time_zone = forms.ChoiceField(
@@ -136,14 +130,10 @@ class TimeZoneForm(forms.Form):
         help_text=_("Days are counted in it when your history is searched by date."),
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
-
 
 class LanguageForm(forms.Form):
     language = forms.ChoiceField(
         label=_("Language"),
-        label_suffix="",
         required=False,
         choices=[("", _("As the browser has it")), *settings.LANGUAGES],
         error_messages={"invalid_choice": _("There is no such language: choose one of these.")},
@@ -172,7 +162,7 @@ class AnswersForm(forms.Form):
     )
 
     def __init__(self, *args: Any, caller: Caller, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        super().__init__(*args, **kwargs)
         names = [model.name for model in offered(caller)]
         first = _("The first one (%(name)s)") % {"name": names[0]} if names else _("The first one")
         field = self.fields["model"]
@@ -193,7 +183,7 @@ class DeleteAccountForm(forms.Form):
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+        super().__init__(*args, **kwargs)
         self.user = user
         if not user.has_usable_password():
             # The page asks for another proof.

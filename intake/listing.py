@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from core.isolation.caller import Caller
-from core.pagination import Position
+from core.pagination import Position, page_of
 from core.pg_text import storable_text
 from intake.models import Conversation
 from intake.models.conversations import ConversationQuerySet
@@ -62,10 +62,5 @@ def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
 def _page(
     found: ConversationQuerySet, after: Position | None, *, size: int, pinned: list[Conversation] | None = None
 ) -> ConversationList:
-    found = found.newest_first()
-    if after is not None:
-        found = found.filter(after.later_in_list(by="last_active_at"))
-    rows = list(found[: size + 1])
-    page = rows[:size]
-    more = Position(page[-1].last_active_at, page[-1].id) if len(rows) > len(page) else None
-    return ConversationList(page, more, pinned or [])
+    page = page_of(found, by="last_active_at", after=after, size=size)
+    return ConversationList(page.rows, page.more, pinned or [])

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from core.problems import CONTENT_TYPE, STATUSES
+from core.errors import STATUSES
+from core.problems import CONTENT_TYPE
 from core.validation import LONGEST_PASSWORD, LONGEST_REFERENCE, Input
 from intake import idempotency
 

@@ -1,6 +1,5 @@
 """Notes: documents of their own, each with a title, that were brought along from elsewhere. Kept and indexed here."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -9,7 +8,7 @@ from django.utils import timezone
 
 from core.errors import NotFound
 from core.ids import uuid7
-from core.pagination import Position
+from core.pagination import ListPage, Position, page_of
 from intake import quotas
 from intake.accounts import activity
 from intake.models import Activity, User
@@ -57,21 +56,10 @@ def rewrite(*, user: User, note_id: UUID, title: str, content: str, at: datetime
         indexing.index(document_entry(note), now=timezone.now())
 
 
-@dataclass(frozen=True, slots=True)
-class NoteList:
-    """The latest first, without their content; `more`: where the list goes on, if it does."""
-
-    notes: list[MemoryDocument]
-    more: Position | None
-
-
-def list_notes(*, user: User, after: Position | None = None) -> NoteList:
-    found = MemoryDocument.objects.for_user(user).notes().defer("content").order_by("-updated_at", "-id")
-    if after is not None:
-        found = found.filter(after.later_in_list("updated_at"))
-    rows = list(found[: PAGE + 1])
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
-    return NoteList(rows[:PAGE], Position(last.updated_at, last.pk) if last else None)
+def list_notes(*, user: User, after: Position | None = None) -> ListPage[MemoryDocument]:
+    """The latest first, without their content."""
+    notes = MemoryDocument.objects.for_user(user).notes().defer("content")
+    return page_of(notes, by="updated_at", after=after, size=PAGE)
 
 
 def read(*, user: User, note_id: UUID) -> MemoryDocument:

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from core.errors import Conflict, InvalidInput, NotFound
-from core.pagination import Position
+from core.pagination import ListPage, Position, page_of
 from core.validation import checked
 from intake import quotas
 from intake.accounts import activity
@@ -52,14 +52,6 @@ class Record:
         """Says what the record holds, so that of two who have read the same only one overwrites it."""
         held = repr((self.content, self.type, self.project_id, self.tags))
         return sha256(held.encode(errors="surrogatepass")).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """A stretch of the list, newest first; `after` is where the next begins, if there is one."""
-
-    records: list[Record]
-    after: Position | None
 
 
 def create(
@@ -122,20 +114,17 @@ def list_records(
     tag: str | None = None,
     after: Position | None = None,
     limit: int = MAX_RECORDS,
-) -> Records:
+) -> ListPage[Record]:
     """The `limit` (1 to 100) newest records after `after` that fit every condition given."""
-    found = MemoryRecord.objects.for_user(user).newest_first()
+    found = MemoryRecord.objects.for_user(user)
     if type is not None:
         found = found.filter(type=type)
     if project_id is not None:
         found = found.filter(project_id=project_id)
     if tag is not None:
         found = found.filter(tags__contains=[tag])
-    if after is not None:
-        found = found.filter(after.later_in_list(by="created_at"))
-    records = [Record.of(row) for row in found[: limit + 1]]
-    page = records[:limit]
-    return Records(page, after=Position(page[-1].created_at, page[-1].id) if len(records) > limit else None)
+    page = page_of(found, by="created_at", after=after, size=limit)
+    return ListPage([Record.of(row) for row in page.rows], page.more)
 
 
 def read(*, user: User, record_id: UUID) -> Record:

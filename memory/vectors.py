@@ -182,7 +182,7 @@ UPDATE embeddings SET block_id = passage.block_id
 #
 # The statement that scans also counts the pending texts, so that what is embedded meanwhile is either found or counted.
 # It gives one row at least, for that count. A chat's turns come with what is shown of them.
-_NEAREST = """
+_NEAR = """
 WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
     SELECT %(vector)s::halfvec AS q
 ), near_block AS MATERIALIZED (
@@ -210,7 +210,10 @@ WITH asked AS NOT MATERIALIZED (  -- so that it is a constant everywhere
        AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
      ORDER BY distance, id
      LIMIT %(passages)s
-), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
+"""
+_NEAREST = (
+    _NEAR  # noqa: S608 - of constants
+    + """), nearest AS MATERIALIZED (  -- each text is as near as its nearest passage
     SELECT corpus, source_id, chunk_index, min(distance) AS distance
       FROM near
      CROSS JOIN LATERAL (
@@ -238,39 +241,14 @@ SELECT pending, (SELECT count(*) FROM near), text.*
     ON true
  ORDER BY distance, source_id, chunk_index
 """
+)
 
 # Scans as `_NEAREST` does, and measures every other candidate too. How near a text's nearest passage is, the scan has
 # told of those that it found; so what is looked up is the first passage of these, and every passage of the others.
 # `unrelated` is the distance that three in ten of some passages are beyond.
-_DISTANCES = """
-WITH asked AS NOT MATERIALIZED (
-    SELECT %(vector)s::halfvec AS q
-), near_block AS MATERIALIZED (
-    SELECT id
-      FROM asked, embedding_blocks
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-     ORDER BY least(v0 <#> q, v1 <#> q, v2 <#> q, v3 <#> q, v4 <#> q, v5 <#> q, v6 <#> q, v7 <#> q, v8 <#> q, v9 <#> q)
-              + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
-     LIMIT %(passages)s + 8
-), near AS MATERIALIZED (
-    SELECT id, distance
-      FROM (SELECT unnest(ARRAY[p0, p1, p2, p3, p4, p5, p6, p7, p8, p9]) AS id,
-                   unnest(ARRAY[v0 <=> q, v1 <=> q, v2 <=> q, v3 <=> q, v4 <=> q,
-                                v5 <=> q, v6 <=> q, v7 <=> q, v8 <=> q, v9 <=> q])
-                   + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END AS distance
-              FROM asked, near_block JOIN embedding_blocks USING (id)
-             WHERE user_id = %(user_id)s) AS passage
-     WHERE distance IS NOT NULL
-     UNION ALL
-    SELECT id, (vector <=> q) + CASE WHEN is_further THEN %(further)s::float8 ELSE 0 END
-      FROM asked, embeddings
-     WHERE user_id = %(user_id)s AND corpus = ANY(%(corpora)s)
-       AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
-       AND vector IS NOT NULL AND block_id IS NULL AND said_at >= %(since)s AND said_at < %(until)s
-     ORDER BY distance, id
-     LIMIT %(passages)s
-), sample AS MATERIALIZED (
+_DISTANCES = (
+    _NEAR  # noqa: S608 - of constants
+    + """), sample AS MATERIALIZED (
     SELECT percentile_cont(0.7) WITHIN GROUP (ORDER BY vector <=> q) AS unrelated
       FROM (SELECT unnest(ARRAY[v0, v1, v2, v3, v4, v5, v6, v7, v8, v9]) AS vector
               FROM (SELECT *
@@ -327,6 +305,7 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
      WHERE text.user_id = %(user_id)s AND text.corpus = ANY(%(corpora)s)) AS text
     ON true
 """
+)
 
 # Both, where a slot that was said at another time counts like an empty one. For a scan without dates it would cost as
 # much as the distances do.

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from agent_tools.rest.examples import EXAMPLES
 from agent_tools.tools import registry
-from core.problems import STATUSES
+from core.errors import STATUSES
 
 MANUAL = (settings.BASE_DIR / "docs" / "api.md").read_text()
 

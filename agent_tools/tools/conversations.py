@@ -12,7 +12,7 @@ from agent_tools.scopes import TokenScope
 from agent_tools.tools.wording import counted, first_of, known, link
 from core.errors import InvalidInput, NotFound
 from core.isolation.caller import Caller
-from core.pagination import Position
+from core.pagination import Position, page_of
 from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import Conversation, Turn, User
@@ -154,12 +154,12 @@ def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecen
         period &= Q(last_active_at__gte=_moment("after", wanted.after, zone))
     if wanted.before is not None:
         period &= _before(wanted.before, zone)
-    found = list(Conversation.objects.for_user(user).kept().filter(period).newest_first()[: wanted.limit + 1])
-    listed = found[: wanted.limit]
+    found = Conversation.objects.for_user(user).kept().filter(period)
+    page = page_of(found, by="last_active_at", after=None, size=wanted.limit)
     return ListRecentConversationsOutput(
-        conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in listed],
+        conversations=[ListedConversation(**_in_words(conversation, zone)) for conversation in page.rows],
         time_zone=zone.key,
-        more=str(Position(listed[-1].last_active_at, listed[-1].id)) if len(found) > len(listed) else None,
+        more=None if page.more is None else str(page.more),
     )
 
 

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import connection
 from psycopg import sql
 
+from config.backup import server
 from core.isolation.acting import acting_as
 from intake.models import Turn, User
 from memory.search.chat_history import SearchMode, search_chat_history
@@ -58,8 +59,11 @@ def kept_settings() -> dict[str, Any]:
     return {name: getattr(settings, name) for name in SETTINGS}
 
 
-def differences(wanted: dict[str, TableContents], found: dict[str, TableContents]) -> Iterator[str]:
-    """A sentence for each table that is not as it was."""
+def differences(manifest: dict[str, Any]) -> Iterator[str]:
+    """A sentence for each table and setting of this product that is not as the backup says."""
+    wanted = {name: TableContents(**table) for name, table in manifest["tables"].items()}
+    with server.reading_everything():
+        found = tables()
     for name in sorted(wanted.keys() | found.keys()):
         before, now = wanted.get(name), found.get(name)
         if before is None or now is None:
@@ -68,6 +72,13 @@ def differences(wanted: dict[str, TableContents], found: dict[str, TableContents
             yield f"{name}: {before.rows:,} rows in the backup, {now.rows:,} in the product."
         elif before.hash != now.hash:
             yield f"{name}: as many rows ({now.rows:,}) with other contents."
+    for name, value in kept_settings().items():
+        if name in manifest["settings"] and manifest["settings"][name] != value:
+            yield f"The setting {name} was {manifest['settings'][name]} and is {value}."
+
+
+def total_rows(manifest: dict[str, Any]) -> int:
+    return sum(int(table["rows"]) for table in manifest["tables"].values())
 
 
 def failing_searches() -> Iterator[str]:

@@ -100,11 +100,11 @@ def test_a_person_sees_their_own_newest_first_a_page_at_a_time(client, alice):
     log_in(client)
     first = client.get(reverse("intake:activity"))
     page = first.context["page"]
-    assert [entry.what for entry in page.entries[:2]] == ["logged_in", "exported"]
+    assert [entry.what for entry in page.rows[:2]] == ["logged_in", "exported"]
     assert "Data downloaded (2)" in first.text and "Firefox on Linux" in first.text
     assert "Import undone" not in first.text
     rest = client.get(reverse("intake:activity"), {"after": str(page.more)})
-    assert [entry.count for entry in rest.context["page"].entries] == [activity.PAGE + 1]
+    assert [entry.count for entry in rest.context["page"].rows] == [activity.PAGE + 1]
     assert rest.context["page"].more is None
     assert client.get(reverse("intake:activity"), {"after": "nothing"}).status_code == 404
     client.force_login(bob)

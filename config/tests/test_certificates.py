@@ -79,7 +79,7 @@ def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_la
     assert Conversation.objects.get().title == "Third"
     assert set(Embedding.objects.values_list("chunk_index", flat=True)) == {3, 4}
     assert [place for place in traces_of(SECRET) if not place.startswith(("term_blocks", "pending_terms"))] == []
-    assert not activity.page_of(alice, after=None).entries, "their owner did not do it"
+    assert not activity.list_activity(alice, after=None).rows, "their owner did not do it"
     client = Client()
     client.force_login(alice)
     assert "deleted 30 days later" in client.get(reverse("intake:account")).text

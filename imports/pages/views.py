@@ -33,7 +33,7 @@ def home(request: HttpRequest) -> HttpResponse:
     labels = {reader.product: reader.label for reader in readers()}
     earlier = [
         {"batch": batch, "label": labels.get(batch.product, "Export"), "state": STATES[Import.State(batch.state)]}
-        for batch in page.imports
+        for batch in page.rows
     ]
     return show(
         request,

@@ -7,10 +7,11 @@ from uuid import UUID
 from django.urls import reverse
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from core.pagination import ListPage
 from core.validation import Input
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
-from imports.services import MAX_CHOSEN, MAX_CHUNK, ImportPage
+from imports.services import MAX_CHOSEN, MAX_CHUNK
 from imports.storing.keys import LONGEST_ID
 from imports.storing.waiting import Waiting
 
@@ -137,9 +138,9 @@ class ImportListOutput(BaseModel):
     products: Annotated[list[ProductOutput], Field(description="What can be read.")]
 
     @classmethod
-    def of(cls, page: ImportPage) -> Self:
+    def of(cls, page: ListPage[Import]) -> Self:
         return cls(
-            imports=[ImportOutput.of(batch) for batch in page.imports],
+            imports=[ImportOutput.of(batch) for batch in page.rows],
             more=str(page.more) if page.more else None,
             products=[ProductOutput(product=reader.product, label=reader.label) for reader in readers()],
         )

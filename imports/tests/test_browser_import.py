@@ -207,7 +207,7 @@ def test_an_import_is_cancelled_and_a_limit_is_said(open_page, person, export, s
         page.get_by_role("button", name="Cancel").last.click()
         expect(page).to_have_url(re.compile(r"/import/$"))
     expect(page.locator(".earlier")).to_contain_text("Cancelled")
-    assert services.list_imports(user=person, after=None).imports[0].state == "cancelled"
+    assert services.list_imports(user=person, after=None).rows[0].state == "cancelled"
 
 
 def chooser_by_keyboard(page):

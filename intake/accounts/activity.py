@@ -4,7 +4,6 @@ A row is added in the transaction of what it tells of, where there is one. Rows 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -13,7 +12,7 @@ from django.db import IntegrityError, connection
 
 from core.isolation.acting import ActingAsAnother, acting_as
 from core.isolation.caller import Caller
-from core.pagination import Position
+from core.pagination import ListPage, Position, page_of
 from intake.accounts import devices
 from intake.models import User
 from intake.models.activity import DEVICE_LENGTH, Activity, ActivityEntry
@@ -21,12 +20,6 @@ from intake.models.activity import DEVICE_LENGTH, Activity, ActivityEntry
 PAGE = 50
 # A policy lets a worker remove what is older than a year, and nothing else (intake/migrations/0004_isolation.py).
 _REMOVE_OLD = "DELETE FROM intake_activity WHERE at < now() - interval '1 year'"
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityPage:
-    entries: list[ActivityEntry]
-    more: Position | None
 
 
 def note(user: User | int | None, what: Activity, *, count: int = 1) -> None:
@@ -69,15 +62,10 @@ def note_look_by_staff(staff: User, user_ids: Collection[int], *, now: datetime)
     )
 
 
-def page_of(user: User, *, after: Position | None) -> ActivityPage:
+def list_activity(user: User, *, after: Position | None) -> ListPage[ActivityEntry]:
     """The newest first."""
     with acting_as(user):
-        found = ActivityEntry.objects.for_user(user).order_by("-at", "-id")
-        if after is not None:
-            found = found.filter(after.later_in_list("at"))
-        rows = list(found[: PAGE + 1])
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
-    return ActivityPage(rows[:PAGE], Position(last.at, last.id) if last else None)
+        return page_of(ActivityEntry.objects.for_user(user), by="at", after=after, size=PAGE)
 
 
 def remove_old() -> int:

@@ -60,17 +60,10 @@ def end_access_field() -> forms.BooleanField:
     )
 
 
-class _Plain:
-    """Labels without a colon, as on every page here."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
-
-
 # Email and password
 
 
-class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # without types
+class NewEmailForm(of_accounts.AddEmailForm):  # type: ignore[misc]  # without types
     email = email_field()
 
     def clean_email(self) -> str:
@@ -90,7 +83,7 @@ class NewEmailForm(_Plain, of_accounts.AddEmailForm):  # type: ignore[misc]  # w
         return address
 
 
-class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[misc]
+class AskForResetForm(of_accounts.ResetPasswordForm):  # type: ignore[misc]
     email = email_field()
     users: list[User]
 
@@ -107,7 +100,7 @@ class AskForResetForm(_Plain, of_accounts.ResetPasswordForm):  # type: ignore[mi
         return str(super().save(request, **kwargs))
 
 
-class ResetForm(_Plain, of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
+class ResetForm(of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
     password1 = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
     # One field is enough, since it can be shown.
     password2 = None
@@ -126,11 +119,11 @@ class ResetForm(_Plain, of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
             sessions.end_access(user=self.user)
 
 
-class PasswordAgainForm(_Plain, of_accounts.ReauthenticateForm):  # type: ignore[misc]
+class PasswordAgainForm(of_accounts.ReauthenticateForm):  # type: ignore[misc]
     password = password_field()
 
 
-class ChangePasswordForm(_Plain, forms.Form):
+class ChangePasswordForm(forms.Form):
     """With the old one, if there is one: an account that another service lets in may have none."""
 
     old_password = password_field(label=_("Your password now"))
@@ -156,7 +149,7 @@ class ChangePasswordForm(_Plain, forms.Form):
         return password
 
 
-class OtherServiceEmailForm(_Plain, SignupForm):  # type: ignore[misc]
+class OtherServiceEmailForm(SignupForm):  # type: ignore[misc]
     """Asked where the other service told no email address, or one that has an account already."""
 
     email = email_field()
@@ -193,15 +186,15 @@ class _CountedCode:
         return bool(unused.update(last_used_at=timezone.now()))
 
 
-class CodeForm(_Plain, _CountedCode, of_codes.AuthenticateForm):  # type: ignore[misc]
+class CodeForm(_CountedCode, of_codes.AuthenticateForm):  # type: ignore[misc]
     code = code_field()
 
 
-class CodeAgainForm(_Plain, _CountedCode, of_codes.ReauthenticateForm):  # type: ignore[misc]
+class CodeAgainForm(_CountedCode, of_codes.ReauthenticateForm):  # type: ignore[misc]
     code = code_field()
 
 
-class FirstCodeForm(_Plain, ActivateTOTPForm):  # type: ignore[misc]
+class FirstCodeForm(ActivateTOTPForm):  # type: ignore[misc]
     code = code_field()
 
     def clean_code(self) -> str:
@@ -234,26 +227,26 @@ def passkey_name_field(**options: Any) -> forms.CharField:
     return forms.CharField(max_length=LONGEST_PASSKEY_NAME, label=_("Name"), **options)
 
 
-class NewPasskeyForm(_Plain, of_passkeys.AddWebAuthnForm):  # type: ignore[misc]
+class NewPasskeyForm(of_passkeys.AddWebAuthnForm):  # type: ignore[misc]
     name = passkey_name_field(required=False, help_text=_("So that you know it again."))
     credential = CredentialField()
     # Every one of them can be used instead of a password.
     passwordless = forms.BooleanField(initial=True, widget=forms.HiddenInput)
 
 
-class PasskeyNameForm(_Plain, of_passkeys.EditWebAuthnForm):  # type: ignore[misc]
+class PasskeyNameForm(of_passkeys.EditWebAuthnForm):  # type: ignore[misc]
     name = passkey_name_field()
 
 
-class PasskeyForm(_Plain, of_passkeys.AuthenticateWebAuthnForm):  # type: ignore[misc]
+class PasskeyForm(of_passkeys.AuthenticateWebAuthnForm):  # type: ignore[misc]
     credential = CredentialField()
 
 
-class PasskeyAgainForm(_Plain, of_passkeys.ReauthenticateWebAuthnForm):  # type: ignore[misc]
+class PasskeyAgainForm(of_passkeys.ReauthenticateWebAuthnForm):  # type: ignore[misc]
     credential = CredentialField()
 
 
-class PasskeyLoginForm(_Plain, of_passkeys.LoginWebAuthnForm):  # type: ignore[misc]
+class PasskeyLoginForm(of_passkeys.LoginWebAuthnForm):  # type: ignore[misc]
     credential = CredentialField()
 
     def clean_credential(self) -> Authenticator:

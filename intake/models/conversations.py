@@ -3,12 +3,12 @@
 import operator
 from collections.abc import Iterable
 from functools import reduce
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 from uuid import UUID
 
 from django.db import models
 from django.db.models import F, Func, Q
-from django.db.models.expressions import Combinable, RawSQL
+from django.db.models.expressions import Expression, RawSQL
 from django.db.models.functions import Cast
 from django.utils import timezone
 
@@ -131,13 +131,13 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
         return self.filter(wanted)
 
 
-def bytes_of(*names: str) -> Combinable:
+def bytes_of(*names: str) -> Expression:
     """The bytes of these columns together, as text in UTF-8."""
     each = (
         Func(Cast(name, models.TextField()), function="octet_length", output_field=models.IntegerField())
         for name in names
     )
-    return reduce(operator.add, each)
+    return cast(Expression, reduce(operator.add, each))
 
 
 class Turn(models.Model):

@@ -7,7 +7,7 @@ from django.template.loader import render_to_string
 from django.utils.translation import gettext_lazy as _
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
-from core.problems import STATUSES, as_recollect_error, problem_response, retry_after
+from core.problems import as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
 from intake.sentences import in_page_language
 
@@ -60,13 +60,13 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
     """No request goes into it: rendering one would ask the session, and so the database, who is looking."""
-    return render_to_string(page, {"heading": HEADINGS[STATUSES[error.code]], "detail": in_page_language(error.detail)})
+    return render_to_string(page, {"heading": HEADINGS[error.status], "detail": in_page_language(error.detail)})
 
 
 def _answer(request: HttpRequest, error: RecollectError, *, page: str) -> HttpResponse:
     if _is_api(request):
         return problem_response(error)
-    response = HttpResponse(page_for(error, page=page), status=STATUSES[error.code])
+    response = HttpResponse(page_for(error, page=page), status=error.status)
     if error.retryable:
         response["Retry-After"] = retry_after(error)
     return response

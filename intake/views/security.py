@@ -63,7 +63,7 @@ def list_sessions(request: HttpRequest) -> HttpResponse:
 @require_safe
 def list_activity(request: HttpRequest) -> HttpResponse:
     after = position_in_address(request.GET.get("after"))
-    page = activity.page_of(person_of(request), after=after)
+    page = activity.list_activity(person_of(request), after=after)
     return render(request, "intake/account/activity.html", {"page": page, "is_first": after is None})
 
 

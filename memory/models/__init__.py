@@ -6,7 +6,6 @@ from memory.models.documents import (
     MemoryDocumentQuerySet,
     MemoryDocumentVersion,
     MemoryRecord,
-    MemoryRecordQuerySet,
 )
 from memory.models.embeddings import Embedding, EmbeddingModel, EmbeddingQuerySet, VectorBlock
 from memory.models.overview import MapPoint, MemoryMap, TellingWord
@@ -25,7 +24,6 @@ __all__ = [
     "MemoryDocumentVersion",
     "MemoryMap",
     "MemoryRecord",
-    "MemoryRecordQuerySet",
     "PendingTerms",
     "TellingWord",
     "TermBlock",

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from intake.models import User
+from intake.models.conversations import OwnedQuerySet
 from memory.models.corpora import Corpus
 
 # Bounds what an append costs, since it reads the whole again, and fits a request's body in any script.
@@ -45,10 +46,7 @@ VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(no
 """
 
 
-class MemoryDocumentQuerySet(models.QuerySet["MemoryDocument"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
+class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
     def memory(self) -> Self:
         """A person's MEMORY.md, if they have one."""
         return self.filter(kind=MemoryDocument.Kind.MEMORY)
@@ -146,11 +144,6 @@ class MemoryDocument(models.Model):
         return Corpus.DAILY_LOG if self.kind == self.Kind.DAILY_LOG else Corpus.MEMORY
 
 
-class MemoryDocumentVersionQuerySet(models.QuerySet["MemoryDocumentVersion"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
-
 class MemoryDocumentVersion(models.Model):
     """What a document held before it was written over. An append leaves all that was, and so leaves none."""
 
@@ -162,7 +155,7 @@ class MemoryDocumentVersion(models.Model):
     content = models.TextField(blank=True)
     written_at = models.DateTimeField(help_text="When the document came to hold this.")
 
-    objects = MemoryDocumentVersionQuerySet.as_manager()
+    objects = OwnedQuerySet["MemoryDocumentVersion"].as_manager()
 
     class Meta:
         db_table = "memory_document_versions"
@@ -172,14 +165,6 @@ class MemoryDocumentVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.document_id}:{self.version}"
-
-
-class MemoryRecordQuerySet(models.QuerySet["MemoryRecord"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
-    def newest_first(self) -> Self:
-        return self.order_by("-created_at", "-id")
 
 
 class MemoryRecord(models.Model):
@@ -193,7 +178,7 @@ class MemoryRecord(models.Model):
     )
     created_at = models.DateTimeField(default=timezone.now)
 
-    objects = MemoryRecordQuerySet.as_manager()
+    objects = OwnedQuerySet["MemoryRecord"].as_manager()
 
     class Meta:
         db_table = "memory_records"

@@ -17,7 +17,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 from pgvector.django import CosineDistance, HalfVectorField
 
-from intake.models import User
+from intake.models.conversations import OwnedQuerySet
 from memory.chunking import CUTTING_RULES, PassageSpan, Side
 from memory.models.corpora import Corpus, Place
 
@@ -61,10 +61,7 @@ class EmbeddingModel(models.Model):
         return self.name
 
 
-class EmbeddingQuerySet(models.QuerySet["Embedding"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
+class EmbeddingQuerySet(OwnedQuerySet["Embedding"]):
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
 

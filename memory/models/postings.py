@@ -11,7 +11,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from intake.models import User
+from intake.models.conversations import OwnedQuerySet
 from memory.models.corpora import Corpus, Place, Scope
 
 
@@ -22,10 +22,7 @@ class SignatureField(models.Field):  # type: ignore[type-arg]  # subscriptable i
         return "varbit"
 
 
-class IndexedTextQuerySet(models.QuerySet["IndexedText"]):
-    def for_user(self, user: User) -> Self:
-        return self.filter(user=user)
-
+class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
     def in_corpus(self, corpus: Corpus) -> Self:
         return self.filter(corpus=corpus)
 

@@ -34,11 +34,8 @@ SCOPES = [
 ]
 
 
-class PlainForm(forms.Form):
-    """Labels without a colon, and the complaints of the services put beside the fields they are about."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "label_suffix": ""})
+class ServiceForm(forms.Form):
+    """The complaints of the services are put beside the fields that they are about."""
 
     def complain(self, error: InvalidInput) -> None:
         for field, sentences in (error.errors or {"": [error.detail]}).items():
@@ -84,7 +81,7 @@ class TextField(forms.CharField):
             )
 
 
-class SearchForm(PlainForm):
+class SearchForm(ServiceForm):
     q = forms.CharField(required=False, max_length=LONGEST_QUERY, label=_("Search"))
     scope = forms.ChoiceField(
         choices=SCOPES,
@@ -118,21 +115,21 @@ class SearchForm(PlainForm):
                 self.fields[name].widget = forms.TextInput(attrs={"placeholder": "YYYY-MM-DD"})
 
 
-class DocumentForm(PlainForm):
+class DocumentForm(ServiceForm):
     content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label=_("Content"))
     # Which state of the document was read; empty where there was none.
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
 
-class AppendForm(PlainForm):
+class AppendForm(ServiceForm):
     text = TextField(longest=MAX_DOCUMENT_LENGTH, label=_("Write"), error_messages={"required": _("Write something.")})
 
 
-class DayForm(PlainForm):
+class DayForm(ServiceForm):
     date = DayField(label=_("Day"), error_messages={"required": _("Choose a day.")})
 
 
-class RecordForm(PlainForm):
+class RecordForm(ServiceForm):
     content = TextField(longest=MAX_RECORD_LENGTH, label=_("Note"), error_messages={"required": _("Write something.")})
     type = forms.CharField(max_length=MAX_LABEL_LENGTH, initial=DEFAULT_TYPE, label=_("Type"))
     project_id = forms.CharField(max_length=MAX_PROJECT_LENGTH, required=False, label=_("Project"))
@@ -164,7 +161,7 @@ class RewriteForm(RecordForm):
         return cls(initial={**held, **written})
 
 
-class RecordFilter(PlainForm):
+class RecordFilter(ServiceForm):
     type = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Type"))
     project = forms.CharField(required=False, max_length=MAX_PROJECT_LENGTH, label=_("Project"))
     tag = forms.CharField(required=False, max_length=MAX_LABEL_LENGTH, label=_("Tag"))

@@ -22,7 +22,7 @@ from django.utils.translation import gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
-from core.problems import STATUSES, retry_after
+from core.problems import retry_after
 from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import MemoryDocument
@@ -159,7 +159,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
 
 def _failed(request: HttpRequest, form: SearchForm, error: RecollectError) -> HttpResponse:
     """What was asked stays where it is, to be asked again."""
-    response = _page(request, form, status=STATUSES[error.code], failure=error)
+    response = _page(request, form, status=error.status, failure=error)
     if error.retryable:
         response["Retry-After"] = retry_after(error)
     return response

@@ -138,7 +138,7 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
             after=_position(wanted.after),
             limit=wanted.limit,
         )
-        body = RecordList(records=[_output(record) for record in found.records], after=_as_text(found.after))
+        body = RecordList(records=[_output(record) for record in found.rows], after=_as_text(found.more))
         return Response(body.model_dump(mode="json"))
 
     @extend_schema(

@@ -42,7 +42,7 @@ def test_personal_queries_begin_with_the_person():
     MemoryRecord.objects.create(user=bob, content="Bob's", type="fact")
     assert MemoryDocument.objects.for_user(alice).on(None).get() == mine
     assert MemoryDocument.objects.for_user(alice).on(DAY).get() == log
-    assert MemoryRecord.objects.for_user(alice).newest_first().get() == record
+    assert MemoryRecord.objects.for_user(alice).get() == record
 
 
 def test_deleting_a_person_deletes_what_they_kept():

@@ -76,10 +76,10 @@ def test_records_are_listed_newest_first_page_by_page():
     listed, after = [], None
     while True:
         page = records.list_records(user=alice, after=after, limit=2)
-        listed += page.records
-        if page.after is None:
+        listed += page.rows
+        if page.more is None:
             break
-        after = Position.parse(str(page.after))
+        after = Position.parse(str(page.more))
     assert [record.id for record in listed] == [record.id for record in reversed(made)]
 
 
@@ -88,11 +88,11 @@ def test_the_list_is_narrowed_by_every_condition_given():
     both = note(alice, type="RCA", project_id="p", tags=["x", "y"])
     note(alice, type="RCA", project_id="q", tags=["x"])
     note(alice, type="FACT", project_id="p", tags=["y"])
-    assert len(records.list_records(user=alice, type="RCA").records) == 2
-    assert len(records.list_records(user=alice, project_id="p").records) == 2
-    assert len(records.list_records(user=alice, tag="x").records) == 2
-    assert records.list_records(user=alice, type="RCA", project_id="p", tag="x").records == [both]
-    assert records.list_records(user=alice, type="nothing").records == []
+    assert len(records.list_records(user=alice, type="RCA").rows) == 2
+    assert len(records.list_records(user=alice, project_id="p").rows) == 2
+    assert len(records.list_records(user=alice, tag="x").rows) == 2
+    assert records.list_records(user=alice, type="RCA", project_id="p", tag="x").rows == [both]
+    assert records.list_records(user=alice, type="nothing").rows == []
 
 
 def test_a_record_is_found_by_its_words_at_once_and_waits_for_its_vector():

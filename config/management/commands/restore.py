@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
-from config.backup import BackupError, archive, server, verifying
+from config.backup import BackupError, archive, contents, server
 from config.backup.inputs import opened, passphrase
 from core.isolation.connections import connected_as_owner
 from intake.models import User
@@ -31,7 +31,7 @@ class Command(BaseCommand):
                 _refuse_unless_fitting(manifest)
                 file.seek(0)
                 server.restore(archive.read_dump(file, passphrase=passphrase()))
-            complaints = list(verifying.differences(manifest))
+            complaints = list(contents.differences(manifest))
             # A backup of an earlier version gets the tables of this one.
             call_command("migrate", verbosity=0, interactive=False)
         except BackupError as error:
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         if complaints:
             raise CommandError("Not everything is as it was in the backup:\n" + "\n".join(complaints))
         self.stdout.write(
-            f"Restored {verifying.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
+            f"Restored {contents.total_rows(manifest):,} rows of {manifest['made_at']}; all compared equal."
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from config.backup import BackupError, archive, contents, verifying
+from config.backup import BackupError, archive, contents
 from config.backup.inputs import opened, passphrase
 
 
@@ -23,14 +23,12 @@ class Command(BaseCommand):
         try:
             with opened(options["file"]) as file:
                 manifest = archive.read_manifest(file, passphrase=passphrase())
-            complaints = (
-                [] if options["file_only"] else [*verifying.differences(manifest), *contents.failing_searches()]
-            )
+            complaints = [] if options["file_only"] else [*contents.differences(manifest), *contents.failing_searches()]
         except BackupError as error:
             raise CommandError(str(error)) from error
         if complaints:
             raise CommandError("\n".join(complaints))
         self.stdout.write(
-            f"Whole: {verifying.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
+            f"Whole: {contents.total_rows(manifest):,} rows in {len(manifest['tables'])} tables"
             + ("." if options["file_only"] else ", all of them here, and every user's search finds what it should.")
         )

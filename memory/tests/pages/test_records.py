@@ -31,7 +31,7 @@ def test_a_record_is_noted_and_listed_with_what_it_is(client, alice):
     assert send(client, RECORDS, **form) == RECORDS
     page = page_of(client, RECORDS)
     assert contents_on(page) == ["We keep\nvectors"]
-    [record] = records.list_records(user=alice).records
+    [record] = records.list_records(user=alice).rows
     assert (record.type, record.project_id, record.tags) == ("DECISION", "recollect", ("database", "a b"))
     for link in ("?type=DECISION", "?project=recollect", "?tag=a%20b"):
         assert f'href="{RECORDS}{link}"' in page
@@ -56,7 +56,7 @@ def test_what_cannot_be_noted_is_said_beside_its_field(client, alice, form, sent
     assert sentence in unescape(page)
     assert '<details class="fold" open>' in page
     assert text_on(page) == form.get("content", "Keep this")
-    assert records.list_records(user=alice).records == []
+    assert records.list_records(user=alice).rows == []
 
 
 def test_records_are_narrowed_by_type_project_and_tag(client, alice):
@@ -92,7 +92,7 @@ def test_a_record_has_a_page_and_is_deleted_after_it_was_asked(client, alice):
         assert HOSTILE in unescape(page)
         assert "<script>alert" not in page
     assert send(client, delete) == RECORDS
-    assert records.list_records(user=alice).records == []
+    assert records.list_records(user=alice).rows == []
     page_of(client, path, status=404)
     send(client, delete, status=404)
 
