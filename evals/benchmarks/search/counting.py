@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evals import synthetic
 from evals.synthetic import SyntheticTurn
-from memory.languages import configurations
+from memory.terms import configurations
 
 Integers = NDArray[np.int64]
 

@@ -22,9 +22,9 @@ from intake.services import title_from
 from memory import terms
 from memory.chunking import CUTTING_RULES
 from memory.embedders import Embedder
-from memory.languages import configurations
 from memory.models import Corpus, Embedding, EmbeddingModel, IndexedText, PendingTerms
 from memory.sources import READERS, Text, content_hash, cut
+from memory.terms import configurations
 
 CONVERSATION_TURNS = 20
 BETWEEN_TURNS = timedelta(minutes=50)
