@@ -26,7 +26,7 @@ def say(page: Page, message: str) -> None:
 
 
 def answered(page: Page) -> None:
-    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete", timeout=20_000)
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete")
 
 
 def steps(page: Page) -> list[Locator]:

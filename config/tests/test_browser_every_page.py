@@ -43,19 +43,18 @@ def answer() -> int:  # a comment
 [^1]: A footnote.
 """
 
-# The widgets of others: Swagger UI, and the question marks in Django's lists of permissions.
-FOUND = """async (options) => {
-  const found = await axe.run({ exclude: [".swagger-ui", ".help-tooltip"] }, options);
-  return found.violations.flatMap(({ id, nodes }) =>
-    nodes.map((node) => `${id}: ${node.target} ${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? ""}`));
-}"""
-# Colours that are still on their way from one look to the other are nobody's.
-STILL = """() => {
+# What is needed on each page: axe, and a style without which colours are still on their way from one look to the other.
+AXE = f"""{Axe().axe_script};
   const still = new CSSStyleSheet();
-  still.replaceSync("* { transition: none !important }");
-  document.adoptedStyleSheets = [still];
+  still.replaceSync("* {{ transition: none !important }}");
+  document.adoptedStyleSheets = [still];"""
+# The widgets of others: Swagger UI, and the question marks in Django's lists of permissions.
+FOUND = """async ([options, isForPhones]) => {
+  const found = await axe.run({ exclude: [".swagger-ui", ".help-tooltip"] }, options);
+  const sideways = isForPhones && document.documentElement.scrollWidth > innerWidth ? ["scrolls sideways"] : [];
+  return sideways.concat(found.violations.flatMap(({ id, nodes }) =>
+    nodes.map((node) => `${id}: ${node.target} ${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? ""}`)));
 }"""
-SIDEWAYS = "document.documentElement.scrollWidth > innerWidth"
 
 
 @pytest.fixture
@@ -95,18 +94,15 @@ def look_at(page, path):
 
     Django's admin is looked at as it is used, at a desk, for what WCAG asks.
     """
-    page.evaluate(Axe().axe_script)
-    page.evaluate(STILL)
+    page.evaluate(AXE)
     is_admins = path.startswith(ADMIN)
     wrong = {}
     for width, colours, is_new in LOOKS[:2] if is_admins else LOOKS:
         page.emulate_media(color_scheme=colours)
         page.set_viewport_size({"width": width, "height": 900})
         options = OF_COLOURS if not is_new else WCAG if is_admins else EVERYTHING
-        for each in page.evaluate(FOUND, options):
+        for each in page.evaluate(FOUND, [options, not is_admins]):
             wrong.setdefault(each, f"{width} {colours}")
-        if not is_admins and page.evaluate(SIDEWAYS):
-            wrong.setdefault("scrolls sideways", f"{width} {colours}")
     return wrong
 
 

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from config.tests.test_chat_served import model, served, web, words  # noqa: F401 - fixtures
-from core.testing.browser import PATIENCE_MS
 from core.testing.examiner import as_a_worker
 from core.testing.model_server import Say
 from intake.models import Turn
@@ -29,9 +28,9 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
     page = open_page(user=person)
     say(page, "Tell me a story")
     turn, prose = last_turn(page), last_turn(page).locator(".prose")
-    expect(prose).to_contain_text("word0060", timeout=PATIENCE_MS)
+    expect(prose).to_contain_text("word0060")
     web.end(signal.SIGKILL)
-    expect(turn.locator(".mark")).to_have_text("Reconnecting…", timeout=PATIENCE_MS)
+    expect(turn.locator(".mark")).to_have_text("Reconnecting…")
     expect(prose).to_contain_text("word0060")
 
     web.start()
@@ -39,7 +38,7 @@ def test_a_page_reconnects_to_a_killed_web_process_shows_what_was_kept_and_goes_
     settings.TURN_ABANDONED_SECONDS = 0
     with as_a_worker():
         close_abandoned_turns()
-    expect(turn).to_have_attribute("data-status", "interrupted", timeout=PATIENCE_MS)
+    expect(turn).to_have_attribute("data-status", "interrupted")
     kept = Turn.objects.get().assistant_message.strip()
     expect(prose).to_have_text(kept)
     expect(turn.locator(".cut")).to_contain_text("The answer broke off here.")

@@ -15,7 +15,7 @@ def say(page: Page, message: str) -> None:
     expect(page.get_by_label("Message")).to_be_focused()
     page.get_by_label("Message").fill(message)
     page.keyboard.press("Enter")
-    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete", timeout=15_000)
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete")
 
 
 def test_a_second_chat_finds_what_was_said_in_the_first_and_links_to_it(open_page, person):

@@ -15,7 +15,7 @@ from django.test import Client
 from core.testing.examiner import let_the_examiner_look
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Playwright, Request
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -64,8 +64,9 @@ def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"
 
     Not for the session: Playwright keeps an event loop running in this thread, and other tests need it for theirs.
     """
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE_MS)
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         # No code that uses the database runs in that loop, yet Django sees it and would refuse.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
@@ -79,27 +80,58 @@ def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"
             connection.close()
 
 
+@pytest.fixture(scope="module")
+def _kept_context(browser: "Browser", _running_server: str) -> "BrowserContext":
+    """Most tests' context: a page takes 1.2 s of a processor in a new one, and half of that beside another page,
+    whose process and compiled scripts it shares."""
+    context = browser.new_context(base_url=_running_server)
+    context.new_page().goto("/offline/")
+    return context
+
+
 @pytest.fixture
-def open_page(browser: "Browser", server: str) -> Iterator[Callable[..., "Page"]]:
-    """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved."""
-    contexts = []
+def open_page(
+    browser: "Browser", server: str, _running_server: str, _kept_context: "BrowserContext"
+) -> Iterator[Callable[..., "Page"]]:
+    """Opens a page of the running application, as `user` or as a visitor; fails the test if a page misbehaved.
+
+    Each page has its own cookies and storage; a tab beside it is a `new_page()` of its context.
+    """
+    contexts: list[BrowserContext] = []
     trespasses = Trespasses(home=server)
 
     def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
-        context = browser.new_context(**{"base_url": server, **options})
+        # A module may have a server of its own.
+        is_kept = not options and server == _running_server and _kept_context not in contexts
+        context = _kept_context if is_kept else browser.new_context(**{"base_url": server, **options})
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        if is_kept:
+            _forget_everything(page, server)
         if user is not None:
             context.add_cookies([_session_cookie(user, server)])
-        page = context.new_page()
         trespasses.watch(page)
         page.goto(path)
         return page
 
     yield open_page
     for context in contexts:
-        context.close()
+        if context is _kept_context:
+            for page in context.pages[1:]:
+                page.close()
+        else:
+            context.close()
     assert trespasses.seen == []
+
+
+def _forget_everything(page: "Page", home: str) -> None:
+    """Whatever the test before left in this context, except files whose names change with their content."""
+    page.context.clear_cookies()
+    page.context.set_offline(False)
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Storage.clearDataForOrigin", {"origin": home, "storageTypes": "all"})
+    devtools.detach()
 
 
 def _session_cookie(user: Any, server: str) -> Any:

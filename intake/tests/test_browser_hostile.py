@@ -108,7 +108,7 @@ def test_over_the_wire_too(open_page, person, language_model):
     page = open_page(user=person)
     page.get_by_label("Message").fill(str(EXAMPLES[0]))
     page.keyboard.press("Enter")
-    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete", timeout=20_000)
+    expect(page.locator(".turn").last).to_have_attribute("data-status", "complete")
     assert dangers(page) == []
     page.reload()
     assert dangers(page) == []

@@ -19,9 +19,9 @@ FRAMES = """async () => {
   canvas.focus();
   const [frames, drawings] = [[], []];
   let last = performance.now();
-  for (let k = 0; k < 40; k++) {
+  for (let k = 0; k < 12; k++) {
     const where = { bubbles: true, cancelable: true, clientX: x + 300, clientY: y + 200 };
-    canvas.dispatchEvent(new WheelEvent("wheel", { ...where, deltaY: k < 20 ? -40 : 40 }));
+    canvas.dispatchEvent(new WheelEvent("wheel", { ...where, deltaY: k < 6 ? -40 : 40 }));
     await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     frames.push((performance.now() - last) / 2);
     drawings.push(Number(stage.dataset.drawMs));

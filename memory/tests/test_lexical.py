@@ -53,19 +53,19 @@ def reference(turns, query):
 
 
 @pytest.mark.parametrize("flushed", [0, 3, len(TURNS)])
-@pytest.mark.parametrize("query", ["cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"])
-def test_scores_equal_the_reference_wherever_the_terms_are(query, flushed):
+def test_scores_equal_the_reference_wherever_the_terms_are(flushed):
     alice = a_person()
     saved = [a_turn(alice, said, answered) for said, answered in TURNS[:flushed]]
     assert flush() == flushed
     saved += [a_turn(alice, said, answered) for said, answered in TURNS[flushed:]]
     numbers = {str(turn.conversation_id): number for number, turn in enumerate(saved)}
-    found = search(alice, query)
-    assert {numbers[hit.key[0]]: hit.score for hit in found} == pytest.approx(reference(TURNS, query))
-    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    for query in ("cat", "bird fish", "dog moon cat", "cat cat cat sun", "cat dog bird fish moon sun"):
+        found = search(alice, query)
+        assert {numbers[hit.key[0]]: hit.score for hit in found} == pytest.approx(reference(TURNS, query)), query
+        assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True), query
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_deleting_and_purging(seed, monkeypatch):
     """Small blocks and segments, so that each of them is cut, merged and left alone."""
     monkeypatch.setattr("memory.term_segments.BLOCK_POSTINGS", 4)
@@ -79,7 +79,8 @@ def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_d
         said, answered = (" ".join(rng.choices(words, k=rng.randrange(5))) for _ in range(2))
         turn = a_turn(alice, said, answered or "zq")
         kept[str(turn.conversation_id)] = (turn, (said, answered or "zq"))
-        a_turn(bob, "aq bq", "zq")
+        if step % 3 == 0:
+            a_turn(bob, "aq bq", "zq")
         if rng.random() < 0.3:
             turn, _ = kept.pop(rng.choice(list(kept)))
             # By the application, and in the database itself.
@@ -190,13 +191,11 @@ def test_odd_queries_find_what_they_name(message, query):
     assert len(search(alice, query)) == 1
 
 
-@pytest.mark.parametrize(
-    "query", ["", "   ", "what is it", "🐈", "%", "_", "\\", "'", '"', "\0", "!!!", ":*", "x" * 10_000]
-)
-def test_a_query_without_words_finds_nothing_and_fails_nowhere(query):
+def test_a_query_without_words_finds_nothing_and_fails_nowhere():
     alice = a_person()
     a_turn(alice, "I adopted a cat", "")
-    assert search(alice, query) == []
+    for query in ("", "   ", "what is it", "🐈", "%", "_", "\\", "'", '"', "\0", "!!!", ":*", "x" * 10_000):
+        assert search(alice, query) == [], query
 
 
 @pytest.mark.django_db(transaction=True)
