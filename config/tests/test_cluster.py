@@ -27,6 +27,7 @@ from core.isolation.cluster import placed_tables
 from core.isolation.policies import isolate
 from core.isolation.routing import owner_fields
 from core.testing.cluster import VARIABLE, cluster_urls, make_database
+from core.testing.emptying import empty
 from core.testing.examiner import as_a_worker, as_the_application
 from intake import deleting
 from intake.models import Conversation, Turn
@@ -171,6 +172,25 @@ def test_rows_without_an_owner_are_named_and_nothing_is_changed(undistributed):
     with pytest.raises(CommandError, match=f"{table} has 1 rows without an owner"):
         call_command("distribute", verbosity=0)
     assert not placed_tables(connection)
+
+
+def test_a_backup_is_restored_onto_a_distributed_cluster_without_users_and_lies_on_its_nodes(
+    undistributed, settings, tmp_path, capsys
+):
+    alice = a_person()
+    say(alice, *(f"The roof leaks since {number}" for number in range(3)))
+    call_command("distribute", verbosity=0)
+    settings.DATABASE_BACKUP_URL = cluster_urls()[0]
+    call_command("backup", str(tmp_path / "all.backup"))
+    before = {table: rows_of(table) for table in plan_tables().tables}
+    with pytest.raises(CommandError, match="users already"):
+        call_command("restore", str(tmp_path / "all.backup"))
+    empty(DEFAULT_DB_ALIAS)
+    call_command("restore", str(tmp_path / "all.backup"))
+    assert "all compared equal" in capsys.readouterr().out
+    assert {table: rows_of(table) for table in before} == before
+    assert set(placed_tables(connection)) == set(plan_tables().tables)
+    assert found(alice, "roof")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from django.db import connection, connections
 
 from config.backup import BackupError, archive, contents, server
 from config.backup.inputs import opened, passphrase
+from core.isolation.acting import is_cluster
 from core.isolation.connections import connected_as_owner
 from intake.models import User
 
@@ -34,6 +35,9 @@ class Command(BaseCommand):
             complaints = list(contents.differences(manifest))
             # A backup of an earlier version gets the tables of this one.
             call_command("migrate", verbosity=0, interactive=False)
+            if is_cluster(connection):
+                # It came to the coordinator.
+                call_command("distribute", verbosity=0)
         except BackupError as error:
             raise CommandError(str(error)) from error
         finally:
