@@ -45,6 +45,8 @@ PERMISSIONS_POLICY = ", ".join(
 
 
 class _Middleware:
+    """Synchronous alone: since one of them is the innermost, Django runs all middleware in one thread, in one go."""
+
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
