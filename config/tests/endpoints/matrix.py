@@ -159,15 +159,15 @@ class Matrix:
         *,
         endpoints: Mapping[str, Endpoint] = ENDPOINTS,
         every_method: bool = False,
-        as_its_owner: bool = True,
-        as_staff: bool = True,
+        is_opened: bool = True,
     ) -> None:
         """All questions with the owner here; then all of them again without.
 
-        Before that, each that is the owner's or the staff's is asked by them, unless another walk has done so.
+        Before that, each is asked by whom it is for, unless another walk has done so.
         """
         slots = list(self._slots(endpoints, every_method))
-        self._open([slot for slot in slots if (as_staff if slot[0].is_staffs else as_its_owner)])
+        if is_opened:
+            self._open(slots)
         with_owner = self._ask_all(slots)
         with moved_out(self.owner):
             without = self._ask_all(slots)
@@ -176,12 +176,14 @@ class Matrix:
                 if before != after:
                     self._complain(*slot, f"tells {who} whether it exists:\n{difference(before, after)}")
 
-    def open_all(self) -> None:
-        """Every endpoint as whom it is for."""
-        self._open(list(self._slots(ENDPOINTS, every_method=False)))
+    def open_all(self, endpoints: Mapping[str, Endpoint] = ENDPOINTS) -> None:
+        """Each as whom it is for."""
+        self._open(list(self._slots(endpoints, every_method=False)))
 
     def _strangers_at(self, endpoint: Endpoint, method: str) -> list[Nobody]:
-        """Pages know no tokens; a method that nobody answers is not asked for a third time."""
+        """Pages know no tokens. Of a method that its owner is refused as such, one stranger is enough."""
+        if method not in (*endpoint.probes, "HEAD", "OPTIONS"):
+            return self._strangers[:1]
         has_tokens = endpoint.route.startswith("api/") and method in endpoint.probes
         return self._strangers if has_tokens else self._strangers[:3]
 
@@ -246,7 +248,7 @@ class Matrix:
                 self._complain(endpoint, method, probe, f"broke for {who.name}:\n{answer}")
             self._look_for_words(endpoint, method, probe, answer, who.name, self._words_kept_from(who, probe))
             told.append((who.name, alike(answer, known=self._known)))
-        a_visitors, nobodys = statuses["a visitor"], statuses["nobody"]
+        a_visitors, nobodys = statuses.get("a visitor"), statuses.get("nobody")
         if a_visitors != nobodys:
             self.differently_received.append(
                 f"{method} /{endpoint.route}: {a_visitors} to a visitor, {nobodys} to nobody"
