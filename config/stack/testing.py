@@ -19,7 +19,7 @@ from config.stack.paths import BASE_DIR, temporary_servers_dir
 from config.stack.postgres import EmbeddedPostgres
 from config.stack.throwaway_servers import BEGIN_AS
 from core.testing.cluster import cluster_urls, make_roles_everywhere
-from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ServersFailed, ThrowawayServers
+from core.testing.throwaway_servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ServersFailed, ThrowawayServers
 
 DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
 NAMES = ADDRESSES
@@ -80,7 +80,7 @@ def _start_servers(config: pytest.Config) -> None:
     except ServersFailed as error:
         raise pytest.UsageError(str(error)) from error
     config.add_cleanup(servers.stop)
-    for name in NAMES:
+    for name in (*NAMES, BACKUP_ADDRESS):
         os.environ.setdefault(name, servers.urls[name])
 
 

@@ -28,7 +28,7 @@ from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, choose_account, make_private, temporary_servers_dir, var_dir
 from config.stack.postgres import OWNER, EmbeddedPostgres
 from core.testing.examiner import make_examiner
-from core.testing.throwaway_servers import ADDRESSES, FOR_TESTS, ThrowawayServers
+from core.testing.throwaway_servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ThrowawayServers
 
 # How many may connect to the silent socket before they are refused: none of a product's processes is one of so many.
 BACKLOG = 1024
@@ -46,7 +46,7 @@ def unless_named(*, is_needed: bool) -> Iterator[None]:
     print("No database is named and none runs here: using throw-away servers.", file=sys.stderr)
     servers = ThrowawayServers()
     try:
-        os.environ.update({name: servers.urls[name] for name in ADDRESSES})
+        os.environ.update({name: servers.urls[name] for name in (*ADDRESSES, BACKUP_ADDRESS)})
         # `make up` would have generated these.
         os.environ.setdefault("SECRET_KEY", secrets.token_urlsafe())
         yield

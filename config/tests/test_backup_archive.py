@@ -23,7 +23,7 @@ def read(content, passphrase=None):
 
 @pytest.fixture(scope="module")
 def encrypted():
-    """Made once: opening a passphrase takes a second on purpose."""
+    """Made once: a passphrase takes half a second on purpose."""
     return written("correct horse")
 
 

@@ -17,6 +17,8 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 FOR_TESTS = "--for-tests"
 # The names of the servers' settings in the environment.
 ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
+# Beside them, where servers are given it may be missing.
+BACKUP_ADDRESS = "DATABASE_BACKUP_URL"
 DATABASE = "recollect"
 STOP_SECONDS = 30
 

@@ -2,6 +2,7 @@
 
 from evals.benchmarks import (
     answers,
+    backup,
     capacity,
     embedding,
     importing,
@@ -29,5 +30,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         overload.BENCHMARK,
         pages.BENCHMARK,
         importing.BENCHMARK,
+        backup.BENCHMARK,
     )
 }

@@ -4,11 +4,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
+from django.conf import settings as project
 from django.core.management import CommandError, call_command
 from kombu import Connection
 
 from evals import processes
-from evals.benchmarks import BENCHMARKS, capacity, indexing, pages, saving
+from evals.benchmarks import BENCHMARKS, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("copied_scratch")]
@@ -76,6 +77,22 @@ def test_capacity_is_measured_by_table_after_everything_is_indexed_and_reckoned_
     assert "stored_turns" in shown
     assert "On a day 50% of the people come" in shown
     assert "1,000,000 people: " in shown.partition("What breaks first:")[2]
+    assert database_names() == before
+
+
+@pytest.mark.skipif(not project.DATABASE_BACKUP_URL, reason="no role for backups")
+def test_a_backup_is_measured_with_the_refusal_of_a_damaged_file_and_the_restore(monkeypatch, tmp_path):
+    monkeypatch.setattr(backup, "PEOPLE", 2)
+    monkeypatch.setenv("RECOLLECT_BACKUP_PASSPHRASE", "several words")
+    before = database_names()
+    target = tmp_path / "figures.json"
+
+    call_command("benchmark", "backup", "--turns=10", f"--json={target}")
+
+    figures = json.loads(target.read_text())
+    for step in ("backup", "refusal", "restore", "verify_backup"):
+        assert figures[f"{step}_s"] > 0, step
+        assert 0 < figures[f"{step}_peak_mb"] < 1_000, "the passphrase alone took a gigabyte once"
     assert database_names() == before
 
 

@@ -1,0 +1,110 @@
+"""`benchmark backup`: a product with so many turns is backed up, restored into an empty one and compared with the file.
+
+Each step is the operator's command, in a process of its own. Before the restore the same file with one byte flipped
+must be refused, and have changed nothing.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import IO, Any, cast
+
+from django.conf import settings
+from django.core.management import CommandError
+from django.db import connection
+from django.utils import timezone
+
+from evals.benchmarks.base import Benchmark, Figures
+from evals.benchmarks.search.loading import load
+from evals.benchmarks.search.meaning import synthetic_meaning
+from evals.datasets.loading import Report
+from evals.processes import Environment, environment, own_broker
+from evals.scratch import database_url, scratch_database
+
+PEOPLE = 50
+KILOBYTES_PER_MEGABYTE = 1000
+# A table that was made anew or emptied has another file.
+_FILES = "SELECT relname, relfilenode FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY relname"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=50_000, help=f"of {PEOPLE} people together (default 50,000)")
+
+
+def run(options: dict[str, Any], report: Report) -> Figures:
+    if not settings.DATABASE_BACKUP_URL:
+        raise CommandError("DATABASE_BACKUP_URL is missing (docs/operations.md).")
+    with tempfile.TemporaryDirectory() as folder, own_broker() as broker:
+        path, damaged = Path(folder) / "recollect.backup", Path(folder) / "damaged.backup"
+        with scratch_database() as database:
+            given = _environment(database, broker)
+            with synthetic_meaning():
+                load([options["turns"] // PEOPLE] * PEOPLE, given=given, now=timezone.now(), report=report)
+            figures = {"database_mb": _ask("SELECT pg_database_size(current_database())")[0][0] // 10**6}
+            report("Backing up.")
+            figures |= _measured("backup", path, given)
+        figures["file_mb"] = path.stat().st_size // 10**6
+        _flip_a_byte(path, damaged)
+        with scratch_database() as database:
+            given = _environment(database, broker)
+            report("Restoring a damaged file, then the whole one.")
+            before = _ask(_FILES)
+            figures |= _measured("restore", damaged, given, name="refusal", refusal="damaged")
+            if _ask(_FILES) != before:
+                raise CommandError("A refused restore changed something.")
+            figures |= _measured("restore", path, given) | _measured("verify_backup", path, given)
+    return figures
+
+
+def _environment(database: str, broker: str) -> Environment:
+    backup_url = database_url(database, login=settings.DATABASE_BACKUP_URL)
+    return environment(database=database, broker=broker) | {"DATABASE_BACKUP_URL": backup_url}
+
+
+def _measured(command: str, path: Path, given: Environment, *, name: str = "", refusal: str = "") -> Figures:
+    """Seconds, seconds of a core, and the memory of the largest of its processes; the server's are not counted."""
+    begun = time.perf_counter()
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "manage.py", command, str(path)],
+        cwd=settings.BASE_DIR,
+        env=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        said = cast(IO[str], process.stdout).read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - begun
+    if bool(process.returncode) != bool(refusal) or refusal not in said:
+        raise CommandError(f"{command} ended with status {process.returncode}: {said}")
+    name = name or command
+    return {
+        f"{name}_s": round(seconds, 1),
+        f"{name}_core_s": round(used.ru_utime + used.ru_stime, 1),
+        f"{name}_peak_mb": round(used.ru_maxrss / KILOBYTES_PER_MEGABYTE, 1),
+    }
+
+
+def _flip_a_byte(path: Path, damaged: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+
+
+def _ask(query: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+BENCHMARK = Benchmark(
+    name="backup",
+    help="a backup, its restore into an empty product, and the comparison of both",
+    add_arguments=add_arguments,
+    run=run,
+)
