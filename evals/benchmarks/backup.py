@@ -19,7 +19,7 @@ from django.db import connection
 from django.utils import timezone
 
 from evals.benchmarks.base import Benchmark, Figures
-from evals.benchmarks.search.loading import load
+from evals.benchmarks.search.loading import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report
 from evals.processes import Environment, environment, own_broker
@@ -42,8 +42,9 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         path, damaged = Path(folder) / "recollect.backup", Path(folder) / "damaged.backup"
         with scratch_database() as database:
             given = _environment(database, broker)
-            with synthetic_meaning():
-                load([options["turns"] // PEOPLE] * PEOPLE, given=given, now=timezone.now(), report=report)
+            each, now = options["turns"] // PEOPLE, timezone.now()
+            with synthetic_meaning(), made_pool(each, now=now, report=report) as pool:
+                load(pool, [each] * PEOPLE, given=given, now=now, report=report)
             figures = {"database_mb": _ask("SELECT pg_database_size(current_database())")[0][0] // 10**6}
             report("Backing up.")
             figures |= _measured("backup", path, given)

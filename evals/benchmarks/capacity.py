@@ -30,7 +30,7 @@ from evals.benchmarks.population import NodeSize, Population, ProcessorTime, Tur
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
 from evals.benchmarks.search import ours
 from evals.benchmarks.search.asking import ask
-from evals.benchmarks.search.loading import load, make_pool
+from evals.benchmarks.search.loading import load, made_pool
 from evals.datasets.loading import Report
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
@@ -211,8 +211,8 @@ def _search(history: int, count: int, database: str, report: Report) -> Processo
     """Of a hybrid search of a person who has so many turns, its query embedded by the model in force."""
     given = environment(database=database, broker="")
     now = timezone.now()
-    pool = make_pool(history, now=now, report=report)
-    users = load(pool, [history] * SEARCHED_PEOPLE, given=given, now=now, report=report)
+    with made_pool(history, now=now, report=report) as pool:
+        users = load(pool, [history] * SEARCHED_PEOPLE, given=given, now=now, report=report)
     clock, searches = ProcessorClock(), 0
     for asked in ask(users, count=count):
         for question in asked.warm_up:

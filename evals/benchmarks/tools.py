@@ -17,7 +17,7 @@ from django.utils import timezone
 from agent_tools.tokens import create_token
 from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.asking import AskedQuestions, ask, figures
-from evals.benchmarks.search.loading import load, make_pool
+from evals.benchmarks.search.loading import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import hardly_limited
@@ -45,8 +45,8 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         given = environment(database=database, broker=broker) | hardly_limited()
         with synthetic_meaning():
             now = timezone.now()
-            pool = make_pool(options["turns"], now=now, report=report)
-            users = load(pool, [options["turns"]], given=given, now=now, report=report)
+            with made_pool(options["turns"], now=now, report=report) as pool:
+                users = load(pool, [options["turns"]], given=given, now=now, report=report)
             (asked,) = ask(users, count=options["queries"])
         return {"turns": options["turns"], "mode": options["mode"], "results": _measure(asked, options, given, report)}
 

@@ -53,8 +53,8 @@ SELECT {values}
 """
 
 
+_DROP = "DROP TABLE pool_of_{table}"
 _SET_ASIDE = (
-    "DROP TABLE IF EXISTS pool_of_{table}",
     "CREATE TABLE pool_of_{table} AS TABLE {table} WITH NO DATA",
     "INSERT INTO pool_of_{table} SELECT * FROM {table} WHERE user_id = %(user)s",
 )
@@ -99,6 +99,11 @@ class Pool:
             }
             for table in _TURN_OF:
                 cursor.execute(_copy_statement(table), parameters)
+
+    def drop(self) -> None:
+        with connection.cursor() as cursor:
+            for table in _TURN_OF:
+                cursor.execute(_DROP.format(table=table._meta.db_table))
 
     @staticmethod
     def _set_aside(cursor: Any, table: type[models.Model], user: User) -> None:

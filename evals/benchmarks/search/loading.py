@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 from django.contrib.auth.hashers import make_password
@@ -19,10 +20,14 @@ from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermS
 TABLES = (User, Conversation, Turn, IndexedText, Embedding, VectorBlock, PendingTerms, TermSegment, TermBlock)
 
 
-def make_pool(size: int, *, now: datetime, report: Report) -> Pool:
-    """The turns of which `load` gives everybody some."""
+@contextmanager
+def made_pool(size: int, *, now: datetime, report: Report) -> Iterator[Pool]:
+    """The turns of which `load` gives everybody some; gone after the block."""
     with unbound():
-        return Pool(size, seed=1, now=now, report=report)
+        pool = Pool(size, seed=1, now=now, report=report)
+    yield pool
+    with unbound():
+        pool.drop()
 
 
 def load(pool: Pool, sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:

@@ -17,7 +17,7 @@ from evals.benchmarks.saving import time_saves
 from evals.benchmarks.search import ours, plots
 from evals.benchmarks.search.asking import AskedQuestions, Question, Search, Timing, ask, figures, timed_beside
 from evals.benchmarks.search.histories import Pool
-from evals.benchmarks.search.loading import load, make_pool
+from evals.benchmarks.search.loading import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
 from evals.benchmarks.search.over_http import hardly_limited
@@ -65,19 +65,19 @@ class Run:
 
     def load(self) -> None:
         """Everybody, in stages; at the end the first people are asked the same questions in the database of each."""
-        pool = make_pool(self.turns, now=self.now, report=self.report)
-        if self.is_plotted:
-            self._load_shorter(pool)
         asked: list[AskedQuestions] = []
         earlier: list[tuple[int, Copy]] = []
-        for share in self._stages():
-            missing = max(1, round(share * self.users)) - len(self.people)
-            if missing <= 0:
-                continue
-            if self.people:
-                earlier.append((_rows(), self._kept.enter_context(copied(self.database))))
-            self.people += load(pool, [self.turns] * missing, given=self.given, now=self.now, report=self.report)
-            asked = asked or ask(self.people[:MOST_ASKED], count=self.queries)
+        with made_pool(self.turns, now=self.now, report=self.report) as pool:
+            if self.is_plotted:
+                self._load_shorter(pool)
+            for share in self._stages():
+                missing = max(1, round(share * self.users)) - len(self.people)
+                if missing <= 0:
+                    continue
+                if self.people:
+                    earlier.append((_rows(), self._kept.enter_context(copied(self.database))))
+                self.people += load(pool, [self.turns] * missing, given=self.given, now=self.now, report=self.report)
+                asked = asked or ask(self.people[:MOST_ASKED], count=self.queries)
         self._ask_first(asked, earlier)
 
     def groups(self) -> Groups:
