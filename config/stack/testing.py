@@ -111,4 +111,4 @@ def _migrate_into(folder: Path) -> None:
         subprocess.run(command, cwd=BASE_DIR, env=os.environ | postgres.addresses, check=True)
     finally:
         postgres.stop()
-    subprocess.run(["mv", postgres.root, folder], check=True)  # noqa: S607
+    subprocess.run(["mv", postgres.root, folder], check=True)  # noqa: S607 - the system's own

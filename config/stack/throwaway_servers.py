@@ -141,7 +141,7 @@ def main(*options: str) -> None:
         try:
             if begin_as := os.environ.get(BEGIN_AS):
                 # With its owners and modes, which the servers insist on.
-                subprocess.run(["cp", "-a", begin_as, root], check=True)  # noqa: S607
+                subprocess.run(["cp", "-a", begin_as, root], check=True)  # noqa: S607 - the system's own
             make_private(root, choose_account())
             postgres = EmbeddedPostgres(root, log=log, durable=FOR_TESTS not in options)
             broker = EmbeddedRedis(root, log=log)
