@@ -45,6 +45,11 @@ class _Published:
     def has_news(self) -> bool:
         return self.log.position > self.sent or (self.log.is_over and not self.is_ending_sent)
 
+    def note_deletion(self) -> None:
+        """The turn went after its answer was over: what Redis was told once more, after a failure, goes as well."""
+        if not self.log.is_deleted:
+            self.log.is_deleted, self.is_ending_sent = True, False
+
     def is_done(self, now: float) -> bool:
         if not self.log.is_over:
             return False
@@ -114,6 +119,8 @@ class Publisher:
         for each, wanted in zip(asked, stops, strict=True):
             if wanted is not None and int(wanted) in (streams.ANY_ATTEMPT, each.log.turn.attempt):
                 each.stop()
+            if wanted is not None and int(wanted) == streams.ANY_ATTEMPT and each.log.is_over:
+                each.note_deletion()
 
     def _add(self, each: _Published, pipeline: Any, now: float) -> list["Command | None"]:
         """Put an answer's commands into the pipeline; returns what each of them will have sent, if it arrives."""

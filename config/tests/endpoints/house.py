@@ -229,7 +229,7 @@ def drop_in(word: str) -> Resident:
     caller = caller_for(visitor)
     with acting_as(caller):
         turn = services.begin_turn(caller=caller, message=f"My {TOPIC} is {word}", conversation_id=None, now=NOW)
-        Turn.objects.filter(pk=turn.pk).update(assistant_message=f"Indeed, {word}")
+        Turn.objects.filter(pk=turn.pk).update(assistant_message=f"Indeed, {word}", updated_at=NOW)
         temporary = a_temporary_turn(visitor, f"My {TOPIC} is {word}, between us")
     things = Things(
         conversation=str(turn.conversation_id), temporary=str(temporary.conversation_id), turn_id=str(turn.pk)
