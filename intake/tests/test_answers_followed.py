@@ -1,5 +1,6 @@
 """An answer belongs to its turn: whoever leaves ends nothing, and anybody may come, come back, or stop it."""
 
+import asyncio
 import time
 from contextlib import ExitStack
 
@@ -14,7 +15,10 @@ from core.testing.model_server import BreakOff, CallTool, Hang, Say
 from core.testing.serving import serving
 from core.testing.sse_client import read_events
 from core.testing.traces import traces_of
-from intake.answers.streams import entry_of, stream_key
+from intake.agent.events import TextWritten
+from intake.answers.log import AnswerLog, Ending
+from intake.answers.publishing import Publisher
+from intake.answers.streams import entry_of, forget, stream_key
 from intake.models import Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
 
@@ -320,3 +324,14 @@ def test_what_is_deleted_soon_after_it_was_answered_leaves_nothing_in_redis(pers
     wait_until(lambda: "broker" in str(traces_of("kwyjibo")))
     client.delete(f"/api/v1/conversations/{key}/turns/1/", headers=client._csrf())
     assert traces_of("kwyjibo") == []
+
+
+async def test_what_redis_is_told_of_an_answer_after_its_deletion_goes_again():
+    log = AnswerLog(Turn(pk=4_000_000, attempt=1))
+    log.add(TextWritten("kwyjibo"))
+    log.finish(Ending("done", {}))
+    await asyncio.to_thread(forget, [log.turn.pk])
+    publisher = Publisher()
+    publisher.publish(log, stop=lambda: None)
+    await publisher.flushed()
+    assert stream_key(log.turn.pk).encode() not in await asyncio.to_thread(streams)
