@@ -71,7 +71,7 @@ class _Middleware:
 class FailureMiddleware(_Middleware):
     """A lost database is a 503, a limit that is reached a 429: no fault of this program, and no 500.
 
-    What is not there for the caller, whether it is nobody's or somebody else's, gets one same 404.
+    A thing that does not exist and a thing of another person get the same 404.
     """
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

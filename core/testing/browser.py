@@ -126,7 +126,7 @@ def open_page(
 
 
 def _forget_everything(page: "Page", home: str) -> None:
-    """Whatever the test before left in this context, except files whose names change with their content."""
+    """Remove what the test before left in this context. Files named by their content may stay in its cache."""
     page.context.clear_cookies()
     page.context.set_offline(False)
     devtools = page.context.new_cdp_session(page)

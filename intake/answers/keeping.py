@@ -56,7 +56,7 @@ class Keeper:
             self._answers = {writing: kept for writing, kept in self._answers.items() if not writing.is_closing}
             try:
                 await self._save(began)
-            except Exception as error:  # whatever it is, the next round tries again
+            except Exception as error:  # the next round tries again
                 logger.warning("What is being written cannot be saved for the moment (%s)", type(error).__name__)
             took = time.monotonic() - began
 

@@ -178,7 +178,7 @@ class Turn(models.Model):
     attempt = models.PositiveIntegerField(default=1, db_default=1)
     # What the answer took, as `intake.usage` says it.
     usage = models.JSONField(null=True, blank=True)
-    # For quotas: with it in an index, nobody's rows are read to add it up.
+    # For quotas: it is in an index, so that adding it up reads no rows.
     text_bytes = models.GeneratedField(
         expression=bytes_of("user_message", "assistant_message", "reasoning", "tool_calls"),
         output_field=models.IntegerField(),
