@@ -126,7 +126,7 @@ def search_live(request: HttpRequest) -> HttpResponse:
     wanted = HistoryRequest(query=query, max_results=LIVE_RESULTS)
     history = search_history(wanted, user=person_of(request), now=timezone.now())
     shown = [_shown(result) for result in history.results]
-    context = {"results": shown, "is_nearest": history.has_nothing_relevant}
+    context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
     return render(request, "memory/live.html", context)
 
 

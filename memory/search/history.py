@@ -106,7 +106,8 @@ class History:
 
     `pending`: how many of the texts in scope have no vector yet, and so are found by their words alone.
     `window`: the days that the query itself asked for, if it did. `is_reranked`: whether there was a second look.
-    `has_nothing_relevant`: what was found is only the nearest of what there is.
+    `has_nothing_relevant`: what was found is only the nearest of what there is. `is_by_meaning_alone`: no text in scope
+    has any of the query's words.
     """
 
     results: list[HistoryMatch]
@@ -115,6 +116,7 @@ class History:
     window: TimeWindow | None = None
     is_reranked: bool = False
     has_nothing_relevant: bool = False
+    is_by_meaning_alone: bool = False
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """Which of `results` are of each day: the newest day first, the best of it first."""
@@ -158,6 +160,8 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
                 window=window,
                 is_reranked=is_reranked,
                 has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
+                is_by_meaning_alone=bool(hits)
+                and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
             )
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error

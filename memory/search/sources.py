@@ -152,7 +152,8 @@ class HistoryQuestion:
 class Hit:
     """A text that a source found. `relevance`: 0 to 1, on one scale for all sources.
 
-    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms.
+    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms. `shares_terms`: it
+    has any of them, or the query's very letters; otherwise it was found by its meaning alone.
     """
 
     source: str
@@ -161,6 +162,7 @@ class Hit:
     at: datetime
     is_exact: bool = False
     has_only: bool = False
+    shares_terms: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +285,8 @@ class Messages(HistorySource):
 
 def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:
     key = found.key
-    return Hit(source, key, asked.relevances[key], found.said_at, key in asked.exact, found.has_only)
+    shares_terms = found.shares_terms or key in asked.literal
+    return Hit(source, key, asked.relevances[key], found.said_at, key in asked.exact, found.has_only, shares_terms)
 
 
 def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:

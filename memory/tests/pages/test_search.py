@@ -138,6 +138,18 @@ def test_without_words_there_is_no_search_and_the_field_has_the_focus(client, al
         assert "autofocus" in page
 
 
+def test_results_that_have_none_of_the_words_are_called_the_nearest_in_meaning(client, alice):
+    # To the tests' embedding model these are near each other; stop words are no terms.
+    a_turn(alice, "What is it that you have with you, and for whom?")
+    indexing.embed_pending()
+    notice = "No text has these words. Here is what comes nearest in meaning."
+    page = page_of(client, q="whom is it with, and what have you for that")
+    assert results_on(page)
+    assert notice in page
+    a_turn(alice, "Whom do I ask about the cello?")
+    assert notice not in page_of(client, q="cello with whom, and what have you for that")
+
+
 def test_nothing_found_says_so_and_offers_to_widen(client, alice):
     page = page_of(client, q="xylophone")
     assert "Nothing found" in page
