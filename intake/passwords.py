@@ -4,12 +4,9 @@
 expensive: without a bound, a burst of log-ins would take every core and every connection from everybody else.
 """
 
-import os
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from django.conf import settings
@@ -24,6 +21,7 @@ from django.db import connections
 from django.utils.translation import gettext_noop as _
 
 from core.errors import RateLimited
+from core.priority import step_back
 from core.validation import LONGEST_PASSWORD
 
 P = ParamSpec("P")
@@ -31,8 +29,6 @@ T = TypeVar("T")
 
 BUSY = _("Many people are logging in at this moment. Try again in a few seconds.")
 RETRY_AFTER_SECONDS = 2
-# On Linux a thread has a priority of its own: searches and pages come before log-ins.
-NICENESS = 5
 
 
 def give_connections_back() -> None:
@@ -40,12 +36,6 @@ def give_connections_back() -> None:
     for connection in connections.all(initialized_only=True):
         if "pool" in connection.settings_dict["OPTIONS"] and not connection.in_atomic_block:
             connection.close()
-
-
-def _step_back() -> None:
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 class Argon2idHasher(Argon2PasswordHasher):
@@ -74,7 +64,7 @@ class HashingPool:
     def __init__(self, *, threads: int, queue: int) -> None:
         """`queue`: how many may wait while all threads are busy."""
         self._places = threading.BoundedSemaphore(threads + queue)
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=_step_back)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=step_back)
 
     def refuse_when_full(self) -> None:
         """Raises `RateLimited` before anything is done for a log-in that would be refused anyway."""

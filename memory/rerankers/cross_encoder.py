@@ -8,12 +8,14 @@ import importlib.util
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Tokenizer
 
+from core.priority import step_back
 from memory.embedders.base import EmbedderError
 from memory.embedders.minilm import AWAKE_MICROSECONDS
 from memory.embedders.model_files import TOKENIZER_SHA256, check_file, find_model_dir
@@ -29,27 +31,31 @@ BATCH = 5
 
 
 class CrossEncoder(Reranker):
-    """Loads its parts when they are first needed. `threads` is how many cores share a batch."""
+    """Loads its parts when they are first needed. `threads` is how many cores share a batch.
+
+    It reads for one search at a time, each of which takes all cores, in a thread that has stepped back: searches that
+    did not ask for this should not wait for it.
+    """
 
     name = "ms-marco-MiniLM-L-12-v2/int8"
 
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = threads
-        self._lock = threading.Lock()
-        # One search at a time: each takes all cores, and searches that did not ask for this should not wait for it.
-        self._running = threading.Lock()
+        self._turn = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=step_back)
         self._loaded: tuple[Tokenizer, onnxruntime.InferenceSession] | None = None
 
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
         """See Reranker; of a query 64 tokens are read, and of a text 160."""
-        self._parts()  # outside the time: they are loaded once
+        if self._loaded is None:
+            self._thread.submit(self._parts).result()  # outside the time: they are loaded once
         ends = time.monotonic() + seconds
-        if not self._running.acquire(timeout=seconds):
+        if not self._turn.acquire(timeout=seconds):
             return []
         try:
-            return self._scores_until(ends, query, texts)
+            return self._thread.submit(self._scores_until, ends, query, texts).result()
         finally:
-            self._running.release()
+            self._turn.release()
 
     def warm_up(self) -> None:
         """See Reranker."""
@@ -70,9 +76,8 @@ class CrossEncoder(Reranker):
         return scores
 
     def _parts(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
-        if self._loaded is None:
-            with self._lock:
-                self._loaded = self._loaded or self._load()
+        """In the thread alone, so that the threads of the session, which are begun here, have stepped back as well."""
+        self._loaded = self._loaded or self._load()
         return self._loaded
 
     def _load(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:

@@ -152,8 +152,8 @@ class HistoryQuestion:
 class Hit:
     """A text that a source found. `relevance`: 0 to 1, on one scale for all sources.
 
-    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms. `shares_terms`: it
-    has any of them, or the query's very letters; otherwise it was found by its meaning alone.
+    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms. `shares_terms`:
+    it has any of them, or the query's very letters; otherwise it was found by its meaning alone.
     """
 
     source: str

@@ -1,12 +1,16 @@
 """The second look: the built-in model, a real endpoint that misbehaves when told to, and what search does with them."""
 
 import asyncio
+import os
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from core.isolation.acting import acting_as
+from core.priority import NICENESS
 from intake.tests.factories import NOW, a_person, a_turn
 from memory import indexing, records
 from memory.rerankers import RerankerError, RerankerMisconfigured, get_reranker
@@ -43,9 +47,22 @@ def test_when_the_time_is_up_only_the_first_texts_have_scores(model):
 
 
 def test_while_it_is_busy_for_longer_than_there_is_time_nothing_is_scored(model):
-    with model._running:
+    with model._turn:
         assert model.scores(QUESTION, [ANSWER], seconds=0.05) == []
     assert len(model.scores(QUESTION, [ANSWER], seconds=60)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has a priority for each thread.")
+def test_its_threads_have_stepped_back_behind_those_of_requests():
+    before = threads_of_this_process()
+    kept = CrossEncoder(threads=2)
+    kept.scores(QUESTION, [ANSWER], seconds=60)
+    begun = threads_of_this_process() - before
+    assert [os.getpriority(os.PRIO_PROCESS, thread) for thread in begun] == [NICENESS] * 2
+
+
+def threads_of_this_process():
+    return {int(thread.name) for thread in Path("/proc/self/task").iterdir()}
 
 
 def test_many_threads_load_it_once_and_get_the_same_scores():
