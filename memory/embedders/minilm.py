@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
+from core.priority import step_back
 from memory.embedders.base import TUNED, Embedder, EmbedderMisconfigured, Matrix, Span, Vector
 from memory.embedders.model_files import TOKENIZER_SHA256, WEIGHTS_SHA256, check_file, find_model_dir, load_graph
 
@@ -65,7 +66,8 @@ class MiniLMEmbedder(Embedder):
         self._lock = threading.Lock()
         self._loaded_tokenizer: Tokenizer | None = None
         self._sessions: dict[int, onnxruntime.InferenceSession] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
+        # Texts can wait for their vectors while people wait for their answers.
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._within_words = _Remembered(self._cut_word)
 
     def embed_query(self, text: str) -> Vector:
