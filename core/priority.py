@@ -2,8 +2,6 @@
 
 import os
 import sys
-import threading
-from contextlib import suppress
 
 # Beside a thread of the usual priority one of this gets a tenth of a core; an idle core it has whole.
 NICENESS = 10
@@ -12,5 +10,4 @@ NICENESS = 10
 def step_back() -> None:
     """Lower the priority of the calling thread, and so of those that it starts. Only Linux has one for each thread."""
     if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        os.nice(NICENESS)

@@ -58,7 +58,8 @@ def test_its_threads_have_stepped_back_behind_those_of_requests():
     kept = CrossEncoder(threads=2)
     kept.scores(QUESTION, [ANSWER], seconds=60)
     begun = threads_of_this_process() - before
-    assert [os.getpriority(os.PRIO_PROCESS, thread) for thread in begun] == [NICENESS] * 2
+    behind = min(19, os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) + NICENESS)
+    assert [os.getpriority(os.PRIO_PROCESS, thread) for thread in begun] == [behind] * 2
 
 
 def threads_of_this_process():
