@@ -21,7 +21,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes one object per line: `time` (UTC), `level`, `logger`, `message`, and if present `request_id`, `exception`."""
+    """Writes one object per line: `time` (UTC), `level`, `logger`, `message`, optionally `request_id`, `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""What is left of an account when it is deleted: a signed statement of what went and when, for its owner alone to keep.
+"""Makes the signed statement of a deleted account: what was deleted and when, for its owner only.
 
-It is stored nowhere. Its address holds all of it with a signature, so the server knows its own word again as long as
-it has the `SECRET_KEY` that signed it, or keeps it among the fallbacks.
+It is not stored. Its address contains all data with a signature, so the server can verify it as long as it has the
+`SECRET_KEY` that signed it, or keeps that key among the fallbacks.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ ALSO = (
 
 @dataclass(frozen=True, slots=True)
 class DeletionCertificate:
-    """`deleted`: numbers of rows, by what they are. No word of what they held."""
+    """`deleted` has the number of rows by kind, and none of their contents."""
 
     account: int
     deleted_at: datetime

@@ -121,7 +121,7 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
 
 @contextmanager
 def acting_as_staff() -> Iterator[None]:
-    """A transaction of the staff role: it sees everybody's embeddings and their states, but no table with users' text."""
+    """A transaction of the staff role: it sees everybody's embeddings and their states, but no users' text."""
     with _being(_Identity(role=settings.DATABASE_ROLES.staff)):
         yield
 

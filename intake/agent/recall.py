@@ -89,7 +89,7 @@ def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
 
 
 def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
-    """Drop distant results, except messages of the days that the question names, and results that are only the nearest."""
+    """Drop distant results, unless the question names their days or all results are only the nearest."""
     is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
     far = math.inf if is_anything_near else import_string(settings.CHAT_FAR_DISTANCE)()
     return [match for match in chats.get("results", []) if match["score"] <= far]
@@ -177,7 +177,7 @@ def _prompts(messages: list[ModelMessage]) -> list[str]:
 
 
 def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
-    """What the searches of this run gave, by tool, the better of two: nothing of one that failed; empty before any."""
+    """The results of this run's searches, by tool, the better of two. Without failed searches; empty before any."""
     found: dict[str, dict[str, Any]] = {}
     for part in messages[-1].parts:
         if isinstance(part, ToolReturnPart):
