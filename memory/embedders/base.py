@@ -1,4 +1,4 @@
-"""The interface of an embedding model for indexing and search; and a fake model for tests."""
+"""The interface of embedding models for indexing and search, and a fake model for tests."""
 
 import hashlib
 import re
@@ -23,19 +23,19 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class EmbedderError(Exception):
-    """No vector could be made. The message is for people: it never holds text of theirs, nor a key."""
+    """No vector could be made. The message is for people: it never contains a user's text or a key."""
 
 
 class EmbedderUnavailable(EmbedderError):
-    """The model is away, too busy or too slow at the moment: try again."""
+    """The model is unavailable, too busy or too slow at the moment: try again."""
 
 
 class EmbedderRefused(EmbedderError):
-    """The model does not take one of these texts; the others may go by themselves."""
+    """The model does not accept one of these texts; the others may succeed separately."""
 
 
 class EmbedderMisconfigured(EmbedderError):
-    """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
+    """A retry does not help: a file or a setting, named in the message, must change first."""
 
 
 class RankingWeights(NamedTuple):
@@ -61,11 +61,11 @@ FITTED = RankingWeights()
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How a model's cosine distances are to be read, and what they weigh beside terms.
+    """How to interpret a model's cosine distances, and their weight beside terms.
 
-    The numbers of the built-in model are `TUNED`. There three in ten of a person's passages are farther from a query
-    than `UNRELATED`, and the other two distances are in proportion to that. A model that nobody has tuned gets them in
-    proportion to its own.
+    The numbers of the built-in model are `TUNED`. With it, three in ten of a user's passages are farther from a query
+    than `UNRELATED`, and the other two distances are in proportion to that. A model without tuned numbers gets them in
+    proportion to its own value.
     """
 
     convincing: float
@@ -81,14 +81,14 @@ class Calibration:
 
     @classmethod
     def measured(cls, unrelated: float) -> Self:
-        """For a model without one, where three in ten of the person's passages are farther than `unrelated`."""
+        """For a model without tuned numbers, where three in ten of the user's passages are farther than `unrelated`."""
         scale = unrelated / UNRELATED
         return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale, further=TUNED.further * scale)
 
 
 UNRELATED = 0.87
 TUNED = Calibration(convincing=0.35, far=0.75)
-# For a model that nobody has tuned, beside too few vectors to measure: nothing is too far to be shown.
+# For a model without tuned numbers and with too few vectors to measure: no distance excludes a result.
 UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
 
 

@@ -1,6 +1,6 @@
-"""What is shown of a text that was found: stretches of its segments around the matches, and where those are; pure.
+"""Cuts excerpts: the parts of a found text around the matches, with the positions of the matches; pure.
 
-Lengths and places are counted in characters (code points) of the excerpt.
+Lengths and positions are counted in characters (code points) of the excerpt.
 """
 
 import re
@@ -17,11 +17,11 @@ ELLIPSIS = "…"
 EXCERPT_LENGTH = 500
 # How far a cut may move to fall between two words.
 LEEWAY = 30
-# Of a text that is full of matches, so many decide where it is cut.
+# The number of matches that decide where a text is cut.
 CONSIDERED = 200
-# So much of a query is looked for as it stands: no excerpt is longer.
+# The length of a query's literal match: no excerpt is longer.
 MAX_LITERAL = 500
-# Words of the query that are looked for; a longer one is a text rather than a question.
+# The number of words of the query that are searched; a longer query is a text and not a question.
 MAX_WORDS = 64
 # In the scripts without spaces, in characters.
 LONGEST_WORD = 4
@@ -45,17 +45,18 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """What counts as a match in a text: the query's very letters in any case, and these words, in lower case."""
+    """Finds the matches in a text: the literal query in any case, and these words in lower case."""
 
     literal: re.Pattern[str]
     likely: re.Pattern[str] | None
     words: frozenset[str] = frozenset()
-    # Looking is what an excerpt costs, and a text is looked at for which side matches, where to cut and what to mark.
+    # Searching is the main cost of an excerpt, and a text is searched three times: for the matching side, the cut and
+    # the marks.
     seen: dict[str, tuple[list[Highlight], list[Highlight]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, query: str) -> "Matcher":
-        """Knows no words yet: `candidates` names those of some texts that may be inflections of the query's."""
+        """Without words yet: `candidates` names those of some texts that may be inflections of the query's."""
         query = query[:MAX_LITERAL].strip()
         pieces = sorted({query, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
         either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
@@ -73,11 +74,11 @@ class Matcher:
         return Matcher(self.literal, self.likely, frozenset(words))
 
     def literals(self, text: str) -> list[Highlight]:
-        """Where the query's very letters are."""
+        """The positions of the literal query."""
         return self._look(text)[0]
 
     def spans(self, text: str) -> list[Highlight]:
-        """Where the text matches, ascending; what touches or overlaps is one."""
+        """The positions of the matches, ascending; touching or overlapping ones are joined."""
         return self._look(text)[1]
 
     def _look(self, text: str) -> tuple[list[Highlight], list[Highlight]]:
@@ -91,9 +92,9 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text between words of ours, in which nothing is looked for.
+    """A part of the user's text between labels, in which matches are searched.
 
-    `passage`: where in a long text the passage lies that is nearest to the query in meaning.
+    `passage`: the position of the passage that is nearest to the query in meaning, in a long text.
     """
 
     text: str
@@ -108,7 +109,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What an excerpt shows of one segment: the words of ours before it, and the segment's own with its matches."""
+    """The part of an excerpt from one segment: the label before it, and the segment's text with its matches."""
 
     before: str
     own: Excerpt
@@ -116,14 +117,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """An excerpt as one text, and the pieces that it is made of."""
+    """An excerpt as one text, with its pieces."""
 
     excerpt: Excerpt
     pieces: list[Piece]
 
     @property
     def own_words(self) -> str:
-        """Those in it that are the text's own, by which it is compared with others."""
+        """The words of the text itself, for comparing it with others."""
         return "\n".join(piece.own.text for piece in self.pieces)
 
 
