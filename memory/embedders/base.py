@@ -95,7 +95,7 @@ UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
 class Embedder(ABC):
     """An embedding model. One instance serves all threads of a process.
 
-    Queries and documents have methods of their own because many models want a different prefix for each.
+    Queries and documents have separate methods because many models want a different prefix for each.
     """
 
     name: str
@@ -108,35 +108,35 @@ class Embedder(ABC):
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:
-        """Return the normalised vector to search by. Raise an EmbedderError."""
+        """Return the normalised vector of a query. Raise an EmbedderError."""
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        """Return the normalised vectors to be found, in the order of `texts`. Raise an EmbedderError."""
+        """Return the normalised vectors of texts, in the order of `texts`. Raise an EmbedderError."""
 
     @abstractmethod
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
-        """Return where the text's tokens lie, in order; needs no model, for a request waits for it.
+        """Return the positions of the text's tokens, in order; must be fast, because a request waits for it.
 
-        Of more than `at_most` it may leave out the rest: of a long text most is never looked at.
+        After `at_most` tokens it may leave out the rest: most of a long text is not needed at once.
         """
 
     def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
-        """Make sure, loading nothing, that what the model needs is there. Raise EmbedderMisconfigured."""
+        """Check, without loading anything, that the model's files exist. Raise EmbedderMisconfigured."""
 
     def warm_up(self, *, for_documents: bool = False) -> None:  # noqa: B027
-        """Load what the first query, or the first document, would otherwise wait for. Raise EmbedderMisconfigured."""
+        """Load everything that the first query, or the first document, would wait for. Raise EmbedderMisconfigured."""
 
 
 def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Scale along the last axis to length 1; a zero vector stays zero, which is unlike everything."""
+    """Scale along the last axis to length 1; a zero vector stays zero, and is similar to nothing."""
     array = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(array, axis=-1, keepdims=True)
     return (array / np.where(lengths == 0.0, 1.0, lengths)).astype(np.float32)
 
 
 class FakeEmbedder(Embedder):
-    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words'."""
+    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words."""
 
     calibration = TUNED
 
@@ -148,7 +148,7 @@ class FakeEmbedder(Embedder):
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""
         words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
-        # A text without words has a direction too: the distance to a zero vector is not a number.
+        # A text without words also needs a direction: the distance to a zero vector is not a number.
         return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
