@@ -5,5 +5,5 @@
 3. Its person logs in and agrees (`authorizing`), and it exchanges the code for tokens (`exchange`).
 4. `/mcp` finds the person by the access token (`access`). The person sees and ends what is connected (`connections`).
 
-docs/decisions/0037-agents-by-address.md says why it is so.
+docs/decisions/0037-oauth-for-agents.md says why it is so.
 """
