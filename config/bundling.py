@@ -1,8 +1,8 @@
 """Puts the modules that a page needs into one file when static files are collected: one request instead of twenty.
 
-The modules stay as they are, one idea each, and no tool but `collectstatic` runs. Of JavaScript's modules it knows what
-ours use, `import { a, b } from "./x.js"` and `export` before a declaration, and refuses anything else. A module becomes
-a function that runs once, in the order in which the imports would have run, so names of two modules never meet.
+The source modules do not change, and only `collectstatic` runs. The bundler supports the syntax that our modules use,
+`import { a, b } from "./x.js"` and `export` before a declaration, and refuses anything else. A module becomes a
+function that runs once, in the order of the imports, so names of two modules never collide.
 """
 
 import posixpath

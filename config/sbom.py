@@ -1,7 +1,7 @@
-"""What an installation is made of, as a CycloneDX 1.6 document: the packages of a lock, and the product itself.
+"""Writes the bill of materials of an installation in CycloneDX 1.6: the packages of a lock, and the product itself.
 
-The lock names versions and hashes, the installed packages their licences. The same lock and the same installation give
-the same bytes: no time is in the document, and its serial number is made from its content.
+The lock has versions and hashes, the installed packages have licences. The same lock and the same installation give the
+same bytes: the document contains no time, and its serial number is computed from its content.
 
 Specification: https://cyclonedx.org/docs/1.6/json/; package URLs: https://github.com/package-url/purl-spec.
 """

@@ -1,15 +1,15 @@
 """Cuts every text into passages, each of which gets a vector; indexing embeds them, and search takes the nearest.
 
-A model reads some 250 tokens and a text is often longer. So a long turn becomes several passages: what the person said,
-alone, for most searches are for that; then the answer, each passage of it behind the beginning of the question, for an
-answer seldom says by itself what it is about. A short turn is one passage.
+A model reads some 250 tokens and a text is often longer, so a long turn becomes several passages. The first ones
+contain only the user's message, because most searches are for that. The passages of the answer follow, each after the
+beginning of the question, because an answer seldom names its subject. A short turn is one passage.
 
-Together the passages hold every token, however long the text is. Each ends at the best place near its end (before a
-heading, after a blank line, at the end of a line, of a sentence, of a word) and has its last words in common with the
-next. A text is read page by page, so that time and memory follow its length, and no more than a page of tokens is held.
+Together the passages cover every token, however long the text is. Each ends at the best place near its end (before a
+heading, after a blank line, at the end of a line, of a sentence, of a word) and shares its last words with the next
+one. A text is read page by page, so time grows with its length, and only one page of tokens is in memory.
 
-Most questions are answered by the beginning of a long text. So those passages come first and rank in full; the
-passages further on wait behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
+The beginning of a long text answers most questions. So its passages come first and rank in full. Further passages wait
+behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
 """
 
 import re

@@ -1,8 +1,8 @@
 """Cuts a document into chunks of consecutive lines, which are indexed and found with their line numbers.
 
-Where the chunks lie follows from the content alone, whatever the embedding model. So they need not be stored, and words
-and every model's vectors speak of the same ones. A cut depends on nothing but what is near it: what is appended leaves
-all earlier chunks as they are, and after a change further up the cuts soon fall where they fell before.
+The chunks depend only on the content, not on the embedding model. So they need not be stored, and the terms and every
+model's vectors refer to the same chunks. A cut depends only on the text near it: an append leaves all earlier chunks
+unchanged, and after a change further up the cuts soon return to their old places.
 """
 
 from bisect import bisect_left, bisect_right

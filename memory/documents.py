@@ -1,8 +1,8 @@
 """MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction.
 
-A document is named by its day: MEMORY.md, which has none, by None, and the page about the person by `ABOUT_ME`. Whoever
-overwrites one says which state of it they have read, so that of two who read the same only one overwrites it. Whoever
-appends need not: appends never conflict.
+A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
+overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
+no state, because appends never conflict.
 """
 
 from collections.abc import Collection

@@ -1,13 +1,12 @@
 """The segments of each user's inverted index: workers write them, merge them, and rewrite those with deleted texts.
 
-`flush` makes a segment of a person's pending terms and merges it with smaller ones, so that a term's postings are in a
-few places however long the history is; `purge` rewrites the segments that hold texts which were deleted. A segment is
-never changed, only replaced in one transaction, so a search sees each text in exactly one place. Segments are those of
-Lucene; the rule by which they are merged is the logarithmic method of J. Bentley and J. Saxe, Decomposable Searching
-Problems I (1980).
+`flush` makes a segment of a user's pending terms and merges it with smaller ones, so that a term's postings are in a
+few places however long the history is. `purge` rewrites the segments that contain deleted texts. A segment is never
+changed, only replaced in one transaction, so a search sees each text in exactly one place. The segments are like
+Lucene's; they are merged by the logarithmic method of J. Bentley and J. Saxe, Decomposable Searching Problems I (1980).
 
-Locks are taken in one order: the person's row (by the foreign key of a new segment), then what is replaced, and what
-another worker holds is passed over. A deletion of a text takes neither. So none of them waits for another in a circle.
+Locks are taken in one order: the user's row (by the foreign key of a new segment), then the replaced segments; segments
+that another worker holds are skipped. The deletion of a text takes neither lock. So a deadlock is impossible.
 """
 
 from collections.abc import Iterator, Sequence

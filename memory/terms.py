@@ -1,19 +1,19 @@
 """The terms of each user's texts: stored when a text is saved, and scored with BM25F by every search.
 
-`add` and `delete` follow the texts, `score` reads. A text's terms are kept in one pending row at first, where a search
-looks as well; workers flush those into segments, where they take a twentieth of the space (`memory.term_segments`).
+`add` and `delete` write, `score` reads. A text's terms are first kept in one pending row, which searches read too.
+Workers flush these rows into segments, which take a twentieth of the space (`memory.term_segments`).
 
-Before the parser a text is written so that the ways of writing one thing meet (`indexed_form`): compatibility forms are
-one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
-(`84,300 84300`), so that both spellings find it, the exact one first; scripts without spaces, and Korean, whose
-particles are written on to the word, are cut into pairs of characters, as PGroonga and Lucene's CJKBigramFilter do.
+Before parsing, a text is rewritten so that different spellings match (`indexed_form`). Compatibility forms become equal
+(NFKC). A word with accents is repeated without them (`Kraków Krakow`), and a grouped number without separators (`84,300
+84300`), so that both spellings find it, the exact one first. Scripts without spaces, and Korean, whose particles are
+attached to the word, are cut into pairs of characters, like PGroonga and Lucene's CJKBigramFilter do.
 
-A text is stemmed by its own language, and has one configuration, which is kept with it. A query is stemmed by each that
-the person's texts have, so that a text whose language was misjudged is found by its own words all the same.
+A text is stemmed by its own language, and its configuration is stored with it. A query is stemmed by each configuration
+of the user's texts, so that a text with a wrong language is still found by its own words.
 
-1. A script of its own names the language whose stemmer PostgreSQL has for it.
-2. In Latin script the function words decide, for every text of some length has several of them. Those of one language
-   must be at least two and more than the English ones; else the text is taken to be in English.
+1. A script with one language determines the language, if PostgreSQL has a stemmer for it.
+2. In Latin script the function words decide, because every text of some length contains several. There must be at least
+   two of one language, and more than English ones; else the text counts as English.
 """
 
 import re

@@ -1,11 +1,11 @@
-"""The trigram filter: finds the texts that contain a piece of text as it stands, code, a number or half a word.
+"""The trigram filter: finds the texts that contain a literal piece of text, such as code, a number or part of a word.
 
-Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, where one of them
-is a digit or not ASCII: a number, a Chinese word). A text contains a piece only if it has all of the piece's bits, so
-that a search passes over nearly all others; whether it does is then read in the text. The source: B. H. Bloom,
-Space/Time Trade-offs in Hash Coding with Allowable Errors (1970), with a single hash.
+Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, if one of them is
+a digit or not ASCII: a number, a Chinese word). A text can contain a piece only if it has all of the piece's bits, so a
+search skips nearly all others and reads only the remaining texts. Source: B. H. Bloom, Space/Time Trade-offs in Hash
+Coding with Allowable Errors (1970), with a single hash.
 
-Both sides of a comparison are folded: letter case, how much space is between two words, and the compatibility form of
+Both sides of a comparison are folded: letter case, the amount of space between two words, and the compatibility form of
 a letter (full width, composed or not) do not matter.
 """
 

@@ -1,9 +1,9 @@
 """The vectors of each user's texts: stored by a worker, packed into blocks, and scanned exactly by every search.
 
-`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. The scan's time goes into rows more than
-into distances, so ten vectors stand side by side in a row of `embedding_blocks` (`v0` to `v9`, with the keys of their
-rows in `embeddings` and the times at which they were said), and the scan asks each block how near its nearest one is. A
-vector that no block has yet is unpacked: it is scanned in its own row.
+`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. Most of a scan's time is for rows and
+not for distances. So a row of `embedding_blocks` holds ten vectors (`v0` to `v9`, with the keys of their rows in
+`embeddings` and the times of their texts), and the scan computes the nearest distance of each block. A vector without a
+block is unpacked: it is scanned in its own row.
 """
 
 import re

@@ -2,10 +2,9 @@
 
 1. The site: Host and Origin (`agent_tools.mcp.site`).
 2. The caller: a bearer token, or 401.
-3. The message: POST alone, one megabyte at most. The server never speaks first, so there is no stream to GET, and it
-   remembers no session, so there is none to DELETE: any process can answer any request.
-4. The answer: one JSON document, kept by no cache. While it is being made, the caller is watched: whoever leaves, or
-   whose token is revoked, is no longer worked for.
+3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
+   keeps no session, so there is none to DELETE: any process can answer any request.
+4. The response: one JSON document, never cached. The work stops when the caller disconnects or the token is revoked.
 """
 
 import logging

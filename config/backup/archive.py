@@ -1,11 +1,11 @@
 """The file format of a backup: a tar of a manifest, the dump in parts, and their hashes; encrypted on request.
 
-It is written and read as a stream, so that it can go through a pipe and is never whole in memory, nor on disk
+It is written and read as a stream, so that it can go through a pipe. It is never completely in memory, nor on disk
 unencrypted.
 
-An encrypted file is in the age format (age-encryption.org/v1), but for its first two lines: they hold the secret key
-that the rest is encrypted to, which the passphrase alone opens. age's own way to use a passphrase takes as much memory
-as a second allows, on a fast machine more than a gigabyte.
+An encrypted file is in the age format (age-encryption.org/v1), except for its first two lines: they contain the secret
+key for the rest, which only the passphrase opens. age's own way to use a passphrase takes as much memory as a second
+allows, on a fast machine more than a gigabyte.
 """
 
 import hashlib

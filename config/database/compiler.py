@@ -1,13 +1,12 @@
 """Compiles the ORM's queries; on a Citus cluster each personal table in one names its user.
 
-Citus runs a statement on one node where every distributed table in it is compared with one and the same person: in a
-lookup by key, beside a join, in a subquery. Row-level security compares too, but with a setting, which is read on the
-node when it is too late to choose one. So `user_id = 7` is written beside each table as the query is compiled. On a
-single server nothing is added.
+Citus runs a statement on one node if every distributed table in it is compared with the same user: in a lookup by key,
+beside a join, in a subquery. Row-level security compares the user too, but with a setting, which is read on the node,
+too late for routing. So the compiler adds `user_id = 7` for each table. On a single server it adds nothing.
 
-`SQLCompiler`, its `pre_sql_setup` and its `where` are names that Django does not document, and there is no documented
-place to add a condition to each table of a query, those of joins and subqueries included. `test_routing.py` fails when
-one of them goes away.
+`SQLCompiler`, its `pre_sql_setup` and its `where` are names that Django does not document. There is no documented way
+to add a condition to each table of a query, including those of joins and subqueries. `test_routing.py` fails when one
+of these names is removed.
 """
 
 from typing import Any

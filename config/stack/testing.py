@@ -1,8 +1,7 @@
 """A pytest plugin: starts temporary servers for missing addresses before the settings are read.
 
-Under `-n` each of the suite's processes has servers of its own. They share no database, no role and no queue, so a test
-may count on being alone with all of them, however many run beside it. `-n auto` is a process for each core, up to
-MOST_PROCESSES.
+Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
+alone with all of them, however many run in parallel. `-n auto` starts a process for each core, up to MOST_PROCESSES.
 """
 
 import argparse

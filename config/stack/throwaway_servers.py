@@ -1,12 +1,12 @@
 """Temporary servers for the suite, the evals, the benchmarks and `chaos`: a database and a broker for one run.
 
 `python -m config.stack.throwaway_servers` prints `{"DATABASE_URL": …, "REDIS_URL": …, "SUPERUSER_URL": …, …}` once both
-answer. From then on each line of standard input is a command, answered by a line when it is done. The servers end when
-standard input does, so that even a killed run leaves none behind.
+answer. From then on each line of standard input is a command, which is answered by a line when it is done. The servers
+end with standard input, so that even a killed run leaves none behind.
 
-The database is durable: what it acknowledged must outlive a crash, and a benchmark's save must cost what a save costs.
-With `--for-tests` it is not, and it has the examiner's role. It begins empty, or, where BEGIN_AS names the folder of
-servers that were stopped, as a copy of theirs.
+The database is durable: acknowledged data must survive a crash, and a benchmark's save must cost what a save costs.
+With `--for-tests` it is not durable, and it has the examiner's role. It begins empty or, if BEGIN_AS names the folder
+of stopped servers, as a copy of theirs.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Reads Takeout's activity list as a web page, Google's default format: its cards as records.
 
-A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and what was asked,
-a line break, the date in the account's language, a line break, and the answer.
+A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and the question, a
+line break, the date in the account's language, a line break, and the answer.
 """
 
 import codecs

@@ -1,6 +1,6 @@
 """Converts a conversation, document or record of Recollect's own export into an item, or reports why it is invalid.
 
-The export may have been changed by hand or by somebody else: every field is looked at, and none is trusted.
+The export may have been edited or forged, so every field is checked.
 """
 
 import json

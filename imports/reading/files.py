@@ -1,6 +1,6 @@
 """Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
 
-A reader asks for names and opens streams; what is too large, too deep or unsafe never reaches it.
+A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
 """
 
 import os

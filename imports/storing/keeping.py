@@ -1,8 +1,8 @@
 """Stores documents and records of an export: adds each once to the user's own, with its own time.
 
-What several write, MEMORY.md, a day's log and the page about the person, gets only the lines that it does not have and
-that have not come in before: so lines that the person took out stay out, and an undoing finds what it has to take away.
-A note is a document of its own, and goes by its id.
+Documents with several writers (MEMORY.md, a day's log and the page about the user) get only lines that they do not
+contain and that were not imported before. So lines that the user removed stay removed, and undoing finds the lines to
+remove. A note is a separate document, identified by its id.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most.
 
-1. The export is read from its beginning, also by a worker that goes on where another was killed: what came in is known
-   by its key, and costs a look.
-2. Each batch is stored, counted and searchable, or nothing of it.
-3. A cancellation takes the worker's lease away, so the batch that it is at is rolled back.
+1. The export is read from its beginning, also by a worker that continues after another was killed: a stored item is
+   recognised by its key, which costs one look-up.
+2. Each batch is stored, counted and searchable as a whole, or not at all.
+3. A cancellation takes the worker's lease away, so the present batch is rolled back.
 """
 
 from collections.abc import Iterator

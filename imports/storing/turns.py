@@ -1,8 +1,8 @@
 """Converts a conversation's messages, with all branches, into turns: pure, with the same result for the same export.
 
-A message of the user and the answers that follow it on its path are a turn. An answer that nobody asked for is a turn
-without a message, and a message that has no answer is one without an answer. Where a path leaves another, what was
-said there is a version: a turn with the same parent.
+A user's message and the answers that follow it on its path are a turn. An answer without a message is a turn without a
+message, and a message without an answer is a turn without an answer. Where a path leaves another, the messages there
+are a version: a turn with the same parent.
 """
 
 from collections.abc import Iterator

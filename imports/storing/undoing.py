@@ -1,9 +1,9 @@
 """Undoes an import: removes exactly its data, and nothing that was written here or came from another import.
 
-1. A turn or note that this import made longer becomes what it was before.
-2. One that it brought, and that a later import made longer, is the later one's from now on.
-3. A conversation that holds nothing else goes as a whole. Of any other the imported turns go, and what follows one of
-   them follows its parent from then on. Documents and records follow.
+1. A turn or note that this import made longer gets its earlier text.
+2. A turn or note that this import created, and that a later import made longer, then belongs to the later one.
+3. A conversation without other turns is deleted. Otherwise only the imported turns are deleted, and the turns after
+   them follow their parents. Documents and records follow.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,9 +1,10 @@
 """Writes imported conversations: an exported turn becomes one turn here, however often it is imported.
 
-1. `stretches` cuts what the reader yields into stretches of a conversation, none longer than a batch.
-2. `write` stores a batch of stretches in the transaction of its caller, who acts as the person. What came in before is
-   known by its key (`ImportedItem`), and is left as it is here: edited, deleted or gone with its conversation.
-3. A turn whose answer was longer this time is brought up to date, unless it has been changed here.
+1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch.
+2. `write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were imported
+   before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted with their
+   conversation.
+3. A turn whose answer is longer this time is updated, unless it has been changed here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

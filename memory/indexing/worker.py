@@ -1,8 +1,9 @@
 """The worker's side: claims pending rows, makes their vectors, and stores each only if its text is still the same.
 
-1. `claim` takes rows for a while and counts the attempt before it is made: a row that kills its worker is found out.
+1. `claim` takes rows under a lease and counts the attempt before it is made, so that a row which kills its worker is
+   detected.
 2. A thread embeds a batch, while the next one is claimed and the last one stored.
-3. A failed row is tried again later; one that failed too often is quarantined, where staff see it.
+3. A failed row is retried later; after too many failures it is quarantined, and staff see it.
 """
 
 import logging

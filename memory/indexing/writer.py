@@ -1,7 +1,7 @@
 """The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text.
 
-1. `terms.add` counts the terms, so that the text is found by its words from that moment.
-2. Each passage that a model is to embed gets a row without a vector. These pending rows are the workers' queue.
+1. `terms.add` stores the terms, so that searches by words find the text from then on.
+2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
 3. After the commit a worker is woken.
 """
 

@@ -1,9 +1,9 @@
 """The vectors of the index: one row per passage, pending until a worker stores its vector; and blocks of vectors.
 
-An exact scan reads blocks, ten vectors side by side. Its time goes into rows more than into distances: PostgreSQL hands
-each from node to node, whatever it holds. So a worker packs a person's vectors into blocks, each about a page, and the
-scan asks every block only how near its nearest vector is. The vectors in `embeddings` stay what counts; a block goes
-when one of its vectors does, and what else it held is packed anew (`memory.vectors`).
+An exact scan reads blocks of ten vectors. Most of its time is for rows and not for distances, because PostgreSQL passes
+each row through the nodes of the plan. So a worker packs a user's vectors into blocks, each about a page, and the scan
+computes only the nearest distance of each block. The vectors in `embeddings` are authoritative. A block is deleted with
+any of its vectors, and its other vectors are packed again (`memory.vectors`).
 """
 
 from datetime import datetime

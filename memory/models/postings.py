@@ -1,7 +1,8 @@
 """The inverted index: the texts of a user that contain a term, with its frequency on each side.
 
-A person's index is a few segments, as Lucene's is: each the postings of some texts, sorted by term and cut into blocks.
-A search reads one block of each segment for each of its terms, so it costs what they match, not what the person has.
+A user's index has a few segments, like Lucene's: each contains the postings of some texts, sorted by term and cut into
+blocks. A search reads one block of each segment for each of its terms, so its cost depends on the matches and not on
+the size of the history.
 """
 
 from typing import Self

@@ -1,11 +1,11 @@
 """The worker's side of the overviews: draws the maps that are due, and finds the typical words of clusters and months.
 
-1. `claim` takes one map whose owner has looked lately and has texts that are not on it, or has deleted some.
-2. The new texts are placed by the layout that is there. When the texts have grown or shrunk by a fifth since it was
-   made, or the embedding model is another one, everything is laid out anew, turned as it was before.
-3. The telling words are found from the postings, and all is stored in one transaction.
+1. `claim` takes one map whose owner has looked recently and has new texts, or has deleted some.
+2. The new texts are placed by the existing layout. When a fifth of the texts has been added or deleted since, or the
+   embedding model has changed, the whole map is laid out again, and turned to match the old one.
+3. The typical words come from the postings, and everything is stored in one transaction.
 
-Drawing twice changes nothing. A map that nobody has looked at for a month is dropped, and drawn again at the next look.
+Drawing twice changes nothing. A map without a visit for a month is deleted, and drawn again at the next visit.
 """
 
 import logging

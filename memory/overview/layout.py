@@ -1,13 +1,13 @@
 """Computes the layout of a map: from vectors to positions in a square, with numpy only, also for later texts.
 
-1. The vectors are reduced to their first principal axes, by a singular value decomposition.
-2. K-means finds clusters among them. Their centres are laid out so that far apart means unlike (stress majorisation),
-   and are moved apart until no two of them overlap.
-3. Each text lies around its cluster's centre, by the two principal axes of that cluster, turned so that its sides face
-   the clusters that they resemble.
+1. A singular value decomposition reduces the vectors to their first principal axes.
+2. K-means finds clusters among them. Their centres are placed by stress majorisation, so that distant means different,
+   and moved apart until none overlap.
+3. Each text is placed around its cluster's centre, by the two principal axes of that cluster, turned so that its sides
+   face similar clusters.
 
-A text that comes later goes through the same axes to its nearest cluster, so a layout holds still while it grows. All
-of it is deterministic.
+A later text uses the same axes and its nearest cluster, so a layout is stable while it grows. Everything is
+deterministic.
 
 Sources: J. de Leeuw, Applications of Convex Analysis to Multidimensional Scaling (1977), for the stress majorisation;
 D. Arthur and S. Vassilvitskii, k-means++ (2007), for the first centres.

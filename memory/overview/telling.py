@@ -1,15 +1,15 @@
 """Finds the words that are typical of a group of a user's texts (a month or a cluster), compared with all texts.
 
-1. The postings of the inverted index say how many texts of each group have a term; one in which only the answer has it
-   counts half.
-2. A term's weight in a group is its share of the group's texts, times how much larger that is than its share of all:
+1. The postings of the inverted index give the number of texts of each group with a term. A text with the term only in
+   the answer counts half.
+2. A term's weight in a group is its share of the group's texts, times its ratio to the share of all texts:
 
        weight = share * (max(0, ln(share / share_of_all)) + 0.1 * ln(1 / share_of_all))
 
-   The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole; the second
-   ranks the terms of a group that is most or all of the history, where the first is nothing.
-3. The postings have stems. The word is taken as one of the group's texts has it, and rests on that text. Stop words of
-   every language that PostgreSQL knows are left out, since people write in several.
+   The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole. The second
+   ranks the terms of a group that is most or all of the history, where the first is zero.
+3. The postings contain stems. The word is spelled as in one of the group's texts, and refers to that text. Stop words
+   of every language that PostgreSQL knows are left out, because people write in several.
 
 Source: S. Kullback and R. Leibler, On Information and Sufficiency (1951).
 """

@@ -2,18 +2,18 @@
 
     relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
 
-The features are `RankingWeights`' fields, each about 0 to 1, and say how near a text is in meaning, how much of the
-query's terms it has, and how long it is. Of two texts the one with the higher score is likelier to be what is wanted;
-the relevance says how likely. Three thoughts are in them:
+The features are the fields of `RankingWeights`, each about 0 to 1. They measure how near a text is in meaning, how much
+of the query's terms it contains, and how long it is. The relevance is the likelihood that a text is the wanted one.
+Three ideas are in the features:
 
-1. Terms count as far as they can be trusted in this query: by how much of what the query asks for its best text has,
-   by how far that leads the others, by how rare it is. A question in other words than were used shares a few common
+1. The weight of terms depends on their reliability in this query: on the best text's share of the query's terms, on its
+   lead over the others, and on the rarity of the terms. A question in other words than the text shares a few common
    terms with many texts, and none of them leads.
-2. Beside a long answer, what the user said is counted again by itself, in both.
-3. A short remark leans on the turns before and after it.
+2. Beside a long answer, the user's message is counted again by itself, by terms and by meaning.
+3. A short remark depends on the turns before and after it.
 
-Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. How the weights were
-chosen, and what that does not prove: docs/decisions/0009.
+Pure arithmetic: the caller supplies the candidates and their figures. The choice of the weights, and its limits:
+docs/decisions/0009.
 """
 
 from collections.abc import Collection, Mapping

@@ -2,21 +2,20 @@
 
 The ranking is the specification's (FEAT-032, "Result Merging"):
 
-1. A relevance is divided by the best of its source, if that is at least half of the best of all; a source that has
-   nothing relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order what is about
-   as relevant, and do not bury what is clearly more so.
-2. Times the source's weight: what was written down on purpose counts for more than what was said in passing.
-3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days. Age alone never puts a
-   result below one of its source that is half as relevant.
-4. Neither hides the only place where something stands. A hit that alone has one of the query's terms does not age
-   among those that have not; an exact one is above all that are not.
+1. A relevance is divided by the best of its source, if that is at least half of the best of all. So a source without
+   anything relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order similar
+   results, and do not bury clearly better ones.
+2. It is multiplied by the source's weight: a note written on purpose counts more than a message in passing.
+3. It is multiplied by `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days. Age alone
+   never puts a result below one of its source that is half as relevant.
+4. Neither hides a unique match. The only hit with one of the query's terms does not age; an exact hit is above all that
+   are not.
 
-A `Fingerprint` tells how much of a text another one has: the share of its words that stand in a run of three or more
-words which the other has as well, in the same order. So a copied passage counts in any surroundings, a changed
-word costs itself and no more, and two texts that merely use the same common words have no overlap. A text of less than
-three words overlaps with none but its equal. A text with a number that the better one lacks says something else
-(another price, another flight), however alike the rest is. Words are compared without regard to case or width; the
-scripts that are written without spaces count by the character.
+A `Fingerprint` measures how much of a text another one contains: the share of its words in runs of three or more words
+that the other has too, in the same order. So a copied passage counts in any context, a changed word affects only
+itself, and two texts with the same common words have no overlap. A text of less than three words overlaps only with an
+equal one. A text with a number that the better one lacks is different (another price, another flight), however similar
+the rest is. Words are compared without regard to case or width; scripts without spaces count by the character.
 """
 
 import re

@@ -2,8 +2,8 @@
 
     relevance = 1 / (1 + exp(-(BEFORE * log odds before + NOW * the reranker's log odds + INTERCEPT)))
 
-Both views count. On conversations between two people the reranker is the better judge, on long technical ones the first
-ranking is, and together they are ahead of each everywhere (docs/decisions/0021).
+Both scores count. The reranker is better on conversations between two people, the first ranking on long technical ones,
+and both together are better than each alone everywhere (docs/decisions/0021).
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The sources of `search_history`: their interface, and the two that use the search by terms and meaning.
 
-Each finds hits by its own measure, and reads the texts of those that may win. `Memories` are what was written down:
-MEMORY.md, the daily logs and the typed records. `Messages` are turns that are like the query, in terms or meaning, and
-turns that have it in so many letters. `memory.search.sessions` is the third.
+Each source finds hits by its own measure, and reads the texts of the best candidates. `Memories` are notes: MEMORY.md,
+the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns
+that contain it literally. `memory.search.sessions` is the third source.
 """
 
 from abc import ABC, abstractmethod

@@ -1,9 +1,9 @@
 """Reads dates in a question: "yesterday", "last Tuesday", "in the week before Easter", as days in the user's time zone.
 
-A small grammar rather than a library's: a wrong window hides the answer, so only what plainly means a time in the past
-counts. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about what was.
+A small grammar of our own and not a library: a wrong window hides the answer, so only phrases that clearly mean a time
+in the past count. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about the past.
 
-English, German, Spanish and French. Pure: a text and today's date go in, days and the words that said so come out.
+English, German, Spanish and French. Pure: the input is a text and today's date, the output the days and their words.
 """
 
 import re
