@@ -84,7 +84,7 @@ def parse(text: str, *, name: str) -> list[LockedPackage]:
 
 
 def strangers(packages: list[LockedPackage]) -> list[LockedPackage]:
-    """What is installed in another version than the lock's: as it is, and without hashes, for nobody has checked it."""
+    """Packages in another version than the lock's: as installed, and without hashes, because these were not verified."""
     locked: dict[str, set[str]] = defaultdict(set)
     for package in packages:
         locked[package.name].add(package.version)

@@ -74,7 +74,7 @@ class Reader(ABC, Generic[AnyRow]):
 
     corpus: Corpus
     columns: Mapping[str, str]
-    """Which field of a row says where in the index its texts stand: by `source_id`, perhaps `chunk_index`."""
+    """The fields of a row that identify its texts in the index: for `source_id` and, if needed, `chunk_index`."""
 
     @abstractmethod
     def rows(self) -> QuerySet[AnyRow, Any]:

@@ -48,7 +48,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """Where redis-py finds it; Celery wants the same with `redis+socket` in place of `unix`."""
+        """The address for redis-py; Celery needs `redis+socket` in place of `unix`."""
         return f"unix://:{self._password}@{quote(str(self.socket))}"
 
     @property

@@ -100,7 +100,7 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Where the application's role finds its database, as libpq and django-environ read it."""
+        """The address of the application's database for its role, as libpq and django-environ read it."""
         return self._url(self.roles.web, OWNER)
 
     @property

@@ -35,7 +35,7 @@ BEAT = (*CELERY, "beat")
 
 @dataclass(frozen=True)
 class Address:
-    """Where the web process listens."""
+    """The address of the web process."""
 
     host: str
     port: int

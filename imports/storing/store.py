@@ -99,7 +99,7 @@ def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretc
 
 @dataclass
 class _Together:
-    """What is stored in one transaction."""
+    """The items of one transaction."""
 
     stretches: list[TurnStretch] = field(default_factory=list)
     others: list[KeptItem] = field(default_factory=list)

@@ -33,7 +33,7 @@ class AboutMe(Enum):
 
 ABOUT_ME = AboutMe.ABOUT_ME
 DocumentDay = date | AboutMe | None
-"""Which document: the log of a day, the page about the person, or MEMORY.md for None."""
+"""The key of a document: the day of a log, `ABOUT_ME` for the page about the user, or None for MEMORY.md."""
 
 # A last line without an end is ended first. A text that would be too long changes no row, which the caller sees.
 _APPEND = r"""

@@ -129,7 +129,7 @@ class ShownText:
 
 
 def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> ShownText:
-    """One line or more for each segment, at most `length` characters in all; a short one leaves its room to others."""
+    """One line or more for each segment, at most `length` characters in all; a short one leaves its rest to the others."""
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
     cuts = [
@@ -147,16 +147,16 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
 
 
 def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:
-    """The segments that have a match, in words or in meaning; all that are not blank when none has."""
+    """The segments that match, in words or in meaning; if none does, all that are not blank."""
     written = [segment for segment in segments if segment.text.strip()]
     return [segment for segment in written if segment.passage or matcher.spans(segment.text)] or written
 
 
 def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None = None) -> Excerpt:
-    """At most `length` characters of the text, around its matches, from word to word; from its beginning without any.
+    """At most `length` characters of the text around its matches, from word to word; without a match, its beginning.
 
-    The query's very letters are preferred to its words, and many matches to few. Where the passage that is nearest in
-    meaning has as many of the query's words as any other place, the excerpt is of that; without words it begins there.
+    The literal query is preferred to its words, and many matches to few. If the passage that is nearest in meaning has
+    as many of the query's words as any other place, the excerpt shows it; without words it starts there.
     """
     left = len(text) - len(text.lstrip())
     text = text.strip()
@@ -177,9 +177,9 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
 
 
 def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:
-    """The matches in the passage, or its beginning if nowhere are any; none where another place has more of the words.
+    """The matches in the passage, or its beginning without any match; empty if another place has more of the words.
 
-    What shows the query's words in one place shows more than what is like it.
+    A place with the query's words is more useful than a similar place.
     """
     first = max(0, min(passage[0], len(text) - 1))
     inside = [span for span in spans if span[0] >= first and span[1] <= passage[1]]
@@ -190,7 +190,7 @@ def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: i
 
 
 def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
-    """How many of the query's words stand together in the densest place, each counted once however it is inflected."""
+    """The largest number of the query's words in one place, each counted once in any inflection."""
     if not spans:
         return 0
     first, last = _densest(spans, length)
@@ -198,7 +198,7 @@ def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
 
 
 def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:
-    """The stretch to show, ellipses not counted."""
+    """The stretch to show, without counting ellipses."""
     first, last = _densest(spans[:CONSIDERED], length) if spans else (0, 0)
     room = length - 2 * len(ELLIPSIS)
     start = min(max(0, first - (room - min(last - first, room)) // 2), len(text) - room)
@@ -212,7 +212,7 @@ def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:
 
 
 def _densest(spans: Sequence[Highlight], length: int) -> Highlight:
-    """From the first to the last of the matches that fit together; the first of those stretches that have most."""
+    """From the first to the last of the matches that fit together; the first of the stretches with the most matches."""
     best: tuple[int, Highlight] = (0, spans[0])
     until = 0
     for index, (start, end) in enumerate(spans):
@@ -225,7 +225,7 @@ def _densest(spans: Sequence[Highlight], length: int) -> Highlight:
 
 
 def _word_start(text: str, start: int, *, limit: int) -> int:
-    """The next beginning of a word, if there is one near and before the match; else the next whole character."""
+    """The next beginning of a word, if there is one near and before the match; else the next complete character."""
     if not text[start - 1].isspace():
         for index in range(start, min(start + LEEWAY, limit + 1)):
             if text[index - 1].isspace():
@@ -237,7 +237,7 @@ def _word_start(text: str, start: int, *, limit: int) -> int:
 
 
 def _word_end(text: str, end: int, *, limit: int) -> int:
-    """The last end of a word, if there is one near and after the match; else the last whole character."""
+    """The last end of a word, if there is one near and after the match; else the last complete character."""
     if not text[end].isspace():
         for index in range(end, max(end - LEEWAY, limit - 1), -1):
             if text[index].isspace():
@@ -249,7 +249,7 @@ def _word_end(text: str, end: int, *, limit: int) -> int:
 
 
 def _is_inside(text: str, index: int) -> bool:
-    """Whether a cut before this place would part an accent from its letter, or an emoji from what completes it."""
+    """Whether a cut before this position would separate an accent from its letter, or split an emoji."""
     before, after = text[index - 1], text[index]
     completes = unicodedata.category(after) in {"Mn", "Me", "Mc"} or after == _ZERO_WIDTH_JOINER or _is_skin_tone(after)
     if completes or before == _ZERO_WIDTH_JOINER:
@@ -273,10 +273,10 @@ def _flag_halves_before(text: str, index: int) -> int:
 
 
 def _pieces(query: str) -> Iterator[str]:
-    """What of a query is looked for as it stands beside its words.
+    """The literal pieces of a query that are searched beside its words.
 
-    Of scripts without spaces every stretch and every two to four characters of it, for nobody says where words end; and
-    what has digits and marks in it, such as an order number, which is no word.
+    In scripts without spaces, every stretch and every two to four characters of it, because nothing marks the ends of
+    words; and pieces with digits and marks, such as an order number, which are no words.
     """
     for stretch in _UNSPACED_PIECE.findall(query):
         yield stretch
@@ -290,7 +290,7 @@ def _beginning(word: str) -> str:
 
 
 def _with_any_space(piece: str) -> str:
-    """A pattern for the piece; where it has a space, a text may have a line break."""
+    """A pattern for the piece; a line break in the text matches its spaces."""
     return r"\s+".join(re.escape(word) for word in piece.split())
 
 
@@ -305,7 +305,7 @@ def _united(spans: Iterable[Highlight]) -> list[Highlight]:
 
 
 def _dealt(wishes: Sequence[int], room: int) -> list[int]:
-    """What each gets of the room: the smallest first, each at most an equal share of what is left."""
+    """The length for each: the smallest first, each at most an equal share of the rest."""
     sizes = [0] * len(wishes)
     for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
         sizes[index] = min(wishes[index], room // (len(wishes) - place))

@@ -47,7 +47,7 @@ def _begins_as_ours(files: Files, name: str) -> bool:
 
 
 def _notes(files: Files) -> list[str]:
-    """What may be a conversation in Markdown: by its folder, or the only file there is."""
+    """The files that may be a Markdown conversation: by their folder, or the only file."""
     names = files.names()
     return names if len(names) == 1 else [name for name in names if _CONVERSATION_NAME.match(name)]
 
