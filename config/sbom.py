@@ -39,8 +39,8 @@ class UnreadableLock(Exception):
 class LockedPackage:
     name: str
     version: str
-    marker: str = ""  # For which Python and platform (PEP 508); everywhere if empty.
-    hashes: list[str] = field(default_factory=list)  # SHA-256 of each file that the lock lets in.
+    marker: str = ""  # The Python and platform (PEP 508); empty for all.
+    hashes: list[str] = field(default_factory=list)  # SHA-256 of each file that the lock allows.
 
     @property
     def purl(self) -> str:
@@ -84,7 +84,7 @@ def parse(text: str, *, name: str) -> list[LockedPackage]:
 
 
 def strangers(packages: list[LockedPackage]) -> list[LockedPackage]:
-    """Packages in another version than the lock's: as installed, and without hashes, because these were not verified."""
+    """Packages in another version than the lock's: as installed, and without hashes, because none was verified."""
     locked: dict[str, set[str]] = defaultdict(set)
     for package in packages:
         locked[package.name].add(package.version)
@@ -93,7 +93,7 @@ def strangers(packages: list[LockedPackage]) -> list[LockedPackage]:
 
 
 def document(lock: str, packages: list[LockedPackage]) -> dict[str, Any]:
-    """All but the serial number has its order from the names, so that two documents can be compared line by line."""
+    """Everything except the serial number is ordered by name, so that two documents can be compared line by line."""
     product: dict[str, Any] = {
         "type": "application",
         "bom-ref": PRODUCT,
@@ -137,12 +137,12 @@ def _component(package: LockedPackage) -> dict[str, Any]:
 
 
 def _licences(package: Distribution) -> Iterator[dict[str, Any]]:
-    """An SPDX expression where the package declares one (PEP 639), or else what it says in its own words."""
+    """An SPDX expression if the package declares one (PEP 639), or else its own text."""
     said = package.metadata.get_all
     if expression := said("License-Expression"):
         yield {"expression": expression[0], "acknowledgement": "declared"}
         return
-    # Some put the licence's whole text where its name belongs.
+    # Some packages have the licence's whole text in place of its name.
     first, *rest = "".join(said("License") or []).strip().splitlines() or [""]
     names = [line.split(" :: ")[-1] for line in said("Classifier") or [] if line.startswith(CLASSIFIER)]
     if first and (not rest or not names):

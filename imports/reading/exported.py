@@ -190,7 +190,7 @@ def _temperature(value: object) -> float | None:
 
 
 def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The conversation and turn from which a branch continues; None without a branch."""
+    """The conversation and turn from which a branch continues; empty without a branch."""
     after = fields.get("branched_after")
     if fields.get("branched_from") is None or not isinstance(after, int) or not 0 < after <= LAST_NUMBER:
         return {}

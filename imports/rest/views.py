@@ -46,7 +46,7 @@ TITLE_SCHEMA = {"type": "string", "maxLength": LONGEST_TITLE}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 IMPORT_ID = OpenApiParameter("import_id", OpenApiTypes.UUID, OpenApiParameter.PATH)
 CHANGING = problems(400, 401, 404, 409, 413, 415, 503)
-"""The failures of calls that need no body."""
+"""The failures of changes that need no body."""
 
 
 class ChunkParser(BaseParser):

@@ -129,7 +129,7 @@ class ShownText:
 
 
 def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> ShownText:
-    """One line or more for each segment, at most `length` characters in all; a short one leaves its rest to the others."""
+    """One line or more per segment, at most `length` characters in all; a short one leaves its rest to others."""
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
     cuts = [
