@@ -1,4 +1,4 @@
-"""Keeps the toolkit's tables out of the admin: whom a person lets into their memory is nobody else's business."""
+"""Hides the OAuth toolkit's tables from the admin: staff do not manage users' agents."""
 
 from django.contrib import admin
 from oauth2_provider.models import AccessToken, Application, Grant, IDToken, RefreshToken

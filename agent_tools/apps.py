@@ -1,4 +1,4 @@
-"""Where Django learns of the tools: the registry is checked at every start."""
+"""Django's configuration of the app: registers the checks of the tool registry."""
 
 from django.apps import AppConfig
 from django.core.checks import register

@@ -1,7 +1,7 @@
-"""The caller of a request: the owner of a token with the token's scopes, or a user in their session with all of them.
+"""Authenticates a request: as the owner of a token with its scopes, or as the user of a session with all scopes.
 
-`verify` is the one place that turns a presented secret into a caller, or says why not; `admit` also counts the call
-under its owner's limit, and is the way in for every request with a token, over REST as over MCP.
+`verify` is the only place that turns a secret into a caller, or says why not. `admit` also counts the call under its
+owner's limit; every request with a token uses it, over REST and over MCP.
 """
 
 from collections.abc import Iterable
@@ -26,18 +26,18 @@ from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_
 from intake.models import User
 
 if TYPE_CHECKING:
-    # DRF reads the settings, and so this module, while its views are being loaded.
+    # DRF reads the settings, and so imports this module, while its views are being loaded.
     from rest_framework.views import APIView
 
 SCHEMES = ("bearer", "token")
 LONGEST_SECRET = 256
 USE_NOTED_EVERY = timedelta(minutes=1)
-# Before the digest of a token that an agent was issued by OAuth.
+# The prefix of digests of OAuth tokens.
 OAUTH = "oauth:"
 
 
 class Refusal(StrEnum):
-    """A token that was revoked is gone, and so looks like one that never was."""
+    """The reasons. A revoked token is deleted, and so looks like an unknown one."""
 
     MISSING = "Send a token: `Authorization: Bearer <token>`."
     MALFORMED = "The Authorization header is malformed. Send `Authorization: Bearer <token>`."
@@ -66,9 +66,9 @@ class TokenCaller:
 
 
 def effective(names: Iterable[str]) -> frozenset[TokenScope]:
-    """The scopes of these names with what they include.
+    """The scopes with these names, and the scopes that they include.
 
-    `search` includes `read`. With `write`, as every token had both before there were others, also `delete` and `chat`.
+    `search` includes `read`. With `write`, it also includes `delete` and `chat`, because older tokens had both.
     """
     given = {scope for scope in ALL_SCOPES if scope in set(names)}
     if TokenScope.SEARCH in given:
@@ -79,9 +79,9 @@ def effective(names: Iterable[str]) -> frozenset[TokenScope]:
 
 
 def secret_in(header: str | None) -> str | None:
-    """The secret in an `Authorization` header; None when there is none, or another scheme's.
+    """The secret in an `Authorization` header; None without one, or with another scheme.
 
-    Nothing else is looked at: an address ends up in logs and histories, so a token in one is no token.
+    No other place is read: addresses end up in logs and histories, so a token in one does not count.
     """
     scheme, _, rest = (header or "").strip().partition(" ")
     if scheme.lower() not in SCHEMES:
@@ -93,7 +93,7 @@ def secret_in(header: str | None) -> str | None:
 
 
 def verify(secret: str | None, *, now: datetime, address: str = "", resource: str | None = None) -> TokenCaller:
-    """The caller a secret stands for; `address` is where it came from, `resource` the MCP endpoint where it is that.
+    """The caller of a secret; `address` is the client's, `resource` the MCP endpoint if the request is for it.
 
     Raises `TokenRefused`.
     """
@@ -113,19 +113,19 @@ def admit(
 
 
 def digest_of(secret: str | None) -> str:
-    """A token's key in the database; raises `TokenRefused` for what cannot be a token's secret."""
+    """A token's key in the database; raises `TokenRefused` for a malformed secret."""
     if not secret:
         raise TokenRefused(Refusal.MISSING)
     if not _is_well_formed(secret):
         raise TokenRefused(Refusal.MALFORMED)
     if secret.startswith(ACCESS_PREFIX):
         return OAUTH + checksum_of(secret)
-    # Found by a digest of all of it: the time it takes says nothing about how much of a guess was right.
+    # Found by a digest of the complete secret: the time reveals nothing about a partial guess.
     return secret_hash(secret.encode()).hexdigest()
 
 
 def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
-    """The caller of a token with this digest; raises `TokenRefused`. Notes when and from where it was used."""
+    """The caller of the token with this digest; raises `TokenRefused`. Records the time and network of the use."""
     token = AccessToken.objects.select_related("user").filter(digest=digest).first()
     if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
@@ -139,7 +139,7 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
 
 
 def _connected(digest: str, *, now: datetime, address: str, resource: str | None) -> TokenCaller:
-    """The person who let an agent in; the access token has to be for the endpoint that is asked."""
+    """The user who connected an agent; the access token must be for the requested endpoint."""
     token = access.find(digest.removeprefix(OAUTH))
     if token is None:
         raise TokenRefused(Refusal.UNKNOWN)
@@ -154,7 +154,7 @@ def _connected(digest: str, *, now: datetime, address: str, resource: str | None
 
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:
-    """For what outlasts its first check: a stream, a session over pipes."""
+    """For long-running work after the first check: a stream, a session over pipes."""
     if digest.startswith(OAUTH):
         return access.is_good(digest.removeprefix(OAUTH), now=now)
     unexpired = Q(expiry=None) | Q(expiry__gt=now)
@@ -173,7 +173,7 @@ class AccessTokenAuthentication(BaseAuthentication):
             return None
         view = request.parser_context.get("view")
         if view is None:
-            # The chat, which is no view of DRF's and counts its messages itself.
+            # The chat is not a DRF view and counts its messages itself.
             caller = verify(secret, now=timezone.now(), address=client_address(request))
         else:
             limit = getattr(view, "throttle_scope", DEFAULT_LIMIT)
@@ -186,7 +186,7 @@ class AccessTokenAuthentication(BaseAuthentication):
 
 
 class Throttle(RequestThrottle):
-    """DRF's default throttle: a request with a token was counted when it was authenticated."""
+    """DRF's default throttle. Requests with a token were counted during authentication."""
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
         return isinstance(request.auth, TokenCaller) or super().allow_request(request, view)
@@ -201,10 +201,10 @@ class AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 
 
 class HasScope(BasePermission):
-    """Holds a token to its scopes at every endpoint: `read`, `write` or `delete` by the method, unless the view says.
+    """Checks a token's scope at every endpoint: `read`, `write` or `delete` by the method, unless the view names one.
 
-    A view says so by `required_scope`; None asks for none in particular. `answers_with` names the methods that answer
-    with more than was sent, and so ask for `read` as well. A person in their session may do everything.
+    A view sets `required_scope`; None requires no particular one. `answers_with` names methods whose responses contain
+    more than was sent, and which therefore also require `read`. A session has all scopes.
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:

@@ -1,4 +1,4 @@
-"""The chat edge: the registry's tools as the agent loop's toolset, bound to the caller whom the loop works for."""
+"""The tools of the chat: the registry as the agent loop's toolset, bound to one caller."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from intake.models import User
 
 logger = logging.getLogger(__name__)
 
-# The characters of all texts of one result together: some 6,000 tokens, which leaves a model room for several.
+# The characters of all texts of one result together: some 6,000 tokens, so that a model has room for several.
 CHARACTERS = 24_000
 
 FOR_A_PERSON = """\
@@ -58,7 +58,7 @@ NOTHING_IS_KEPT = "\n\nThis chat is temporary: you can look things up, and save 
 
 
 def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) -> FunctionToolset[ChatDeps]:
-    """`settings.CHAT_TOOLSET`: no tools without the memory, and none that stores something where none may."""
+    """`settings.CHAT_TOOLSET`: no tools without the memory, and none that stores where storing is not allowed."""
     if not uses_memory:
         return FunctionToolset(instructions=FOR_A_CHAT_WITHOUT_MEMORY)
     tools = [_for_model(tool, caller) for tool in registry if may_save or tool.is_read_only]
@@ -68,9 +68,9 @@ def toolset(caller: Caller, *, uses_memory: bool = True, may_save: bool = True) 
 
 
 def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], now: datetime) -> None:
-    """`settings.CHAT_UNDO`: take back what the call `name(data)` stored at `place`.
+    """`settings.CHAT_UNDO`: undo the data that the call `name(data)` stored at `place`.
 
-    Raises `Conflict` if it has been changed since, `NotFound` if there is no such tool any more.
+    Raises `Conflict` if it has been changed since, `NotFound` if the tool does not exist any more.
     """
     tool = registry.get(name)
     if tool is None or tool.undo is None:
@@ -90,7 +90,7 @@ def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
 
 def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolReturn[dict[str, Any]]:
     if "rerank" in tool.input_model.model_fields:
-        # A model's answer takes seconds: the better order is worth some tenths of one.
+        # A model's answer takes seconds, so reranking is worth some tenths of one.
         data = {"rerank": True, **data}
     user = User.objects.get(pk=caller.user_id) if caller.user_id is not None and not caller.is_visitor else None
     with acting_as(caller) if user else nullcontext():
@@ -103,7 +103,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
 
 
 def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
-    """A wrong input is for the model to mend; any other failure is for it to live with."""
+    """The model can correct a wrong input; any other failure it must accept."""
     match as_recollect_error(error):
         case None:
             logger.error("A tool of the chat failed", exc_info=error)
@@ -117,7 +117,7 @@ def _told(error: Exception, caller: Caller) -> ModelRetry | ToolFailed:
 
 
 def _sentence(error: RecollectError) -> str:
-    """The contract's code and message, with what else is wrong with each field."""
+    """The contract's code and message, with the errors of each field."""
     others = {
         field: [complaint for complaint in complaints if complaint != error.detail]
         for field, complaints in (error.errors or {}).items()
@@ -127,7 +127,7 @@ def _sentence(error: RecollectError) -> str:
 
 
 def _for_reading(data: dict[str, Any]) -> dict[str, Any]:
-    """Without the `text` that says the same in words, and with long texts cut so that all together fit."""
+    """Without the `text` that repeats the same, and with long texts cut so that all together fit."""
     if len(data) > 1:
         data = {name: value for name, value in data.items() if name != "text"}
     if len(json.dumps(data, ensure_ascii=False)) <= CHARACTERS:

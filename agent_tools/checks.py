@@ -1,4 +1,4 @@
-"""Start-up checks of the registry: a tool that a model or a vendor could not use never gets as far as a caller."""
+"""Start-up checks of the registry, which find tools that a model or a vendor could not use."""
 
 import json
 import re
@@ -17,10 +17,10 @@ USABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_tools(app_configs: Sequence[AppConfig] | None = None, **_: Any) -> list[CheckMessage]:
-    """Registered with Django: looks at the tools there really are."""
+    """Registered with Django: checks the real registry."""
     from agent_tools.tools import mcp_registry
 
-    # All the others have, and two more.
+    # This registry has all the others' tools, and two more.
     return list(problems_of(mcp_registry))
 
 
@@ -82,7 +82,7 @@ def _unusable_name(tool: Tool[Any, Any]) -> Iterator[Error]:
 
 def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
     try:
-        # Read back, numbers and keys that JSON does not have would be others.
+        # Numbers and keys that JSON does not have would change when they are read.
         if json.loads(json.dumps(schema, allow_nan=False)) != schema:
             return "is not the same after a round trip through JSON"
         Draft202012Validator.check_schema(schema)
@@ -98,7 +98,7 @@ def _fault(schema: dict[str, Any], *, must_be_closed: bool) -> str | None:
 
 
 def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema itself and those it refers to, as far as they have fields."""
+    """The schema itself and those it refers to, if they have fields."""
     yield schema
     yield from (part for part in schema.get("$defs", {}).values() if part.get("type") == "object")
 

@@ -1,4 +1,4 @@
-"""The tokens of agents: each proves whose memory its holder may search."""
+"""The models of access: tokens, and the agents connected by OAuth."""
 
 import hashlib
 import secrets
@@ -27,7 +27,7 @@ class AccessTokenManager(models.Manager["AccessToken"]):
     def issue(
         self, *, user: "User", name: str = "", scopes: list[str] | None = None, expiry: datetime | None = None
     ) -> tuple["AccessToken", str]:
-        """Make a token; returns its secret too, which is stored nowhere."""
+        """Create a token; returns its secret too, which is stored nowhere."""
         secret = secrets.token_hex(SECRET_BYTES)
         given = {} if scopes is None else {"scopes": scopes}
         token = self.create(
@@ -37,19 +37,19 @@ class AccessTokenManager(models.Manager["AccessToken"]):
 
 
 class AccessToken(models.Model):
-    """A secret's digest, with the name that its owner gave it and what it may do."""
+    """The digest of a secret, with its name and its scopes."""
 
     digest = models.CharField(max_length=128, primary_key=True)
-    # The owner recognises the token by its name when they revoke it; the digest is never shown.
+    # The owner recognises the token by its name; the digest is never shown.
     public_id = models.UUIDField(default=uuid7, unique=True, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
     name: "models.CharField[str, str]" = models.CharField(max_length=80, blank=True, default="")
     scopes: "ArrayField[list[str], list[str]]" = ArrayField(models.CharField(max_length=16), default=default_scopes)
     created = models.DateTimeField(auto_now_add=True)
     expiry = models.DateTimeField(null=True, blank=True)
-    # To the minute: a write for every call would cost more than it tells.
+    # To the minute: a write for every call would cost more than it is worth.
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # A network, not an address: enough to see that it was somebody else.
+    # A network and not an address: enough to recognise use by another person.
     last_used_from: "models.CharField[str, str]" = models.CharField(
         max_length=64, blank=True, default="", editable=False
     )
@@ -64,7 +64,7 @@ class AccessToken(models.Model):
 
 
 class AgentConnection(models.Model):
-    """An agent that a person has let in by OAuth; its tokens are in the toolkit's tables."""
+    """An agent that a user has connected by OAuth; its tokens are in the toolkit's tables."""
 
     pk = models.CompositePrimaryKey("user_id", "application_id")
     user = models.ForeignKey(

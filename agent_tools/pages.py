@@ -1,4 +1,4 @@
-"""`/settings/tokens/`: a person makes and revokes their tokens, and copies what connects an agent."""
+"""`/settings/tokens/`: creates and revokes tokens, and shows how to connect an agent."""
 
 from django import forms
 from django.contrib import messages
@@ -67,7 +67,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
         return _page(request, TokenForm())
     form = TokenForm(request.POST)
     made = _make(request, form) if form.is_valid() else None
-    # The secret goes into this answer and nowhere else, so it is not followed by a redirect; reloading makes another.
+    # The secret is only in this response, so there is no redirect; reloading creates another token.
     return _page(request, TokenForm() if made else form, made=made)
 
 

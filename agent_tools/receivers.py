@@ -1,5 +1,5 @@
-"""Where the tools listen: what a person deletes goes from the answers that are kept for a request sent again, and what
-acts for them ends when they want all access ended.
+"""Signal receivers: removes deleted data from the kept responses of idempotent requests, and revokes tokens and agents
+when a user ends all access.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ from memory.models import MemoryRecord
 
 @receiver(post_delete, sender=MemoryRecord, dispatch_uid="agent_tools.withdraw_record")
 def withdraw_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A person's answers go with the person, all at once."""
+    """A user's kept responses are deleted together with the user."""
     kind = origin.model if isinstance(origin, QuerySet) else type(origin)
     if kind is not User:
         idempotency.withdraw(user_id=instance.user_id, about=str(instance.pk))

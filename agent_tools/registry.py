@@ -19,12 +19,12 @@ from intake.models import User
 AnyInput = TypeVar("AnyInput", bound=BaseModel)
 AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
 
-# A visitor has no memory yet: their tools see nothing of what they said either.
+# A visitor has no memory yet, so the tools do not see the visitor's messages either.
 NOBODY = Caller(user_id=None)
 
 
 class ToolInput(BaseModel):
-    """The base of every tool's input: what is not asked for is refused."""
+    """The base of every tool's input: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,7 +37,7 @@ class ToolOutput(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StoredByCall:
-    """A call that saved something: its `text`, for the person, and its `place`, JSON by which `Tool.undo` finds it."""
+    """A call that saved something: its `text`, for the user, and its `place`, JSON by which `Tool.undo` finds it."""
 
     text: str
     place: dict[str, Any]
@@ -45,10 +45,11 @@ class StoredByCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(Generic[AnyInput, AnyOutput]):
-    """`run(input, user)` does the work, for nobody when `user` is None; `summarise` tells it in a line of Markdown.
+    """`run(input, user)` does the work, without a user when `user` is None; `summarise` describes it in a line of
+    Markdown.
 
-    An output with a field `text` says there what a model should read; any other is read as JSON. A tool that stores
-    something has `kept(input, output)` say what, and `undo(input, place, user, now)` take it back.
+    If an output has a field `text`, a model reads that; otherwise it reads the output as JSON. A tool that stores data
+    also has `kept(input, output)`, which describes it, and `undo(input, place, user, now)`.
     """
 
     name: str
@@ -59,16 +60,17 @@ class Tool(Generic[AnyInput, AnyOutput]):
     run: Callable[[AnyInput, User | None], AnyOutput]
     summarise: Callable[[AnyOutput, User | None], str]
     kept: Callable[[AnyInput, AnyOutput], StoredByCall] | None = None
-    # What is left of the output for a caller who may write and not read.
+    # The part of the output for a caller who may write and not read.
     for_writers: Callable[[AnyInput, AnyOutput], AnyOutput] | None = None
-    # Where it is not `search` for a tool that reads and `write` for one that writes.
+    # If it is not `search` for a tool that reads and `write` for one that writes.
     named_scope: TokenScope | None = None
     undo: Callable[[AnyInput, dict[str, Any], User, datetime], None] | None = None
 
     def call(self, data: Any, *, user: User | None, may_read: bool = True) -> AnyOutput:
-        """Validate, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of what lies beneath.
+        """Validate the input, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of the layers
+        below.
 
-        Without `may_read` the output says nothing of what was stored before.
+        Without `may_read` the output contains nothing that was stored before.
         """
         wanted = validate(self.input_model, data)
         TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
@@ -98,17 +100,17 @@ def _schema(model: type[BaseModel], mode: Literal["validation", "serialization"]
 
 
 def as_data(output: BaseModel) -> dict[str, Any]:
-    """The output as JSON types, in the contract's names; what is absent is left out."""
+    """The output as JSON types, in the contract's names; missing values are left out."""
     return output.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def as_json(output: BaseModel) -> str:
-    """`as_data`, written down."""
+    """`as_data`, as a JSON text."""
     return output.model_dump_json(by_alias=True, exclude_none=True)
 
 
 class Registry:
-    """The tools in the order they were registered. It takes any; `agent_tools.checks` says what is wrong."""
+    """The tools in the order of their registration. It accepts any tool; `agent_tools.checks` reports errors."""
 
     def __init__(self) -> None:
         self._tools: list[Tool[Any, Any]] = []

@@ -1,4 +1,4 @@
-"""Runs database work for the event loop, and stops it when the caller is gone."""
+"""Runs database work for the event loop, and stops it when the caller has disconnected."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,31 +11,31 @@ from anyio import to_thread
 from django.db import connections
 
 T = TypeVar("T")
-# How long the database may take to be told that a statement is to end.
+# How long the database may take to accept a cancellation.
 CANCEL_SECONDS = 2
 
 
 class Abandoned(BaseException):
-    """Raised inside abandoned work where it would ask the database next; nobody is left to see it.
+    """Raised inside cancelled work at its next query; no code reports it.
 
-    No `Exception`, as a cancellation is none: what handles and logs failures on the way lets it pass.
+    Not an `Exception`, like a cancellation, so that code which handles and logs failures lets it pass.
     """
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
-    """The result of `work`, which runs in a thread that gives its database connection back when it is done.
+    """The result of `work`, which runs in a thread and returns its database connection at the end.
 
     When the caller is cancelled,
-    1. the statement that is running is cancelled, and its transaction rolled back;
-    2. a later one is refused, so that what is not asking the database at the moment ends there;
-    3. the result, if there is one nevertheless, is dropped.
+    1. the running statement is cancelled, and its transaction rolled back;
+    2. later statements are refused, so that work outside the database ends at its next query;
+    3. a result, if there is one, is dropped.
     """
     stoppable = _Stoppable(work)
     try:
         return await to_thread.run_sync(stoppable.run, abandon_on_cancel=True)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            # Beside the limit, whose threads may all be waiting for statements that are to be stopped.
+            # Outside the limit, whose threads may all be waiting for statements that are to be stopped.
             await to_thread.run_sync(stoppable.stop, limiter=anyio.CapacityLimiter(1))
         raise
 
@@ -43,7 +43,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 class _Stoppable(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
-        # Held while a statement is cancelled, so that the connection cannot meanwhile become somebody else's.
+        # Held while a statement is cancelled, so that no other request can get the connection meanwhile.
         self._lock = Lock()
         self._using: psycopg.Connection[Any] | None = None
         self._is_stopped = False

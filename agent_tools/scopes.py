@@ -1,4 +1,4 @@
-"""What a token may be allowed."""
+"""The scopes of a token."""
 
 from enum import StrEnum
 
@@ -6,9 +6,9 @@ from django.utils.translation import gettext_noop as _
 
 
 class TokenScope(StrEnum):
-    """`search` finds and reads; `read` only reads what is asked for by its address; `write` adds and changes.
+    """`search` finds and reads; `read` only reads data that its address names; `write` adds and changes.
 
-    `delete` deletes and takes back; `chat` talks with the assistant, which finds, reads and adds; `import` imports.
+    `delete` deletes and undoes; `chat` talks with the assistant, which finds, reads and adds; `import` imports.
     """
 
     SEARCH = "search"
@@ -20,9 +20,9 @@ class TokenScope(StrEnum):
 
 
 ALL_SCOPES = frozenset(TokenScope)
-# What an agent needs: of a token that nobody says more about.
+# The default scopes, which an agent needs.
 DEFAULT_SCOPES = frozenset({TokenScope.SEARCH, TokenScope.WRITE})
-# What a scope means for a person who gives it.
+# The description of each scope for its user.
 MEANINGS = {
     TokenScope.SEARCH: _("Search: find and read what I said and stored"),
     TokenScope.READ: _("Read: open a conversation, note or log, without searching"),

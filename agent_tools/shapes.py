@@ -1,4 +1,4 @@
-"""How a tool is described to whom: in this API's own words, as OpenAI's and as Anthropic's function calling want it."""
+"""Describes a tool in three formats: this API's own, and the function-calling formats of OpenAI and Anthropic."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ SHAPES: dict[str, Callable[[AnyTool], dict[str, Any]]] = {"own": own, "openai": 
 
 
 def shape_named(name: str | None) -> Callable[[AnyTool], dict[str, Any]]:
-    """Raises `InvalidInput` for a shape that nobody speaks."""
+    """Raises `InvalidInput` for an unknown format."""
     if name is None:
         return own
     if name not in SHAPES:

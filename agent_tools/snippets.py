@@ -1,4 +1,4 @@
-"""The lines to paste into each client so that it reaches this server, with its real address and a token if any."""
+"""The configuration lines for each client, with the server's real address and a token if there is one."""
 
 import json
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def _claude_code(address: str, secret: str) -> str:
 
 
 def _claude_desktop(address: str, secret: str) -> str:
-    # The space after the colon stands in the variable: on some systems an argument with a space is torn in two.
+    # The variable contains the space after the colon: on some systems an argument with a space is split.
     server = {
         "command": "npx",
         "args": ["-y", "mcp-remote", f"{address}/mcp", "--header", "Authorization:${RECOLLECT_AUTHORIZATION}"],

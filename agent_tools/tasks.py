@@ -1,4 +1,4 @@
-"""The worker's task of this app."""
+"""The task of this app: sweeps old OAuth data."""
 
 from celery import shared_task
 from django.utils import timezone

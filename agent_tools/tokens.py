@@ -1,4 +1,4 @@
-"""Making, listing and revoking a person's own tokens."""
+"""Creates, lists and revokes a user's own tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MOST_TOKENS = 100
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """Everything about a token that may be shown: not the token itself."""
+    """The data of a token that may be shown, without the token itself."""
 
     id: UUID
     name: str
@@ -43,9 +43,9 @@ class NewToken:
 def create_token(
     *, user: User, name: str = "", scopes: Iterable[TokenScope] = DEFAULT_SCOPES, days: int = DEFAULT_DAYS
 ) -> NewToken:
-    """Make a token; the secret exists only in what this returns.
+    """Create a token; only the return value contains the secret.
 
-    Raises `InvalidInput` naming the field at fault.
+    Raises `InvalidInput` naming the wrong field.
     """
     name = " ".join(name.replace("\x00", "").split())
     wanted = sorted(set(scopes))
@@ -59,12 +59,12 @@ def create_token(
 
 
 def list_tokens(*, user: User) -> list[TokenInfo]:
-    """The person's tokens, the newest first, expired ones among them."""
+    """The user's tokens, the newest first, expired ones included."""
     return [_info(token) for token in AccessToken.objects.filter(user=user).order_by("-created", "-public_id")]
 
 
 def revoke_token(*, user: User, token_id: str) -> None:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     deleted, _ = AccessToken.objects.filter(user=user, public_id=parse_id(token_id)).delete()
     if not deleted:
         raise NotFound

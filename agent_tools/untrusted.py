@@ -1,7 +1,7 @@
-"""Stored text within a tool's text: it can be read, and cannot pass for what the tool itself says.
+"""Marks stored text within a tool's text, so that it cannot imitate the tool's own lines.
 
-The chat's model gets results between marks that no text knows (`intake.agent.deps.Fence`), and structured results are
-JSON, where a text ends where its string ends. This is for the texts that REST and MCP give beside those.
+The chat's model gets results between markers that no text contains (`intake.agent.deps.Fence`), and structured results
+are JSON, where a text ends where its string ends. This module is for the texts of REST and MCP beside those.
 """
 
 import re
@@ -14,7 +14,7 @@ _UNSEEN = ("Cf", "Cc", "Mn")
 
 
 def without_our_lines(text: str) -> str:
-    """The text, with a backslash before each of its lines that looks like one of a tool's own."""
+    """The text, with a backslash before each line that looks like one of a tool's own."""
     lines = text.splitlines()
     if not any(map(_is_like_ours, lines)):
         return text
@@ -22,7 +22,7 @@ def without_our_lines(text: str) -> str:
 
 
 def as_one_line(label: str, *, without: str = '"') -> str:
-    """A title, a type or a tag within a header: one line, and an apostrophe for each mark that would end its part."""
+    """A title, a type or a tag for a header: one line, with an apostrophe for each mark that would end its part."""
     line = " ".join(label.split())
     for mark in without:
         line = line.replace(mark, "'")
@@ -30,7 +30,7 @@ def as_one_line(label: str, *, without: str = '"') -> str:
 
 
 def _is_like_ours(line: str) -> bool:
-    # As a reader sees it: full-width letters, dashes and lines of any kind, and nothing invisible.
+    # As it appears to a reader: full-width letters, all dashes and line breaks, and no invisible characters.
     plain = unicodedata.normalize("NFKC", line).translate(_LINES_DRAWN)
     seen = (character for character in plain if unicodedata.category(character) not in _UNSEEN)
     read = "".join("-" if unicodedata.category(character) == "Pd" else character for character in seen)

@@ -1,1 +1,1 @@
-"""How the parts are put together: settings, addresses, the web process, the workers, the embedded servers."""
+"""Assembles the project: settings, URLs, the web process, the workers, the embedded servers."""

@@ -1,4 +1,4 @@
-"""The API under /api/v1/: what each app offers, and the document that describes it."""
+"""The URLs of the API under /api/v1/: the endpoints of each app, and the OpenAPI document."""
 
 from django.urls import include, path
 
@@ -10,12 +10,12 @@ from intake.views.chat import ChatView
 from intake.views.events import ChangesView
 from memory.rest import memory_urls
 
-# Agents' calls first: they are the most, and a path is looked for from the top.
+# Agents' calls first: they are the most frequent, and paths are matched from the top.
 urlpatterns = [
     *tool_urls(),
     path("intake/chat", ChatView.as_view(), name="chat"),
     path("intake/events", ChangesView.as_view(), name="changes"),
-    # Any text, so that a malformed id gets the same answer as one that is not there.
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
     path("intake/turns/<str:turn_id>/events", EventsView.as_view(), name="turn_events"),
     path("intake/turns/<str:turn_id>/stop", StopView.as_view(), name="stop_turn"),
     path("intake/answering", AnsweringView.as_view(), name="answering"),

@@ -1,7 +1,7 @@
-"""The OpenAPI document of the API at `/api/v1/schema/`, and the same to read in a browser at `/api/docs/`.
+"""Serves the OpenAPI document at `/api/v1/schema/`, and shows it in a browser at `/api/docs/`.
 
-The document changes with the program alone. A process builds it once and answers everybody with the same bytes; a
-client that has them already gets 304.
+The document changes only with the program. A process builds it once and sends the same bytes to every client; a client
+that has them already gets 304.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from core.rate_limits import RequestThrottle
 JSON, YAML = "application/vnd.oai.openapi+json", "application/vnd.oai.openapi"
 # By `?format=`.
 FORMATS = {"json": JSON, "yaml": YAML}
-# By `Accept`; the first that a client takes.
+# By `Accept`; the first one that a client accepts.
 OFFERED = {JSON: JSON, "application/json": JSON, YAML: YAML, "application/yaml": YAML}
-# Everybody may keep it, but asks each time whether it is still the same.
+# Any cache may keep it, but must check each time whether it is still current.
 CACHE_CONTROL = "public, no-cache"
 
 _building = threading.Lock()
@@ -45,7 +45,7 @@ class RenderedDocument:
 
 
 def document(media_type: str) -> RenderedDocument:
-    """The document in one of `FORMATS`. Many who ask at once while it is not there yet wait for one to build it."""
+    """The document in one of `FORMATS`. Concurrent first requests wait for one that builds it."""
     with _building:
         return _rendered(media_type)
 
@@ -60,14 +60,14 @@ def _rendered(media_type: str) -> RenderedDocument:
 
 
 class _FailuresInJson(BaseContentNegotiation):
-    """DRF's own would refuse the media types of OpenAPI, which no renderer of it writes."""
+    """DRF's own view would refuse the media types of OpenAPI, for which it has no renderer."""
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> tuple[BaseRenderer, str]:
         return JSONRenderer(), JSONRenderer.media_type
 
 
 class ApiDocumentView(APIView):
-    """Says nothing of anybody: it looks at no session and no token, and asks the database nothing."""
+    """The same for all callers: it reads no session and no token, and does not query the database."""
 
     authentication_classes = []
     permission_classes = [AllowAny]
@@ -87,7 +87,7 @@ class ApiDocumentView(APIView):
 
 
 def _wanted(request: Request) -> str:
-    """The media type. Raises `InvalidInput` for a `?format=` that there is not."""
+    """The media type. Raises `InvalidInput` for an unknown `?format=`."""
     name = request.query_params.get("format")
     if name is None:
         found = request.get_preferred_type([*OFFERED])

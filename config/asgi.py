@@ -1,7 +1,7 @@
-"""The web process: routes each request, and checks what it needs before it serves.
+"""The web process: routes each request, and runs checks before it serves.
 
-Synchronous views run with their middleware in one worker thread each, under WSGI. Views whose answers stream for
-minutes run on the event loop, under Django's ASGI application.
+Synchronous views run with their middleware in one worker thread each, under WSGI. Views that stream for minutes run on
+the event loop, under Django's ASGI application.
 """
 
 import os
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 STATIC = "/static"
 MCP = "/mcp"
-# The addresses, as Django writes them, of views whose answers stream, and of those that deal with such answers.
+# The URL patterns of views that stream, and of those that control such streams.
 STREAMING = (
     "/api/v1/intake/chat",
     "/api/v1/intake/events",
@@ -56,15 +56,15 @@ STREAMING = (
 )
 # More than the pool has connections, so that requests that need none are answered while others wait for one.
 THREADS = 64
-# For requests without a session or a token. One thread of Python runs at a time: a crowd of strangers, however quickly
-# each of them is refused, would stand before everybody's next step.
+# For requests without a session or a token. Only one Python thread runs at a time: a crowd of strangers would delay all
+# other requests, even if each one is refused quickly.
 STRANGERS_THREADS = 4
 
-# Requests whose answers stream, until they do: each holds a connection meanwhile. Fewer than the pool has, since who
-# waits in this line is let in, and who waits for a connection is refused after five seconds.
+# Requests that will stream, until their stream starts: each holds a connection meanwhile. Fewer than the pool has,
+# because requests in this queue are served, and requests that wait for a connection are refused after five seconds.
 OPENING_AT_ONCE = 12
 
-# The stubs of the two sides of it name the same types differently.
+# The type stubs of the two sides name the same types differently.
 wsgi: Any = get_wsgi_application()
 synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
@@ -73,7 +73,7 @@ mcp = McpEndpoint(mcp_registry)
 
 
 class Streaming:
-    """Django for views whose answers stream: each waits in a line until its answer begins, and then streams."""
+    """Django for views that stream: each waits in a queue until its response begins, and then streams."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async with AsyncExitStack() as opening:
@@ -95,13 +95,13 @@ async def serve_synchronously(scope: Any, receive: Any, send: Any) -> None:
 
 
 def has_credentials(scope: Any) -> bool:
-    """Whether a request names a session or a token, be they true or not."""
+    """Whether a request has a session or a token, valid or not."""
     cookie = f"{settings.SESSION_COOKIE_NAME}=".encode()
     return any(name == b"authorization" or (name == b"cookie" and cookie in value) for name, value in scope["headers"])
 
 
 def _make_sure_of_the_database() -> None:
-    """A process that could show somebody what is not theirs never serves, nor one that would look for other vectors."""
+    """A process that could show rows of other users, or whose embedding model did not make the index, never serves."""
     try:
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
@@ -115,7 +115,7 @@ async def _warm_up() -> None:
     await asyncio.to_thread(import_module, "intake.chat")
     await import_module("intake.agent.warming").warm_up()
     await asyncio.to_thread(document, JSON)
-    # All that stays for good is there: no later collection, for which every request would wait, looks through it again.
+    # All permanent objects exist now: exclude them from later garbage collections, which delay every request.
     gc.freeze()
     logger.info("Warmed up after %.1f s", time.monotonic() - begun)
 
@@ -123,10 +123,10 @@ async def _warm_up() -> None:
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     await asyncio.to_thread(_make_sure_of_the_database)
-    # Before the first request, so that nobody waits for it, and so that a process that cannot search never serves.
+    # Before the first request, which then does not wait, and so that a process that cannot search never serves.
     await asyncio.to_thread(get_embedder().warm_up)
     await asyncio.to_thread(warm_up_reranker)
-    # Meanwhile the process serves: this takes seconds, for which neither a page nor the first message should wait.
+    # The process serves meanwhile: this takes seconds, which neither a page nor the first message should wait for.
     warming = asyncio.create_task(_warm_up())
     async with mcp.running():
         yield {"opening": asyncio.Semaphore(OPENING_AT_ONCE)}

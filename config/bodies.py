@@ -1,4 +1,4 @@
-"""The outermost layer of the web process: reads each request's head and body, bounded in length and time."""
+"""The outermost layer of the web process: reads each request's head and body, with limits on length and time."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from intake.views.failures import page_for
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
 
 
-# What a request is counted as, by the beginning of its address.
+# The kind under which a request is counted, by the beginning of its path.
 KINDS = {
     "/api/v1/tools/": "tool",
     "/api/v1/intake/chat": "chat",
@@ -30,19 +30,19 @@ KINDS = {
 TEXT_EVENT = b"event: delta"
 # The longest query of a search in letters of two bytes, percent-encoded; uvicorn's parser reads no more than 65,535.
 LONGEST_ADDRESS = 64_000
-# Several times what a browser sends, its cookies among it.
+# Several times the size that a browser sends, cookies included.
 LONGEST_HEADERS = 32_768
 
 
 class Disconnected(Exception):
-    """The client left before its body was complete."""
+    """The client disconnected before its body was complete."""
 
 
 class BoundedBodies:
-    """Hands an application a whole body, so that none of its threads waits for a slow client.
+    """Passes complete bodies to an application, so that none of its threads waits for a slow client.
 
-    An announced length above `MAX_BODY_BYTES` is refused before the client sends any of it, another as soon as it
-    exceeds that. A body that takes longer than `BODY_SECONDS` is refused too.
+    An announced length above `MAX_BODY_BYTES` is refused before the client sends the body, any other body as soon as it
+    exceeds the limit. A body that takes longer than `BODY_SECONDS` is refused too.
     """
 
     def __init__(self, application: Application) -> None:
@@ -65,7 +65,7 @@ class BoundedBodies:
 
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
-    """From here on this request has a name, which its answer bears as well."""
+    """From here on this request has an id, which its response has too."""
     given = dict(scope["headers"]).get(request_ids.HEADER.lower().encode(), b"")
     name = request_ids.named(given.decode("latin-1"))
     request_ids.request_id.set(name)
@@ -80,7 +80,7 @@ def _named(scope: ConnectionScope, send: Send) -> Send:
 
 
 def _counted(scope: ConnectionScope, send: Send) -> Send:
-    """Counts the answer for `/metrics`, and for the chat how long the first text took."""
+    """Counts the response for `/metrics`, and for the chat the time to the first text."""
     began, kind = time.perf_counter(), _kind(scope["path"])
     waits_for_text = kind == "chat"
 
@@ -102,7 +102,7 @@ def _kind(path: str) -> str:
 
 
 def _check_head(scope: ConnectionScope) -> None:
-    """Raises `InvalidInput`. No field of a form or endpoint has this limit: they have shorter ones of their own."""
+    """Raises `InvalidInput`. No field of a form or endpoint has this limit: they have shorter ones."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
         raise InvalidInput(f"An address may have at most {LONGEST_ADDRESS:,} bytes.")
     if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
@@ -130,7 +130,7 @@ async def _read(scope: ConnectionScope, receive: Receive) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, then what the server reports: that the client left."""
+    """The body as one message, then the server's report that the client disconnected."""
     messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replay() -> Message:

@@ -1,8 +1,8 @@
 """Puts the modules that a page needs into one file when static files are collected: one request instead of twenty.
 
-The modules stay as they are, one idea each, and no tool but `collectstatic` runs. Of JavaScript's modules it knows what
-ours use, `import { a, b } from "./x.js"` and `export` before a declaration, and refuses anything else. A module becomes
-a function that runs once, in the order in which the imports would have run, so names of two modules never meet.
+The source modules do not change, and only `collectstatic` runs. The bundler supports the syntax that our modules use,
+`import { a, b } from "./x.js"` and `export` before a declaration, and refuses anything else. A module becomes a
+function that runs once, in the order of the imports, so names of two modules never collide.
 """
 
 import posixpath
@@ -11,19 +11,19 @@ from collections.abc import Callable
 
 _IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "(\.\.?/[\w./]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const)) (\w+)", re.MULTILINE)
-# What neither of those took.
+# The text that neither of these matched.
 _LEFT = re.compile(r'^(?:import\s*[{*"]|import \w|export\b).*$', re.MULTILINE)
 
 
 class NotBundled(ValueError):
-    """A module is written in a way that this knows nothing of."""
+    """A module uses syntax that this bundler does not support."""
 
 
 def bundle(entry: str, read: Callable[[str], str]) -> str:
-    """One script of the module `entry` and all it imports; `read` gives a module's text by its name, which
-    is its path from the entry's folder.
+    """One script of the module `entry` and all its imports; `read` returns a module's text by its name, which is its
+    path from the entry's folder.
 
-    Raises `NotBundled` for modules in a circle and for any other form of import or export.
+    Raises `NotBundled` for circular imports and for any other form of import or export.
     """
     written: dict[str, str] = {}
     _write(entry, read, written, on_the_way=())

@@ -1,4 +1,4 @@
-"""The Celery application: workers fill vectors, beat sweeps for rows that no message announced."""
+"""The Celery application: workers fill vectors, beat runs the sweeps for rows without a message."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ app = Celery("recollect")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-# In a message's headers: the name of the request that sent it.
+# The header of a message with the id of the request that sent it.
 REQUEST = "recollect_request"
 
 
@@ -28,8 +28,8 @@ def name_the_request(headers: dict[str, Any] | None = None, **_: Any) -> None:
 
 @task_prerun.connect
 def take_on_the_request(task_id: str, task: "Task[Any, Any]", **_: Any) -> None:
-    """Logs and the database name what caused a task; without a request, the task itself."""
-    # Celery puts a message's own headers among the request's fields, and those of a call in this process into a dict.
+    """Logs and the database name the request that caused a task; without one, the task itself."""
+    # Celery puts a message's own headers among the request's fields, and those of a local call into a dict.
     sent = getattr(task.request, REQUEST, None) or (task.request.headers or {}).get(REQUEST)
     request_id.set(sane(str(sent or "")) or f"task-{task_id[:8]}")
     with suppress(DatabaseError), connection.cursor() as cursor:

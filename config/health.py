@@ -1,4 +1,4 @@
-"""`GET /healthz`: whether this process can do its work, for supervisors and load balancers."""
+"""`GET /healthz`: reports to supervisors and load balancers whether this process can work."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
@@ -25,7 +25,7 @@ def _database_answers() -> bool:
 
 
 def _embedder_is_of_use() -> bool:
-    """Also that it is one which made the index: any other would look for what is not there."""
+    """Also checks that the model made the index; with another one, search could not read it."""
     try:
         get_embedder().warm_up()
         require_active(*(embedder.name for embedder in configured_embedders()))

@@ -1,6 +1,6 @@
-"""`/metrics` for Prometheus: what this web process has counted, its pool, and the queue of the whole product.
+"""`/metrics` for Prometheus: the counters of this web process, its connection pool, and the queue of the whole product.
 
-Shown to a request with `METRICS_TOKEN`; where none is set, to one from this machine or a private network that came
+It requires `METRICS_TOKEN`. Without that setting it answers requests from this machine or a private network that came
 through no proxy.
 """
 
@@ -23,12 +23,12 @@ from intake.views.failures import not_found
 from memory.models import Embedding
 
 CAP = 10_000
-# This machine, and the addresses that nobody has on the internet (RFC 1918, RFC 4193).
+# This machine, and private addresses (RFC 1918, RFC 4193).
 PRIVATE = [
     ipaddress.ip_network(each)
     for each in ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 ]
-# Of psycopg_pool's figures, by the names that they have here.
+# psycopg_pool's figures, with our names.
 POOL_STATES = {"pool_size": "open", "pool_available": "idle", "requests_waiting": "waited for"}
 
 
@@ -63,7 +63,7 @@ def _look_at_the_pool() -> None:
 
 
 def _look_at_the_queue() -> None:
-    """As staff, who see the index from outside and no text."""
+    """As staff, who can read the index but no text."""
     now = timezone.now()
     with acting_as_staff():
         waiting = Embedding.objects.waiting()

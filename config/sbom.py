@@ -1,7 +1,7 @@
-"""What an installation is made of, as a CycloneDX 1.6 document: the packages of a lock, and the product itself.
+"""Writes the bill of materials of an installation in CycloneDX 1.6: the packages of a lock, and the product itself.
 
-The lock names versions and hashes, the installed packages their licences. The same lock and the same installation give
-the same bytes: no time is in the document, and its serial number is made from its content.
+The lock has versions and hashes, the installed packages have licences. The same lock and the same installation give the
+same bytes: the document contains no time, and its serial number is computed from its content.
 
 Specification: https://cyclonedx.org/docs/1.6/json/; package URLs: https://github.com/package-url/purl-spec.
 """
@@ -39,8 +39,8 @@ class UnreadableLock(Exception):
 class LockedPackage:
     name: str
     version: str
-    marker: str = ""  # For which Python and platform (PEP 508); everywhere if empty.
-    hashes: list[str] = field(default_factory=list)  # SHA-256 of each file that the lock lets in.
+    marker: str = ""  # The Python and platform (PEP 508); empty for all.
+    hashes: list[str] = field(default_factory=list)  # SHA-256 of each file that the lock allows.
 
     @property
     def purl(self) -> str:
@@ -84,7 +84,7 @@ def parse(text: str, *, name: str) -> list[LockedPackage]:
 
 
 def strangers(packages: list[LockedPackage]) -> list[LockedPackage]:
-    """What is installed in another version than the lock's: as it is, and without hashes, for nobody has checked it."""
+    """Packages in another version than the lock's: as installed, and without hashes, because none was verified."""
     locked: dict[str, set[str]] = defaultdict(set)
     for package in packages:
         locked[package.name].add(package.version)
@@ -93,7 +93,7 @@ def strangers(packages: list[LockedPackage]) -> list[LockedPackage]:
 
 
 def document(lock: str, packages: list[LockedPackage]) -> dict[str, Any]:
-    """All but the serial number has its order from the names, so that two documents can be compared line by line."""
+    """Everything except the serial number is ordered by name, so that two documents can be compared line by line."""
     product: dict[str, Any] = {
         "type": "application",
         "bom-ref": PRODUCT,
@@ -137,12 +137,12 @@ def _component(package: LockedPackage) -> dict[str, Any]:
 
 
 def _licences(package: Distribution) -> Iterator[dict[str, Any]]:
-    """An SPDX expression where the package declares one (PEP 639), or else what it says in its own words."""
+    """An SPDX expression if the package declares one (PEP 639), or else its own text."""
     said = package.metadata.get_all
     if expression := said("License-Expression"):
         yield {"expression": expression[0], "acknowledgement": "declared"}
         return
-    # Some put the licence's whole text where its name belongs.
+    # Some packages have the licence's whole text in place of its name.
     first, *rest = "".join(said("License") or []).strip().splitlines() or [""]
     names = [line.split(" :: ")[-1] for line in said("Classifier") or [] if line.startswith(CLASSIFIER)]
     if first and (not rest or not names):

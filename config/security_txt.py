@@ -1,4 +1,4 @@
-"""`/.well-known/security.txt` (RFC 9116): whom to tell of a weakness, if `SECURITY_CONTACT` says so."""
+"""`/.well-known/security.txt` (RFC 9116): the contact for security reports, if `SECURITY_CONTACT` is set."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from intake.views.failures import not_found
 
 SCHEMES = ("mailto:", "https://", "tel:")
-# The longest that the RFC recommends.
+# The longest time that the RFC recommends.
 GOOD_FOR = timedelta(days=364)
 
 

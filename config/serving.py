@@ -1,4 +1,4 @@
-"""How the web process serves: one uvicorn, for `make up` as for a container (`python -m config.serving HOST PORT`)."""
+"""Runs uvicorn, for `make up` and for a container (`python -m config.serving HOST PORT`)."""
 
 import os
 import socket
@@ -7,9 +7,9 @@ from types import FrameType
 
 import uvicorn
 
-# An answer that streams may finish, but nobody who stops the server waits longer than this.
+# A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
-# As uvicorn's own command has it.
+# The default of uvicorn's own command.
 STARTUP_FAILURE = 3
 # How long a thread may compute before another has its turn; Python's own 5 ms are for programs that only compute. A
 # request waits for the database some twenty times, and after each time for a turn: beside eight threads that rendered
@@ -21,7 +21,7 @@ SEND_BUFFER_BYTES = 128 * 1024
 
 
 class StoppingServer(uvicorn.Server):
-    """Ends the streams of pages that only listen, for which nobody who stops the server should wait."""
+    """Ends the streams of pages that only listen, so that stopping the server does not wait for them."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if "intake.changes" in sys.modules:
@@ -30,9 +30,9 @@ class StoppingServer(uvicorn.Server):
 
 
 def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, shares_address: bool = False) -> None:
-    """Until the process is told to end. Exits with status 3 when it cannot begin.
+    """Serve until the process is told to end. Exits with status 3 if it cannot start.
 
-    `shares_address`: others listen there too, and the kernel spreads connections over all of them (on Linux).
+    `shares_address`: other processes listen there too, and the kernel distributes connections over them (on Linux).
     """
     config = uvicorn.Config(
         "config.asgi:application",
@@ -40,11 +40,11 @@ def serve(host: str, port: int, *, graceful_seconds: int = GRACEFUL_SECONDS, sha
         port=port,
         # Django's settings have it.
         log_config=None,
-        # It would tell what people searched for.
+        # Access logs would contain users' queries.
         access_log=False,
-        # It is nobody's business.
+        # No version in the headers.
         server_header=False,
-        # `TRUSTED_PROXIES` alone says which proxies may name a client's address.
+        # Only `TRUSTED_PROXIES` decides which proxies may name a client's address.
         proxy_headers=False,
         timeout_graceful_shutdown=graceful_seconds,
     )
@@ -60,7 +60,7 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shares_address:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    # Each connection that is accepted inherits it.
+    # Each accepted connection inherits it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     listener.bind((host, port))
     return listener

@@ -1,4 +1,4 @@
-"""Django's admin, with the pages of `core.isolation.staff` in the place of its own site."""
+"""Django's admin, with `core.isolation.staff` as its site."""
 
 from django.apps import apps
 from django.contrib import admin
@@ -9,7 +9,7 @@ class StaffConfig(AdminConfig):
     default_site = "core.isolation.staff.StaffSite"
 
     def ready(self) -> None:
-        """Without django-allauth's pages: how people prove who they are is nothing that staff may read."""
+        """Without django-allauth's admin pages: staff may not read users' log-in methods."""
         super().ready()
         for app in apps.get_app_configs():
             if app.name.startswith("allauth."):

@@ -1,4 +1,4 @@
-"""Static files under names that change with their content, so that browsers may keep them for ever."""
+"""Static files with hashed names, so that browsers may cache them forever."""
 
 import posixpath
 import re
@@ -18,14 +18,14 @@ from config.bundling import bundle
 NAME_OF_CONTENT = re.compile(r"\.[0-9a-f]{12}\.\w+$")
 
 
-# The modules that pages name, or fetch later; each is served with all that it imports.
+# The modules that pages name, or load later; each is served with all its imports.
 ENTRIES = ("intake/chat.js", "intake/room.js", "intake/palette.js", "memory/map.js")
 
 
 class StaticStorage(ManifestStaticFilesStorage):
-    # One JavaScript module imports another by its name, which has to change with the other's content too.
+    # A JavaScript module imports another by its name, which must change with the other's content too.
     support_js_module_import_aggregation = True
-    # As deep as our modules import each other.
+    # The depth of our modules' imports.
     max_post_process_passes = 8
 
     def post_process(self, paths: dict[str, tuple[Any, str]], dry_run: bool = False, **options: Any) -> Iterator[Any]:
@@ -33,7 +33,7 @@ class StaticStorage(ManifestStaticFilesStorage):
 
 
 def _bundled(paths: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
-    """The entries that were found, as if they had been written in one piece."""
+    """The entries, as if they had been written in one piece."""
     pieces = InMemoryStorage()
     bundles = {}
     for entry in ENTRIES:
@@ -51,7 +51,7 @@ def _read(paths: dict[str, tuple[Any, str]], folder: str, name: str) -> str:
 
 
 class ServedStaticFiles(StaticFiles):
-    """Each is taken for what it says it is, and kept by browsers if its name will change with it."""
+    """Each has its declared content type, and browsers may cache it if its name is hashed."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
         response = await super().get_response(path, scope)

@@ -1,4 +1,4 @@
-"""The map of the house: pages, the API under /api/v1/, the admin."""
+"""The root URLs: pages, the API under /api/v1/, the admin."""
 
 from django.contrib import admin
 from django.urls import include, path

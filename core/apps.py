@@ -1,4 +1,4 @@
-"""The app beneath all others, as Django knows it: registers the checks that run before anything is served."""
+"""The lowest app: registers the checks that run before a process serves."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,5 @@
-"""Many rows in one statement: an array for each column, so that it is as short for a thousand rows as for one.
+"""Inserts many rows with one statement: an array for each column, so the statement is as short for a thousand rows as
+for one.
 
 Django's `bulk_create` writes a placeholder for each value of a model with JSON or bytes, which takes longer than the
 insertion itself. Source: PostgreSQL's documentation of `unnest` with several arrays.
@@ -18,9 +19,9 @@ InsertedRow = TypeVar("InsertedRow", bound=models.Model)
 
 
 def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) -> None:
-    """Insert unsaved rows of one model; each gets its key. Sends no signal, like `bulk_create`.
+    """Insert unsaved rows of one model and set their keys. Sends no signal, like `bulk_create`.
 
-    With `ignore_conflicts` rows that are there already are passed over, and none gets its key.
+    `ignore_conflicts` skips rows that exist already and sets no key on them.
     """
     if not rows:
         return
@@ -33,7 +34,7 @@ def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) 
     ]
     quote = connection.ops.quote_name
     columns = ", ".join(quote(str(field.column)) for field in fields)
-    # Without a length, which a cast would cut a text to in silence.
+    # Without a length: a cast to one would silently truncate the text.
     arrays = ", ".join(f"%s::{str(field.db_type(connection)).partition('(')[0]}[]" for field in fields)
     values = [[field.get_db_prep_save(field.pre_save(row, True), connection) for row in rows] for field in fields]
     returning = "ON CONFLICT DO NOTHING" if ignore_conflicts else f"RETURNING {quote(str(key.column))}"
@@ -53,9 +54,9 @@ def insert_many(rows: Sequence[InsertedRow], *, ignore_conflicts: bool = False) 
 def insert_values(
     table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, ending: str = ""
 ) -> list[tuple[Any, ...]]:
-    """Insert rows of one person as a Citus cluster takes them, on one node; returns what `ending` asks for.
+    """Insert rows of one user in the form that a Citus cluster runs on one node; returns the result of `ending`.
 
-    A row that a query makes Citus would send by COPY, which PostgreSQL does not allow under row-level security.
+    Citus would send rows that come from a query by COPY, which PostgreSQL does not allow under row-level security.
     """
     quote = connection.ops.quote_name
     row = f"({', '.join(['%s'] * len(columns))})"

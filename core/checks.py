@@ -1,4 +1,4 @@
-"""Start-up checks: each names a fault that would show later, and the way out."""
+"""Registers the start-up checks. Each one reports a fault that would appear only later, with the fix."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""Every expected failure as a caller sees it: a code, a sentence, and whether trying again helps."""
+"""Defines every expected failure: a code, a sentence for the caller, and whether a retry may help."""
 
 from http import HTTPStatus
 from typing import ClassVar
 
 
 class RecollectError(Exception):
-    """The base of every expected failure; edges turn it into a problem document, a tool result or a stream event."""
+    """The base of all expected failures. Endpoints turn it into a problem document, a tool result or a stream event."""
 
     code: ClassVar[str]
     status: ClassVar[HTTPStatus]
@@ -15,7 +15,7 @@ class RecollectError(Exception):
     def __init__(self, detail: str | None = None, *, errors: dict[str, list[str]] | None = None) -> None:
         self.detail = detail or self.default_detail
         self.errors = errors
-        # What the caller needs to go on, beside the words: members of the problem document.
+        # Additional members of the problem document that the caller needs to continue.
         self.more: dict[str, int] = {}
         super().__init__(self.detail)
 
@@ -33,7 +33,7 @@ class AuthenticationRequired(RecollectError):
 
 
 class InsufficientScope(RecollectError):
-    """The token is good, but not for this."""
+    """The token is valid but lacks the scope."""
 
     code = "insufficient_scope"
     status = HTTPStatus.FORBIDDEN
@@ -41,7 +41,7 @@ class InsufficientScope(RecollectError):
 
 
 class NotFound(RecollectError):
-    """For what does not exist and for what is somebody else's: a caller cannot tell the two apart."""
+    """The row does not exist or belongs to another user: a caller cannot distinguish the two."""
 
     code = "not_found"
     status = HTTPStatus.NOT_FOUND
@@ -49,7 +49,7 @@ class NotFound(RecollectError):
 
 
 class Conflict(RecollectError):
-    """Somebody else's write came first: to read again, and decide again, is up to the caller."""
+    """Another write came first. The caller must read again and decide again."""
 
     code = "conflict"
     status = HTTPStatus.PRECONDITION_FAILED
@@ -65,7 +65,7 @@ class PreconditionRequired(RecollectError):
 
 
 class StillRunning(RecollectError):
-    """The same request came before and has no answer yet."""
+    """The first request with this key is still running."""
 
     code = "still_running"
     status = HTTPStatus.CONFLICT
@@ -92,7 +92,7 @@ class RateLimited(RecollectError):
     retryable = True
 
     def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
-        """`retry_after`: seconds, where they are known."""
+        """`retry_after` is in seconds, if known."""
         self.retry_after = retry_after
         super().__init__(detail)
 
@@ -105,7 +105,7 @@ class TooSlow(RecollectError):
 
 
 class Broken(RecollectError):
-    """A fault of this program, which has been written to the log."""
+    """An unexpected error; it has been logged."""
 
     code = "internal_error"
     status = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -126,7 +126,7 @@ class Unavailable(RecollectError):
 
 
 class WrongState(RecollectError):
-    """The import is not where this can be done."""
+    """The import's state does not allow this call."""
 
     code = "wrong_state"
     status = HTTPStatus.CONFLICT
@@ -134,7 +134,7 @@ class WrongState(RecollectError):
 
 
 class WrongOffset(RecollectError):
-    """A chunk that does not go on where the last one ended."""
+    """The chunk does not start where the last one ended."""
 
     code = "wrong_offset"
     status = HTTPStatus.CONFLICT
@@ -146,7 +146,7 @@ class WrongOffset(RecollectError):
 
 
 class ContinuedSince(RecollectError):
-    """An undoing would take turns away that something was said after."""
+    """Undoing would remove turns that were continued since."""
 
     code = "continued_since"
     status = HTTPStatus.CONFLICT
@@ -167,7 +167,7 @@ class TooManyImports(RecollectError):
 
 
 class QuotaExceeded(TooLarge):
-    """There is no room for it beside what the person keeps already."""
+    """The user has reached a quota."""
 
     code = "quota_exceeded"
     default_detail = "The file is larger than this server takes."

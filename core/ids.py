@@ -1,4 +1,4 @@
-"""Identifiers for rows that people link to: unguessable, and in the order they were made."""
+"""Makes identifiers for rows that users link to: unguessable, and in order of creation."""
 
 import uuid
 
@@ -13,7 +13,7 @@ def uuid7() -> uuid.UUID:
 
 
 def parse_id(text: str) -> uuid.UUID:
-    """Raises `NotFound`: a malformed id is answered like one that does not exist."""
+    """Raises `NotFound`: a malformed id gets the same answer as one that does not exist."""
     try:
         return uuid.UUID(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Whether the database server keeps what people said out of its own log; a server that we do not start may not.
+"""Warns if the database server would write users' text into its own log.
 
-Django sends statements with their values in them, so a statement in a log is a text in a log. `manage.py check
---database default` says what is wrong, and a web process says it when it starts.
+Django sends statements with their values in them, so a logged statement is a logged text. `manage.py check --database
+default` reports wrong settings, and a web process reports them when it starts.
 """
 
 import logging
@@ -14,13 +14,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger(__name__)
 
-# By setting: what it may be, and what to set it to. The first four are PostgreSQL's defaults in other words.
+# By setting: the allowed values, and the value to set. The first four are PostgreSQL's defaults in other words.
 SILENT: dict[str, tuple[set[str], str]] = {
     "log_statement": ({"none", "ddl"}, "none"),
     "log_min_duration_statement": ({"-1"}, "-1"),
     "log_min_duration_sample": ({"-1"}, "-1"),
     "log_transaction_sample_rate": ({"0"}, "0"),
-    # A statement that failed, its values, and the row that a constraint refused.
+    # A failed statement, its values, and the row that a constraint refused.
     "log_min_error_statement": ({"log", "fatal", "panic"}, "panic"),
     "log_parameter_max_length": ({"0"}, "0"),
     "log_parameter_max_length_on_error": ({"0"}, "0"),
@@ -34,7 +34,7 @@ def check_database_logs(databases: Sequence[str] | None = None, **kwargs: Any) -
 
 
 def warn_of_texts_in_logs() -> None:
-    """One line in the log, so that nobody has to ask for it."""
+    """Log one line, so that an operator sees it without running the check."""
     for found in problems(connections["default"]):
         logger.warning("%s: %s %s", found.id, found.msg, found.hint)
 

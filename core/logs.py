@@ -1,4 +1,4 @@
-"""How a line of the log looks: for people, or as JSON for programs; both with the request that it belongs to."""
+"""Formats log lines as text or as JSON, both with the id of the request."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `time` (UTC), `level`, `logger`, `message`; where there is one, `request_id`, `exception`."""
+    """Writes one object per line: `time` (UTC), `level`, `logger`, `message`, optionally `request_id`, `exception`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

@@ -1,4 +1,6 @@
-"""What a web process counts for Prometheus; `config.metrics` shows it. No name, address or text is a label."""
+"""Defines the Prometheus metrics of a web process; `config.metrics` shows them. No label is a name, an address or a
+text.
+"""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,4 +1,4 @@
-"""Lists, newest first, a page at a time: where one was left is what an address carries to the next."""
+"""Pages through lists, newest first. The position after the last row is the cursor in the next address."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,45 +16,45 @@ StoredRow = TypeVar("StoredRow", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """After the row of this moment and this id; of rows of one moment the greater id comes first."""
+    """The position after the row with this time and id. Among rows of one time the greater id comes first."""
 
     moment: datetime
     row_id: UUID
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads what `str` writes; raises `ValueError` for anything else."""
+        """Parse the output of `str`; raises `ValueError` for anything else."""
         written, _, row_id = text.partition("_")
         moment = datetime.fromisoformat(written)
         if moment.tzinfo is None:
             raise ValueError(text)
         try:
-            # The database does not take every offset that Python does.
+            # The database does not accept every offset that Python does.
             return cls(moment.astimezone(UTC), UUID(row_id))
         except OverflowError:
             raise ValueError(text) from None
 
     def __str__(self) -> str:
-        # With a Z, for a plus sign in an address is read as a space.
+        # With a Z, because a plus sign in an address is read as a space.
         moment = self.moment.astimezone(UTC).replace(tzinfo=None)
         return f"{moment.isoformat()}Z_{self.row_id}"
 
     def later_in_list(self, by: str) -> Q:
-        """The rows after this one, in a list that goes `by` this field and then by id."""
+        """The rows after this one, in a list ordered by this field and then by id."""
         same_moment = Q(**{by: self.moment, "id__gte": self.row_id})
         return Q(**{f"{by}__lte": self.moment}) & ~same_moment
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[ListedRow]):
-    """`more`: where the next page begins, if there is one."""
+    """`more` is the beginning of the next page, if there is one."""
 
     rows: list[ListedRow]
     more: Position | None
 
 
 def page_of(found: "QuerySet[StoredRow]", *, by: str, after: Position | None, size: int) -> ListPage[StoredRow]:
-    """The newest by this field, and of one moment by id; those behind `after`."""
+    """The newest rows by this field, then by id, after `after`."""
     found = found.order_by(f"-{by}", "-id")
     if after is not None:
         found = found.filter(after.later_in_list(by))
@@ -64,7 +64,9 @@ def page_of(found: "QuerySet[StoredRow]", *, by: str, after: Position | None, si
 
 
 def position_in_address(text: str | None) -> Position | None:
-    """Raises `NotFound` for what is none: nobody typed it, they followed a link; `InvalidInput` for an endless one."""
+    """Raises `NotFound` for an invalid cursor, which comes from a link and not from typing; `InvalidInput` for one that
+    is too long.
+    """
     if text and len(text) > LONGEST_REFERENCE:
         raise InvalidInput(errors={"after": [f"At most {LONGEST_REFERENCE} characters."]})
     try:

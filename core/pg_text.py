@@ -8,12 +8,12 @@ _UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
 def storable_text(text: str) -> str:
-    """Without NUL characters; halves of surrogate pairs, which have no UTF-8, become U+FFFD."""
+    """Remove NUL characters, and replace halves of surrogate pairs, which have no UTF-8, with U+FFFD."""
     return _UNSTORABLE.sub(lambda found: "" if found[0] == "\0" else "\ufffd", text)
 
 
 def storable(value: Any) -> Any:
-    """JSON's types with every text storable; a number that JSON does not have becomes its name."""
+    """Make every text of a JSON value storable; a number that JSON does not have becomes its name."""
     match value:
         case str():
             return storable_text(value)

@@ -1,13 +1,13 @@
-"""Steps threads back that compute for long, so that on a busy machine requests and the database go before them."""
+"""Lowers the priority of threads that compute for long, so that requests and the database come first on a busy machine."""
 
 import os
 import sys
 
-# Beside a thread of the usual priority one of this gets a tenth of a core; an idle core it has whole.
+# A thread with this niceness gets a tenth of a busy core beside a normal one, and all of an idle core.
 NICENESS = 10
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread, and so of those that it starts. Only Linux has one for each thread."""
+    """Lower the priority of the calling thread and of the threads that it starts. Only Linux has one per thread."""
     if sys.platform == "linux":
         os.nice(NICENESS)

@@ -1,4 +1,4 @@
-"""The DRF edge for failures: every one leaves as `application/problem+json` (RFC 9457) with the contract's fields."""
+"""Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -23,13 +23,13 @@ from core.errors import (
 from core.rate_limits import client_address, counted_refusal
 
 CONTENT_TYPE = "application/problem+json"
-# As every tool for agents understands it; `Token` is taken as well.
+# The scheme that every tool for agents understands; `Token` is accepted too.
 CHALLENGE = 'Bearer realm="recollect"'
 RETRY_AFTER_SECONDS = 5
 
 
 def problem(error: RecollectError, *, status: int | None = None) -> dict[str, Any]:
-    """The body: `type, title, status, detail, code, retryable`, and `errors` per field where the input is at fault."""
+    """The body: `type, title, status, detail, code, retryable`, and `errors` per field if the input is wrong."""
     http_status = HTTPStatus(status or error.status)
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -61,7 +61,7 @@ def retry_after(error: RecollectError) -> str:
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's `EXCEPTION_HANDLER`: what is not expected is left to Django, which answers 500 and logs it."""
+    """DRF's `EXCEPTION_HANDLER`. It leaves unexpected errors to Django, which answers 500 and logs them."""
     error = as_recollect_error(exc)
     if error is None:
         return None
@@ -73,7 +73,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
-# The first that fits; what is not here nobody expected.
+# The first match wins. Errors that are not listed are unexpected.
 TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectError]]] = [
     ((RecollectError,), lambda exc: exc),
     ((Http404,), lambda _: NotFound()),
@@ -90,7 +90,7 @@ TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectE
 
 
 def as_recollect_error(exc: Exception) -> RecollectError | None:
-    """Django's, DRF's and the database's failures in this project's words; None for what nobody expected."""
+    """Translate failures of Django, DRF and the database into this project's errors; None for unexpected ones."""
     for kinds, translate in TRANSLATIONS:
         if isinstance(exc, kinds):
             return translate(exc)

@@ -1,10 +1,9 @@
-"""How often one user or one address may ask, and how many calls of one user may run at once.
+"""Limits how often a user or an address may call, and how many calls of one user may run at once.
 
-How often is counted in Redis, for all processes together, before any work is done: a limit such as "10/minute" is a
-sliding window. While Redis is away each process counts for itself.
+Calls are counted in Redis, for all processes together, before any work is done. A limit such as "10/minute" is a
+sliding window. While Redis is unavailable each process counts for itself.
 
-Running calls are counted by each process alone: what they take from others is its threads and connections, and
-a process that ends takes its count along.
+Running calls are counted per process: they occupy its threads and connections, and the count ends with the process.
 """
 
 import hashlib
@@ -37,17 +36,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Of those in `settings.RATE_LIMITS`, the one of a view of the API that names none as its `throttle_scope`.
+# The limit in `settings.RATE_LIMITS` for API views without a `throttle_scope`.
 DEFAULT_LIMIT = "api"
-# Under this name `request.META` keeps whose running call it is.
+# The key of `request.META` that keeps the user of a running call.
 RUNNING = "recollect.running"
-# The most that a request waits for Redis, and for how long Redis is not asked again after a failure.
+# The longest wait for Redis, and how long Redis is not tried after a failure.
 TIMEOUT_SECONDS = 0.1
 REST_SECONDS = 5.0
 
 
 class _Bypass:
-    """Keeps requests from asking a Redis that did not answer a moment ago."""
+    """Skips Redis for a while after it has not answered."""
 
     until = 0.0
 
@@ -62,7 +61,7 @@ bypass = _Bypass()
 
 
 def parse_rate(text: str) -> limits.RateLimitItem:
-    """From "10/minute"; raises `ValueError` for anything else."""
+    """Parse a rate such as "10/minute"; raises `ValueError` for anything else."""
     rate = limits.parse(text)
     if rate.amount < 1:
         raise ValueError(f"{text!r} lets nobody in: leave it empty for no limit.")
@@ -70,9 +69,9 @@ def parse_rate(text: str) -> limits.RateLimitItem:
 
 
 def take_all(*wanted: tuple[object, ...]) -> None:
-    """Count one use under several limits at once: for each its name in `settings.RATE_LIMITS`, and its subjects.
+    """Count one use under several limits: for each its name in `settings.RATE_LIMITS`, and its subjects.
 
-    Raises `RateLimited` when one is reached; the use is then counted under none of them.
+    Raises `RateLimited` if one is reached; the use is then counted under none of them.
     """
     counted = [(parse_rate(rate), _key(*each)) for each in wanted if (rate := settings.RATE_LIMITS.get(str(each[0])))]
     if not counted:
@@ -88,7 +87,7 @@ def take_all(*wanted: tuple[object, ...]) -> None:
 
 
 def _take(limiter: SlidingWindowCounterRateLimiter, counted: list[tuple[limits.RateLimitItem, str]]) -> None:
-    # Between this look and the count another request may be counted: the later one is then refused after all.
+    # Another request may be counted between this check and the count; the later one is then refused after all.
     refused = next((each for each in counted[1:] if not limiter.test(*each)), None)
     refused = refused or next((each for each in counted if not limiter.hit(*each)), None)
     if refused:
@@ -102,17 +101,17 @@ def take_for(name: str, *, user_id: int | None, address: str) -> None:
 
 
 def take_for_page(session_key: str | None, *, address: str) -> None:
-    """Count a page that is not the API's, before anybody knows who asks: by its session, without one by its address.
+    """Count a page outside the API, before the user is known: by its session, or without one by its address.
 
-    A session key that was made up opens a count of its own, so the address has one in total.
+    A made-up session key starts its own count, so the address has a total limit too.
     """
     take_all(("page", session_key or address), ("page_address", address))
 
 
 def counted_refusal(error: RecollectError, *, address: str) -> RecollectError:
-    """The error to answer with: its own, or `RateLimited` where too many from this address were refused.
+    """Return the error to answer with: the given one, or `RateLimited` if too many calls of this address were refused.
 
-    Counts a request that nobody knows the sender of; all others are counted for who sent them.
+    Counts only requests of unknown senders; all others are counted for their user.
     """
     if isinstance(error, AuthenticationRequired | NotFound):
         try:
@@ -123,12 +122,12 @@ def counted_refusal(error: RecollectError, *, address: str) -> RecollectError:
 
 
 def take_for_password(email: str, *, address: str) -> None:
-    """Count a login attempt: per account and address, so that nobody can lock anybody else out."""
+    """Count a login attempt per account and address, so that an attacker cannot lock the owner out."""
     take_all(("login", email.strip().lower(), address), ("login_address", address))
 
 
 class RunningCalls:
-    """How many calls of each user this process is working on."""
+    """Counts the running calls of each user in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -157,7 +156,7 @@ running_calls = RunningCalls()
 
 @contextmanager
 def running_call(user_id: int) -> Iterator[None]:
-    """For what is no view of Django's. Raises `RateLimited`."""
+    """For calls outside Django's views. Raises `RateLimited`."""
     running_calls.begin(user_id)
     try:
         yield
@@ -166,7 +165,7 @@ def running_call(user_id: int) -> Iterator[None]:
 
 
 def begin_call(request: "AnyRequest", *, user_id: int) -> None:
-    """Count a request as running until `end_call`, which a middleware calls however it ends. Raises `RateLimited`."""
+    """Count a request as running until `end_call`, which a middleware always calls. Raises `RateLimited`."""
     if RUNNING not in request.META:
         running_calls.begin(user_id)
         request.META[RUNNING] = user_id
@@ -179,11 +178,11 @@ def end_call(request: "AnyRequest") -> None:
 
 
 def client_address(request: "AnyRequest") -> str:
-    """Where a request came from, as far as the configured proxies are to be believed.
+    """The client's address, as far as the configured proxies can be trusted.
 
-    Each proxy appends its client to X-Forwarded-For, and a client may have written there itself: with n
-    proxies of one's own, the n-th entry from the end is the last that one of them wrote. An IPv6 client has a whole
-    network of addresses and is counted by it.
+    Each proxy appends its client to X-Forwarded-For, and a client may have written to it as well. With n trusted
+    proxies, the n-th entry from the end is the last one that they wrote. An IPv6 client has a whole network of
+    addresses and is counted by it.
     """
     address = request.META.get("REMOTE_ADDR") or ""
     if settings.TRUSTED_PROXIES > 0:
@@ -194,7 +193,7 @@ def client_address(request: "AnyRequest") -> str:
 
 
 def network_of(address: str) -> str:
-    """The network of a client's address, as /24 or, of IPv6, /48; empty for what is no address."""
+    """The network of a client's address, as /24 or, for IPv6, /48; empty if it is not an address."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -216,7 +215,7 @@ class RequestThrottle(BaseThrottle):
 
 @lru_cache(maxsize=1)
 def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
-    """Its windows end by themselves, so that it holds no more than was asked within one of them."""
+    """Its windows expire automatically, so it holds only the requests of the current windows."""
     return SlidingWindowCounterRateLimiter(MemoryStorage())
 
 

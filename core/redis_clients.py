@@ -1,8 +1,8 @@
-"""The one place that makes clients of the Redis in REDIS_URL: of a server, or of the primary that sentinels name.
+"""Creates every client of the Redis in REDIS_URL: a single server, or the primary that sentinels name.
 
 `redis+sentinel://:password@sentinel-1:26379,sentinel-2:26379/name` names the primary: each new connection asks the
-sentinels where it is now. Sentinels and servers have the same password. No command is tried twice: each caller says
-what it does without Redis.
+sentinels for its address. Sentinels and servers have the same password. No command is retried; each caller decides how
+it works without Redis.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ PORT = 26379
 
 @dataclass(frozen=True, slots=True)
 class SentinelAddress:
-    """`places`: host and port of each sentinel. `name`: what they call the primary."""
+    """`places` has host and port of each sentinel. `name` is the sentinels' name for the primary."""
 
     places: tuple[tuple[str, int], ...]
     name: str
@@ -33,7 +33,7 @@ class SentinelAddress:
 
     @classmethod
     def parse(cls, url: str) -> "SentinelAddress | None":
-        """None for the address of a server. Raises `ValueError`."""
+        """None for the address of a single server. Raises `ValueError`."""
         if not url.startswith(SCHEME):
             return None
         before, _, rest = url.removeprefix(SCHEME).rpartition("@")
@@ -53,7 +53,7 @@ class SentinelAddress:
 
 
 def client(url: str, *, seconds: float) -> "redis.Redis":
-    """Safe to share between threads. Waits for so long at most to connect, and for each answer."""
+    """Thread-safe. `seconds` limits the wait for the connection and for each answer."""
     options: Any = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
     address = SentinelAddress.parse(url)
     if address is None:
@@ -68,7 +68,7 @@ def client(url: str, *, seconds: float) -> "redis.Redis":
 async def async_client(
     url: str, *, seconds: float | None, connect_seconds: float
 ) -> "AsyncIterator[redis_asyncio.Redis]":
-    """For the running event loop. `seconds` that an answer may take; None is for ever."""
+    """For the running event loop. `seconds` limits the wait for an answer; None means no limit."""
     waiting: Any = {"socket_connect_timeout": connect_seconds, "retry": AsyncRetry(NoBackoff(), 0)}
     address = SentinelAddress.parse(url)
     if address is None:
@@ -86,10 +86,10 @@ async def async_client(
 
 
 def broker_settings(url: str) -> tuple[str, dict[str, Any]]:
-    """The address in Celery's form, and what its transport is told beside it."""
+    """The address in Celery's form, and the options of its transport."""
     address = SentinelAddress.parse(url)
     if address is None:
-        # Celery calls redis-py's unix:// redis+socket://.
+        # Celery's name for redis-py's unix:// is redis+socket://.
         return url.replace("unix://", "redis+socket://", 1), {}
     before = url.removeprefix(SCHEME).rpartition("@")[0]
     places = [f"sentinel://{before}@{host}:{port}" for host, port in address.places]

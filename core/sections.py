@@ -1,15 +1,15 @@
-"""Markdown that a person reads and a program reads back exactly: each section has its fields in a comment before it.
+"""Writes Markdown for people that a program can read back exactly: a comment before each section has its fields.
 
     <!-- turn {"turn_number": 1, "status": "complete"} -->
     ## You
 
-    What was said, to the letter.
+    The user's message, unchanged.
 
     <!-- end {} -->
 
-A line of a text that looks like such a comment gets a backslash in front, which comes off again when it is read. Both
-directions stand here, so that they stay each other's inverse: the export writes it, and the reader of exports reads it.
-Fields are what JSON can hold.
+A line of a text that looks like such a comment gets a backslash in front, which is removed when it is read. The export
+writes this format and the reader of exports reads it. Both directions are in this module, so that they stay inverse.
+Fields can hold any JSON value.
 """
 
 import json
@@ -24,7 +24,7 @@ _MARK = re.compile(r"^<!-- (?P<kind>turn|answer|record|end) (?P<fields>\{.*\}) -
 _LOOKS_LIKE_A_MARK = re.compile(r"^(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILINE)
 _ESCAPED = re.compile(r"^\\(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILINE)
 _HEADING = re.compile(r"## [^\n]*\n")
-# Line ends of their own in YAML, and characters that it does not allow as they are.
+# Separate line ends in YAML, and characters that YAML does not allow literally.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _FIELD = re.compile(r"(?P<name>[a-z_]+):[ \t]*(?P<value>.*?)[ \t\r]*")
 
@@ -37,18 +37,20 @@ class Section:
 
 
 def write_head(fields: Mapping[str, Any]) -> str:
-    """Front matter; JSON's values are YAML's, too."""
+    """Front matter. JSON's values are valid YAML."""
     return HEAD + "".join(f"{name}: {_in_yaml(value)}\n" for name, value in fields.items()) + HEAD
 
 
 def write_section(kind: str, fields: Mapping[str, Any], *, heading: str, text: str) -> str:
-    """One section; the next one, or `END`, has to follow. A heading is one line, and for people alone."""
+    """One section; the next one, or `END`, must follow. The heading is one line, and only for people."""
     title = f"## {' '.join(heading.split())}\n"
     return f"<!-- {kind} {_in_comment(fields)} -->\n{title}\n{_LOOKS_LIKE_A_MARK.sub(_BACKSLASH, text)}\n\n"
 
 
 def read_head(text: str) -> dict[str, Any]:
-    """The fields of the front matter; a value that is no JSON, as people write them, is a text. Empty without any."""
+    """The fields of the front matter. A value that is not JSON, as people write it, is a text. Empty without front
+    matter.
+    """
     lines = text[: 64 * 1024].replace("\r\n", "\n").split("\n")
     if lines[0] != HEAD.strip() or HEAD.strip() not in lines[1:]:
         return {}
@@ -57,7 +59,7 @@ def read_head(text: str) -> dict[str, Any]:
 
 
 def read_sections(text: str) -> Iterator[Section]:
-    """Every section in order. Fields that are no valid JSON are empty."""
+    """Every section in order. Fields that are not valid JSON are empty."""
     marks = list(_MARK.finditer(text))
     for mark, following in zip(marks, [*marks[1:], None], strict=False):
         if mark["kind"] != "end":
@@ -73,7 +75,7 @@ def _text_within(inner: str) -> str:
 
 
 def _in_comment(fields: Mapping[str, Any]) -> str:
-    """JSON that cannot end the comment it stands in."""
+    """JSON that cannot end the comment that contains it."""
     return json.dumps(fields, ensure_ascii=False).replace(">", "\\u003e").replace("\r", "\\r")
 
 

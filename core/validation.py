@@ -1,4 +1,4 @@
-"""Reads what a request sends: strict JSON, then pydantic's model, whose complaints become the contract's words."""
+"""Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences."""
 
 import json
 from collections import defaultdict
@@ -17,24 +17,24 @@ Model = TypeVar("Model", bound=BaseModel)
 _STATED = "stated"
 
 
-# Longer than anybody types, and short enough to be hashed in no time.
+# Longer than anybody types, and short enough to hash quickly.
 LONGEST_PASSWORD = 4096
 LONGEST_EMAIL = 254
-# A field's name is quoted in an answer, and may be the client's own invention.
+# Answers quote a field's name, which the client may have invented.
 LONGEST_NAME_QUOTED = 100
 MOST_FIELDS_NAMED = 50
-# An id, a page's cursor or a moment, with room for one that is wrong.
+# The length of an id, a page's cursor or a time, with room for an invalid one.
 LONGEST_REFERENCE = 100
 NO_NUL = "A text cannot have a NUL character (U+0000)."
 
 
 def text_limit(characters: int) -> dict[str, int]:
-    """For a field's `json_schema_extra`: the limit that a service holds the text to, in a sentence of its own."""
+    """For a field's `json_schema_extra`: the limit that a service enforces with its own sentence."""
     return {"maxLength": characters}
 
 
 def parse_json(body: bytes) -> Any:
-    """Raises `InvalidInput` for what is not JSON in UTF-8."""
+    """Raises `InvalidInput` if the body is not JSON in UTF-8."""
     try:
         return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_doubles)
     except RecursionError:
@@ -48,7 +48,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Which of two values is meant nobody knows, and who checks a body may know otherwise than who uses it."""
+    """Refuse duplicate names: two programs may read different values from the same body."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name is given twice")
@@ -56,7 +56,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class StrictJSONParser(JSONParser):
-    """For DRF's views."""
+    """The JSON parser of DRF's views."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
@@ -71,12 +71,12 @@ class Input(BaseModel):
 
 
 def stated(sentence: str) -> PydanticCustomError:
-    """Raised by a validator with a message from the contract, which becomes the failure's detail, too."""
+    """Raised by a validator with a message from the contract, which also becomes the failure's detail."""
     return PydanticCustomError(_STATED, "{sentence}", {"sentence": sentence})
 
 
 def refuse_nul(text: str) -> str:
-    """For pydantic's `AfterValidator`: a text that the database can be asked for."""
+    """For pydantic's `AfterValidator`: refuse NUL, which PostgreSQL cannot store."""
     if "\0" in text:
         raise stated(NO_NUL)
     return text
@@ -91,9 +91,9 @@ def parse_day(text: str) -> date:
 
 
 def validate(model: type[Model], data: Any) -> Model:
-    """The input (what `json.loads` gave) as a model; raises `InvalidInput` that names every field at fault.
+    """Validate the input (from `json.loads`) against a model; raises `InvalidInput` that names every wrong field.
 
-    Pydantic reads it as JSON, where strictness is about JSON's own types: "5" is not a number, yet a date is a string.
+    Pydantic reads it as JSON, where strictness is about JSON's own types: "5" is not a number, but a date is a string.
     """
     if not isinstance(data, dict):
         raise InvalidInput("The input must be a JSON object.")
@@ -106,7 +106,9 @@ def validate(model: type[Model], data: Any) -> Model:
 
 
 def _with_integers(data: Any) -> Any:
-    """To JSON Schema 3.0 is an integer, and some languages write no other; where a fraction may stand, 3 will do."""
+    """Read 3.0 as an integer: JSON Schema accepts it, and some languages write no other form. Where a fraction is
+    allowed, 3 is also valid.
+    """
     match data:
         case float() if data.is_integer():
             return int(data)
@@ -118,7 +120,7 @@ def _with_integers(data: Any) -> Any:
 
 
 def _sentence(error: ValidationError) -> str | None:
-    """The first that is stated in so many words; None where there is none."""
+    """The first message that a validator stated; None if there is none."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     return next((problem["msg"] for problem in problems if problem["type"] == _STATED), None)
 
@@ -134,7 +136,7 @@ def by_field(error: ValidationError) -> dict[str, list[str]]:
 
 
 def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = False) -> str:
-    """The text as it came. Raises `InvalidInput` that names the field and never quotes the text."""
+    """The text, unchanged. Raises `InvalidInput` that names the field and never quotes the text."""
     complaint = _complaint(text, max_length=max_length, may_be_blank=may_be_blank)
     if complaint:
         raise InvalidInput(errors={field: [complaint]})

@@ -1,4 +1,4 @@
-"""A zip that is sent while it is made: no file on the disk, no seeking, and little of it in memory at once."""
+"""Streams a zip while creating it: no file on disk, no seeking, and only a small part in memory."""
 
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-# Bytes sent at once.
+# The number of bytes sent at once.
 PIECE = 64 * 1024
 _FIRST_YEAR, _LAST_YEAR = 1980, 2107  # that a zip can name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFile:
-    """One file of a zip. Its bytes are asked for once, when its turn has come."""
+    """One file of a zip. Its bytes are requested once, when it is written."""
 
     name: str
     at: datetime
     pieces: Iterable[bytes]
-    # Beyond 2 GB a file needs a longer form of its entry, which some programs that unpack do not know.
+    # Above 2 GB a file needs a longer form of its entry, which some programs do not support.
     may_be_large: bool = False
 
 
 def zipped(files: Iterable[ArchiveFile]) -> Iterator[bytes]:
-    """The zip of these files, in pieces of about `PIECE` bytes. A name that was there before is left out."""
+    """The zip of these files, in pieces of about `PIECE` bytes. A repeated name is left out."""
     outbox = _Outbox()
     unseekable: Any = outbox
     with zipfile.ZipFile(unseekable, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -48,7 +48,7 @@ def _entry(file: ArchiveFile) -> zipfile.ZipInfo:
 
 
 class _Outbox:
-    """What `zipfile` streams to: it can neither tell nor seek, and what is written waits to be taken."""
+    """The output of `zipfile`: it cannot seek, and keeps the written bytes until they are taken."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
@@ -62,7 +62,7 @@ class _Outbox:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing stands between this and its reader."""
+        """There is no buffer below this one."""
 
     def take(self) -> bytes:
         taken = bytes(self._waiting)

@@ -1,4 +1,4 @@
-"""Where Django learns of imports: people's history from other products, and the jobs that bring it in."""
+"""Django's configuration of the app for imports from other products."""
 
 from django.apps import AppConfig
 

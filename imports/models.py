@@ -1,4 +1,4 @@
-"""Imports as the database knows them: each import, what its export holds, what it brought, and the workers' queue."""
+"""The models of imports: each import, the contents of its export, the imported items, and the workers' queue."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,12 +22,12 @@ def _owner() -> "models.ForeignKey[Any, Any]":
 
 class ImportQuerySet(OwnedQuerySet["Import"]):
     def open(self) -> "ImportQuerySet":
-        """Those that hold an upload."""
+        """Those that have an upload."""
         return self.filter(state__in=Import.State.with_upload())
 
 
 class Import(models.Model):
-    """One export that a person brings in, from its upload to its undoing."""
+    """The import of one export, from its upload until it is undone."""
 
     class State(models.TextChoices):
         UPLOADING = "uploading"
@@ -47,18 +47,18 @@ class Import(models.Model):
 
         @classmethod
         def at_rest(cls) -> tuple["Import.State", ...]:
-            """Nothing happens until the person asks for it: a stream of events ends."""
+            """Nothing happens until the user asks for it: a stream of events ends."""
             return (cls.READY, cls.DONE, cls.FAILED, cls.CANCELLED, cls.UNDONE)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = _owner()
     filename = models.CharField(max_length=MAX_FILENAME)
-    # What the person says it is, or else what it was recognised as.
+    # The product that the user named, or else the recognised one.
     product = models.CharField(max_length=MAX_PRODUCT, blank=True, default="")
     state = models.CharField(max_length=16, choices=State, default=State.UPLOADING)
     bytes = models.BigIntegerField()
     bytes_received = models.BigIntegerField(default=0)
-    # Counts, by name: in the export, chosen, and stored so far.
+    # Counts, by name: in the export, selected, and stored so far.
     found: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     selected: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     stored: "models.JSONField[Any, Any]" = models.JSONField(null=True)
@@ -94,22 +94,23 @@ class Import(models.Model):
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the upload is deleted, if nobody goes on with it."""
+        """The time when an unused upload is deleted."""
         if self.state not in (self.State.UPLOADING, self.State.READY):
             return None
         return self.updated_at + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS)
 
 
 class ImportJob(models.Model):
-    """That a worker is wanted for an import. Nothing in it is personal but whose it is: a worker acts as that person
-    only once it has taken the job."""
+    """A request for a worker. It contains nothing personal except the owner: a worker acts as that user only once it
+    has claimed the job.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     import_id = models.UUIDField()
     created_at = models.DateTimeField(default=timezone.now)
-    # Another worker may take it from this moment on.
+    # From this time on another worker may claim it.
     due_at = models.DateTimeField(default=timezone.now)
-    # Given anew to each worker that takes it: one that lost its lease finds another here, and stops.
+    # New for each worker that claims the job: one that lost its lease finds another value here, and stops.
     lease = models.UUIDField(null=True)
     attempts = models.PositiveSmallIntegerField(default=0, help_text="How often it was taken since it last got on.")
 
@@ -123,7 +124,7 @@ class ImportJob(models.Model):
 
 
 class EntryKind(models.TextChoices):
-    """What an export is made of, as a person chooses among it."""
+    """The kinds of items in an export, for the user's selection."""
 
     CONVERSATION = "conversation"
     DOCUMENT = "document"
@@ -135,7 +136,7 @@ class ImportEntryQuerySet(OwnedQuerySet["ImportEntry"]):
 
 
 class ImportEntry(models.Model):
-    """A conversation or document that an export holds: a line of the preview, and of the report afterwards."""
+    """A conversation or document of an export: a line of the preview, and afterwards of the report."""
 
     class Status(models.TextChoices):
         NEW = "new"
@@ -145,7 +146,7 @@ class ImportEntry(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = _owner()
-    # A migration makes the foreign key, (user_id, import_id), by which the entries go with their import.
+    # A migration creates the foreign key, (user_id, import_id), which deletes the entries with their import.
     batch = models.ForeignKey(
         Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
     )
@@ -159,7 +160,7 @@ class ImportEntry(models.Model):
     versions = models.PositiveIntegerField(default=0)
     status = models.CharField(max_length=16, choices=Status)
     is_selected = models.BooleanField(default=True)
-    # How many turns came in, or 1 for a document; and where a link leads.
+    # The number of stored turns, or 1 for a document; and the target of a link.
     stored = models.PositiveIntegerField(default=0)
     conversation_id = models.UUIDField(null=True)
 
@@ -184,10 +185,10 @@ class ImportedItemQuerySet(OwnedQuerySet["ImportedItem"]):
 
 
 class ImportedItem(models.Model):
-    """That a conversation, turn, document or record of a product came in, by which import, and as what.
+    """An imported conversation, turn, document or record: its import, and its row here.
 
-    It stays when the person deletes here what it became: so the next export does not bring it back. It has no foreign
-    key to that for the same reason. `key` is a digest of the product and of the ids that name the thing there
+    It stays when the user deletes that row, so that the next export does not import it again. It therefore has no
+    foreign key to the row. `key` is a digest of the product and of the ids that name the item there
     (`imports/storing/keys.py`): one column, however long those ids are.
     """
 
@@ -199,7 +200,7 @@ class ImportedItem(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     user = _owner()
-    # NULL once the import has been removed from the list. A migration makes the foreign key.
+    # NULL once the import has been removed from the list. A migration creates the foreign key.
     batch = models.ForeignKey(
         Import, null=True, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
     )
@@ -210,9 +211,9 @@ class ImportedItem(models.Model):
     turn_id = models.BigIntegerField(null=True)
     # A document or a record.
     row_id = models.UUIDField(null=True)
-    # Of a document that others write too: the lines that came in, by which they can be found and taken out again.
+    # For a document with other text too: the imported lines, by which undoing finds and removes them.
     lines = models.TextField(blank=True, default="")
-    # Which document that is: a day, `about`, or nothing for MEMORY.md.
+    # The document: a day, `about`, or empty for MEMORY.md.
     place = models.CharField(max_length=16, blank=True, default="")
 
     objects = ImportedItemQuerySet.as_manager()
@@ -238,22 +239,22 @@ class ImportedChangeQuerySet(OwnedQuerySet["ImportedChange"]):
 
 
 class ImportedChange(models.Model):
-    """What an item was before a later import made it longer: what an undoing of that import goes back to.
+    """The state of an item before a later import made it longer, for undoing that import.
 
-    An item has one for each import that changed it after the one that brought it, in the order of their ids. A change
-    goes with its turn or note: no text is kept longer than what it was the text of.
+    An item has one for each import that changed it after the first, in the order of their ids. A change is deleted with
+    its turn or note, so that no deleted text is kept.
     """
 
     id = models.BigAutoField(primary_key=True)
     user = _owner()
-    # Migrations make the foreign keys, which begin with the user.
+    # Migrations create the foreign keys, which begin with the user.
     item = models.ForeignKey(ImportedItem, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     batch = models.ForeignKey(
         Import, on_delete=models.DO_NOTHING, db_column="import_id", db_index=False, db_constraint=False
     )
     turn_id = models.BigIntegerField(null=True)
     row_id = models.UUIDField(null=True)
-    # Of the item as it was; and the fields of its turn, note or lines.
+    # The item's earlier state: the fields of its turn, note or lines.
     key = models.BinaryField(max_length=16)
     content_hash = models.BinaryField(max_length=16)
     before: "models.JSONField[Any, Any]" = models.JSONField()

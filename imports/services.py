@@ -1,7 +1,7 @@
-"""What a person does with an import: begin, upload, look, choose and start, cancel, undo, remove.
+"""The operations of a user on an import: create, upload, preview, select and start, cancel, undo, remove.
 
-Each acts as the person. Each locks the import's row first, as the worker does for each batch, so that neither overlooks
-the other.
+Each acts as the user. Each locks the import's row first, as the worker does for each batch, so that they cannot
+conflict.
 """
 
 from collections.abc import Collection
@@ -43,7 +43,7 @@ MAX_CHOSEN = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryQuestion:
-    """Which lines of a preview."""
+    """The filter of a preview."""
 
     q: str = ""
     status: str = ""
@@ -55,7 +55,7 @@ class EntryQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """`comes_in`: what a start with the same `since` would bring, without another choice."""
+    """`comes_in`: what a start with the same `since`, and no other selection, would store."""
 
     entries: list[ImportEntry]
     newest: list[str]
@@ -69,7 +69,7 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
         raise InvalidInput(errors={"product": ["There is no such product."]})
     quotas.take(user.pk, turns=1, size=1, fills_queue=True)
     with transaction.atomic():
-        # One person's begin one after the other, so that two do not both find room.
+        # A user's imports are created one after the other, so that two cannot both find room.
         User.objects.select_for_update().get(pk=user.pk)
         held = Import.objects.for_user(user).open()
         if held.count() >= settings.IMPORTS_OPEN_PER_PERSON:
@@ -101,7 +101,7 @@ def get(*, user: User, import_id: str) -> Import:
 
 
 def receive(*, user: User, import_id: str, data: bytes, first: int, total: int, now: datetime) -> Import:
-    """Take a chunk. Raises `NotFound`, `WrongState`, `WrongOffset`, `InvalidInput` and `NoRoom`."""
+    """Store a chunk. Raises `NotFound`, `WrongState`, `WrongOffset`, `InvalidInput` and `NoRoom`."""
     with transaction.atomic():
         batch = _locked(user, import_id, Import.State.UPLOADING)
         if total != batch.bytes or first + len(data) > batch.bytes:
@@ -152,7 +152,7 @@ def start(
     since: datetime | None,
     now: datetime,
 ) -> Import:
-    """Choose, and let a worker store it. Raises `NotFound` and `WrongState`."""
+    """Save the selection, and let a worker store it. Raises `NotFound` and `WrongState`."""
     with transaction.atomic():
         batch = _locked(user, import_id, Import.State.READY)
         entries = ImportEntry.objects.for_user(user).filter(batch=batch)
@@ -179,7 +179,7 @@ def cancel(*, user: User, import_id: str) -> Import:
 
 
 def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
-    """Take back what it brought. Raises `NotFound`, `WrongState` and, without `force`, `ContinuedSince`."""
+    """Remove the imported data. Raises `NotFound`, `WrongState` and, without `force`, `ContinuedSince`."""
     with transaction.atomic():
         batch = _locked(user, import_id, Import.State.DONE, Import.State.CANCELLED, Import.State.FAILED)
         if not force and (changed := continued_since(batch, user)):
@@ -192,15 +192,15 @@ def undo(*, user: User, import_id: str, force: bool, now: datetime) -> Import:
 
 
 def remove(*, user: User, import_id: str) -> None:
-    """Take an import off the list: one that runs ends, and what it brought stays. Raises `NotFound`."""
+    """Remove an import from the list: a running one ends, and its imported data stays. Raises `NotFound`."""
     with transaction.atomic():
         batch = _locked(user, import_id)
         jobs.end(batch)
         transaction.on_commit(partial(uploads.delete, batch), robust=True)
         settle(batch, user)
-        # What came in stays known, of no import; a foreign key would see to it too, but on no cluster.
+        # Imported items stay known, without an import; a foreign key would do this too, but not on a cluster.
         ImportedItem.objects.for_user(user).filter(batch=batch).update(batch=None)
-        # Its lines go with it, in the database.
+        # The database deletes its lines by cascade.
         Import.objects.for_user(user).filter(pk=batch.pk).delete()
 
 

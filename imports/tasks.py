@@ -1,4 +1,4 @@
-"""The tasks of the importing worker. They take nothing: the rows of `import_jobs` are the queue."""
+"""The tasks of the importing worker. They have no arguments: the rows of `import_jobs` are the queue."""
 
 import resource
 from typing import Any
@@ -10,13 +10,13 @@ from django.utils import timezone
 
 from imports.storing import jobs, running, uploads
 
-# In which an import that has taken too long says so.
+# The time for reporting that an import has taken too long.
 GRACE_SECONDS = 60
 
 
 @worker_process_init.connect
 def bound_memory(**_: Any) -> None:
-    """An export that needs more than this fails with a sentence, before the kernel ends somebody else."""
+    """An export that needs more memory fails with a sentence, before the kernel kills another process."""
     if settings.IMPORTING_WORKER:
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
@@ -26,14 +26,14 @@ def bound_memory(**_: Any) -> None:
     name=jobs.TASK, soft_time_limit=settings.IMPORTS_SECONDS, time_limit=settings.IMPORTS_SECONDS + GRACE_SECONDS
 )
 def work() -> None:
-    """One job; a long queue is worked off in several tasks, so that each has the time limit for itself."""
+    """One job; a long queue is processed in several tasks, so that each has its own time limit."""
     if running.work() and jobs.has_due(now=timezone.now()):
         work.apply_async(retry=False)
 
 
 @shared_task(name="imports.sweep")
 def sweep() -> None:
-    """Find the jobs that no message announced, for a broker was away or a worker died; and files without an import."""
+    """Find jobs without a message (the broker was unavailable, or a worker died), and files without an import."""
     uploads.delete_forgotten(now=timezone.now())
     if jobs.has_due(now=timezone.now()):
         work.apply_async(retry=False)

@@ -1,4 +1,4 @@
-"""People, as staff see them: accounts and rights. What a person said is not registered here, and never will be."""
+"""The admin of accounts and rights. Chats are not registered here, and must never be."""
 
 from datetime import timedelta
 from typing import Any
@@ -31,10 +31,10 @@ class PersonChangeForm(UserChangeForm):  # type: ignore[type-arg]  # generic for
 
 @admin.register(User)
 class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
-    """Whoever sets a person's password or address can become that person, and whoever grants rights can grant all.
+    """Setting a user's password or address, or granting rights, gives full control of an account.
 
-    Both are therefore for superusers; other staff may add, activate and deactivate people who are not staff. Visitors
-    are only looked at. Nobody deletes from here: that would list, and take along, everything the person ever said.
+    Both therefore require a superuser. Other staff may add, activate and deactivate users who are not staff. Visitors
+    are read-only. Deleting is not offered: it would list, and delete, everything the user ever wrote.
     """
 
     form = PersonChangeForm
@@ -55,7 +55,7 @@ class PersonAdmin(DjangoUserAdmin):  # type: ignore[type-arg]
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "usable_password", "password1", "password2")}),)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """What the person confirmed before says nothing about an address that staff set."""
+        """An earlier confirmation does not apply to an address that staff set."""
         if change and "email" in form.changed_data:
             EmailAddress.objects.filter(user=obj).delete()
         super().save_model(request, obj, form, change)
@@ -100,7 +100,7 @@ class InvitationForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Invitation)
 class InvitationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """The link is shown once, when it is made. An invitation is never changed, only deleted."""
+    """The link is shown once, on creation. An invitation is never changed, only deleted."""
 
     form = InvitationForm
     fields = ("note", "uses", "days")

@@ -1,4 +1,4 @@
-"""Where Django learns of people, conversations and turns."""
+"""Django's configuration of the app for accounts, conversations and turns."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""Keeping order among chats: pinned above the others, archived apart from them, several at once."""
+"""Organises chats: pins, archives and deletes several at once."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -12,7 +12,7 @@ from intake import changes, deleting
 from intake.accounts import activity
 from intake.models import Activity, Conversation
 
-# Changed by one request; deleting looks through the person's turns for each.
+# The most chats that one request changes; deleting searches the user's turns for each.
 MOST_AT_ONCE = 100
 
 
@@ -24,7 +24,7 @@ def arrange(
     is_archived: bool | None = None,
     now: datetime,
 ) -> None:
-    """Pin, archive, or take that back; None leaves it as it is. What is archived is pinned no longer.
+    """Pin, archive, or undo that; None changes nothing. Archiving unpins.
 
     Raises `NotFound`, and changes nothing, if one of them is not the caller's.
     """
@@ -38,7 +38,7 @@ def arrange(
             changed["pinned_at"] = None
     with transaction.atomic():
         mine = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids)
-        # Without anything to change this still finds out whose they are.
+        # Even without a change, this checks their owner.
         count = mine.update(**changed) if changed else mine.count()
         if count != len(set(conversation_ids)):
             raise NotFound
@@ -47,10 +47,10 @@ def arrange(
 
 
 def delete_all(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
-    """All of them or, if one is not the caller's (`NotFound`), none."""
+    """Delete all of them or, if one is not the caller's (`NotFound`), none."""
     _check_number(conversation_ids)
     with transaction.atomic():
-        # In one order, so that two requests for the same ones do not wait for each other in a circle.
+        # In a fixed order, so that two requests for the same chats cannot deadlock.
         for conversation_id in sorted(set(conversation_ids)):
             deleting.delete_conversation(caller=caller, conversation_id=conversation_id, is_noted=False)
         activity.note_for_caller(caller, Activity.CHAT_DELETED, count=len(set(conversation_ids)))

@@ -1,7 +1,7 @@
-"""What is left of an account when it is deleted: a signed statement of what went and when, for its owner alone to keep.
+"""Makes the signed statement of a deleted account: what was deleted and when, for its owner only.
 
-It is stored nowhere. Its address holds all of it with a signature, so the server knows its own word again as long as
-it has the `SECRET_KEY` that signed it, or keeps it among the fallbacks.
+It is not stored. Its address contains all data with a signature, so the server can verify it as long as it has the
+`SECRET_KEY` that signed it, or keeps that key among the fallbacks.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ ALSO = (
 
 @dataclass(frozen=True, slots=True)
 class DeletionCertificate:
-    """`deleted`: numbers of rows, by what they are. No word of what they held."""
+    """`deleted` has the number of rows by kind, and none of their contents."""
 
     account: int
     deleted_at: datetime
@@ -47,17 +47,17 @@ class DeletionCertificate:
 
 
 def count_rows(user_id: int) -> Counter[str]:
-    """The rows of every personal table, by model; acting as the person, before they go."""
+    """Count the rows of every personal table, by model, while acting as the user, before the deletion."""
     return Counter(
         {model._meta.label: model._meta.base_manager.filter(user_id=user_id).count() for model in personal_models()}
     )
 
 
 def certify(*, user_id: int, at: datetime, rows: Mapping[str, int]) -> DeletionCertificate:
-    """`rows`: how many of each model."""
+    """`rows` has the number of rows of each model."""
     named: Counter[str] = Counter()
     for label, number in rows.items():
-        # Two kinds of access tokens have one name.
+        # Two kinds of access tokens share one name.
         named[_name(label)] += number
     return DeletionCertificate(
         account=user_id, deleted_at=at, deleted={name: number for name, number in sorted(named.items()) if number}
@@ -65,13 +65,13 @@ def certify(*, user_id: int, at: datetime, rows: Mapping[str, int]) -> DeletionC
 
 
 def sign(certificate: DeletionCertificate) -> str:
-    """For an address."""
+    """Sign it for use in an address."""
     held = [certificate.account, certificate.deleted_at.isoformat(), certificate.deleted]
     return Signer(salt=SALT).sign_object(held, compress=True)
 
 
 def read(signed: str) -> DeletionCertificate | None:
-    """None for what this server did not sign."""
+    """None if this server did not sign it."""
     if len(signed) > LONGEST_SIGNED:
         return None
     try:

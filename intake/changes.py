@@ -1,7 +1,7 @@
-"""Tells a person's open pages that one of their chats has changed: which, never what (`GET /api/v1/intake/events`).
+"""Tells a user's open pages which of their chats has changed, without content (`GET /api/v1/intake/events`).
 
-A change goes out over Redis, from a thread of its own, so that a Redis that is away delays nobody; then no page hears
-of it until it is loaded again. Each web process listens once, for all the pages that are open at it.
+A change is sent over Redis from a separate thread, so that an unavailable Redis delays no request; pages then see the
+change when they are loaded again. Each web process subscribes once, for all its open pages.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from core.isolation.caller import Caller
 
 logger = logging.getLogger(__name__)
 
-# Changes that come together leave together: an import of a thousand chats is a few messages.
+# Changes that arrive together are sent together: an import of a thousand chats is a few messages.
 GATHER_SECONDS = 0.05
 REST_SECONDS = 2.0
-# What one page may have waiting; one that takes nothing for so long is told to look at everything again.
+# The longest queue of a page. A page that reads nothing for so long is told to reload everything.
 QUEUE_LENGTH = 200
 TIMEOUT_SECONDS = 2.0
 
@@ -39,18 +39,18 @@ ChangedChat = tuple[int, str]
 
 
 def tell(caller: Caller, *conversation_ids: UUID) -> None:
-    """Once what is being written has been committed."""
+    """Send after the current transaction has committed."""
     transaction.on_commit(lambda: tell_now(caller, *conversation_ids))
 
 
 def tell_now(caller: Caller, *conversation_ids: UUID) -> None:
-    """What has been committed already; asks no database, and may be called on an event loop."""
+    """Send a committed change. Needs no database, and may be called on an event loop."""
     if caller.user_id is not None:
         _teller.put([(caller.user_id, str(conversation_id)) for conversation_id in conversation_ids])
 
 
 class _ChangeTeller:
-    """One thread for each process, started with the first change."""
+    """One thread per process, started with the first change."""
 
     def __init__(self) -> None:
         self._wanted = threading.Event()
@@ -78,7 +78,7 @@ class _ChangeTeller:
             try:
                 self._publish(by_user)
             except RedisError as error:
-                # Not repeated: pages that are told late are told by the next change, or by being loaded.
+                # Not retried: the next change, or a reload, updates the pages.
                 logger.warning("No page hears of a change: Redis is away (%s)", type(error).__name__)
                 time.sleep(REST_SECONDS)
 
@@ -101,7 +101,7 @@ def _listening() -> "AbstractAsyncContextManager[redis.asyncio.Redis]":
 
 
 def _channel() -> str:
-    """Two installations may share a Redis, whose channels its numbered databases do not divide."""
+    """Two installations may share a Redis, whose numbered databases do not separate channels."""
     digest = hashlib.blake2b(settings.SECRET_KEY.encode(), digest_size=8)
     return f"recollect:changes:{digest.hexdigest()}"
 
@@ -110,7 +110,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 class _ChangeListener:
-    """The pages that are open at one event loop, and the one subscription that feeds them."""
+    """The open pages of one event loop, and the one subscription that serves them."""
 
     def __init__(self) -> None:
         self.queues: dict[int, set[asyncio.Queue[str | None]]] = defaultdict(set)
@@ -121,7 +121,7 @@ class _ChangeListener:
         self.queues[user_id].add(queue)
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._listen())
-            # One that was cancelled still has its connection to close, and nobody else would hold on to it.
+            # A cancelled task still has to close its connection, and nothing else would keep it alive.
             _tasks.add(self.task)
             self.task.add_done_callback(_tasks.discard)
         return queue
@@ -135,7 +135,7 @@ class _ChangeListener:
             self.task = None
 
     def end(self) -> None:
-        """Ends every stream: the server stops, and waits for none of them."""
+        """End every stream without waiting: the server stops."""
         for queue in [queue for queues in self.queues.values() for queue in queues]:
             _put(queue, None)
 
@@ -163,7 +163,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, _ChangeListener] = Weak
 
 
 class Changes:
-    """The ids of the conversations of a user that change while the block runs, as a queue; None in it is the end."""
+    """A queue of the ids of the user's conversations that change while the block runs; None is the end."""
 
     def __init__(self, user_id: int) -> None:
         self.user_id = user_id
@@ -178,7 +178,7 @@ class Changes:
 
 
 def end_streams() -> None:
-    """From any thread, and from a signal's handler."""
+    """Callable from any thread and from a signal handler."""
     for loop, listener in list(_listeners.items()):
         if not loop.is_closed():
             loop.call_soon_threadsafe(listener.end)

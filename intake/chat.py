@@ -1,6 +1,6 @@
-"""The chat's answers, for the endpoints: begun, followed by any number of readers, and ended before their time.
+"""The chat's answers for the endpoints: start an answer, follow it with any number of readers, stop it early.
 
-An answer belongs to its turn (`intake/answers/`): it is written to its end whether or not anybody reads it.
+An answer belongs to its turn (`intake/answers/`): it is written to its end with or without readers.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from intake.standing import StillIn
 
 __all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
 
-# How long a request to stop waits for the writer, in any process, to save what there is.
+# How long a request to stop waits for the writer, in any process, to save the text.
 STOP_PATIENCE_SECONDS = 2.0
 LOOK_EVERY_SECONDS = 0.05
-# How long a server that stops waits for the last saves.
+# How long a stopping server waits for the last saves.
 SHUTDOWN_SECONDS = 5
 
 
 def start_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | None = None) -> None:
-    """Begin to write the answer of a turn that was just begun or taken up.
+    """Start writing the answer of a turn that was just begun or resumed.
 
-    `is_still_in` is asked every two seconds, and the answer ends when its starter is out.
+    `is_still_in` is checked every two seconds, and the answer ends when its starter loses access.
     """
     office().start(turn, caller, is_still_in=is_still_in)
 
@@ -45,12 +45,13 @@ async def follow_answer(
     is_still_in: StillIn | None = None,
     with_blocks: bool = False,
 ) -> AsyncIterator[bytes]:
-    """The server-sent events of a turn's answer, from `turn`, or behind the event `after`, to `done` or `error`.
+    """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
 
-    `is_still_in` is this reader's; when they are out, the answer goes on without them. `with_blocks` adds `blocks`.
+    `is_still_in` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
+    adds `blocks`.
     """
-    # The request's own connection goes back first: it would be held as long as the answer takes, and a few dozen
-    # answers at once would leave none for anybody.
+    # Return the request's own connection first. Otherwise it would be held for the whole answer, and a few dozen
+    # answers at once would use up the pool.
     await sync_to_async(connections.close_all)()
     following = office().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
     async for events in following:
@@ -60,16 +61,16 @@ async def follow_answer(
 async def stream_answer(
     *, turn: Turn, caller: Caller, is_still_in: StillIn | None = None, with_blocks: bool = False
 ) -> AsyncIterator[bytes]:
-    """Begin the answer and follow it from the start."""
+    """Start the answer and follow it from the beginning."""
     start_answer(turn=turn, caller=caller, is_still_in=is_still_in)
     async for events in follow_answer(turn=turn, caller=caller, is_still_in=is_still_in, with_blocks=with_blocks):
         yield events
 
 
 async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
-    """End the answer, in any process; returns the turn as it then is, None if it was deleted.
+    """End the answer, in any process; returns the turn in its new state, None if it was deleted.
 
-    A writer that does not end it in time is cut off by the turn's status: what it had saved by then is kept.
+    If a writer does not end in time, the turn's status stops it, and the text saved so far is kept.
     """
     writing = office().writings.get(turn.pk)
     if writing is not None:
@@ -86,7 +87,7 @@ async def stop_answer(*, turn: Turn, caller: Caller) -> Turn | None:
 
 
 async def cut_off_answers() -> None:
-    """Save what there is of every answer of this loop, as interrupted: a server that stops does this last."""
+    """Save the text of every answer of this loop as interrupted: the last step of a stopping server."""
     here = office()
     if writings := list(here.writings.values()):
         for writing in writings:

@@ -1,4 +1,4 @@
-"""Whether the settings say enough of each language model (`LLM_MODELS`), and whether emails reach anybody."""
+"""Checks the settings of each language model (`LLM_MODELS`) and of email."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How a chat is to be answered, as the API takes it and as a page offers it."""
+"""Validates how a chat is answered (model, instructions, memory), for the API and for pages."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,7 +19,7 @@ ONLY_NEW = "Only a new chat can be temporary."
 
 
 class ChatOptions(Input):
-    """What is left out stays as it is; the defaults mean nothing."""
+    """Omitted fields stay unchanged; the schema's defaults have no effect."""
 
     model: Annotated[
         str | None,
@@ -51,7 +51,7 @@ class ChatOptions(Input):
     ] = None
 
     def as_choices(self, caller: Caller) -> ChatChoices:
-        """Raises `InvalidInput` for a model that the caller cannot choose, and for too long instructions."""
+        """Raises `InvalidInput` for a model that the caller may not choose, and for instructions that are too long."""
         if self.instructions is not None:
             checked(self.instructions, field="instructions", max_length=MAX_INSTRUCTIONS, may_be_blank=True)
         return ChatChoices(
@@ -65,14 +65,14 @@ class ChatOptions(Input):
 
 
 def refuse_temporary(wanted: ChatOptions) -> None:
-    """For a chat that is there already."""
+    """For a chat that exists already."""
     if wanted.temporary:
         raise InvalidInput(ONLY_NEW, errors={"temporary": [ONLY_NEW]})
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedChoices:
-    """What a page offers for a chat. `default`: the name of the model that answers where none is chosen."""
+    """The choices that a page offers for a chat. `default` is the name of the model that answers without a choice."""
 
     models: list[LanguageModel]
     default: str
@@ -82,7 +82,7 @@ class OfferedChoices:
 
 
 def offered_choices(caller: Caller, conversation: Conversation | None = None) -> OfferedChoices | None:
-    """None in recall mode, where there is nothing to choose. Reads the person's preferences."""
+    """None in recall mode, which offers no choice. Reads the user's preferences."""
     if is_recall_mode():
         return None
     default = default_for(caller)

@@ -1,11 +1,12 @@
-"""Forgetting on request: a turn, a conversation or a whole account, with everything that was made of them.
+"""Deletes a turn, a conversation or an account, with all data derived from it.
 
-What must hold, whoever else is writing at the same moment:
-1. a conversation's row is locked before its turns are touched, as everywhere, so that no turn is added to what goes;
-2. a turn's number is never given again: links lead to the turn they were made for, or to nothing; so a branch whose
-   origin is gone still knows that it is one;
-3. an answer that is still being written is told to stop, finds its turn gone, and is dropped (`services.finish_turn`);
-4. what Redis has of the answers goes with them, once the deletion is committed (`forget_answers`).
+These rules hold under concurrent writes:
+1. A conversation's row is locked before its turns are changed, as everywhere, so that no turn is added meanwhile.
+2. A turn's number is never used again: a link leads to its own turn or to nothing, and a branch whose origin is deleted
+   still knows that it is a branch.
+3. An answer that is still being written is told to stop, finds its turn deleted, and is dropped
+   (`services.finish_turn`).
+4. Redis removes its data about the answers once the deletion is committed (`forget_answers`).
 """
 
 import logging
@@ -39,10 +40,10 @@ from intake.services import lock_conversation, title_from, without_nul
 
 logger = logging.getLogger(__name__)
 
-# Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does.
+# Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does so.
 turns_deleted = Signal()
 
-# Returns those of whose answers Redis may still have something.
+# Receivers return the turns about whose answers Redis may still have data.
 _DELETE_TURNS = """
 WITH gone AS (DELETE FROM intake_conversation_turns WHERE user_id = %s RETURNING id, updated_at)
 SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %s)
@@ -55,12 +56,12 @@ WITH gone AS (
 )
 SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
 """
-# How often an account's deletion begins anew when the person was still writing somewhere else.
+# How often an account's deletion restarts if the user was still writing.
 TRIES = 3
 
 
 def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) -> Conversation:
-    """Raises `InvalidInput` for a blank or overlong title, `NotFound` for what is not the caller's."""
+    """Raises `InvalidInput` for a blank or overlong title, `NotFound` if the conversation is not the caller's."""
     title = " ".join(without_nul(title).split())
     if not 1 <= len(title) <= TITLE_LENGTH:
         raise InvalidInput("The title is not valid.", errors={"title": [f"1 to {TITLE_LENGTH} characters."]})
@@ -73,10 +74,10 @@ def rename_conversation(*, caller: Caller, conversation_id: UUID, title: str) ->
 
 
 def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int, is_noted: bool = True) -> bool:
-    """Remove one exchange; what follows it moves up to what it followed.
+    """Delete one turn; the turns after it move up to its parent.
 
-    `is_noted`: whether the person's activity has a line of its own for it.
-    Returns whether the conversation is still there: its last turn takes it along.
+    `is_noted`: whether it gets its own line in the user's activity. Returns whether the conversation still exists: it
+    is deleted with its last turn.
     """
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
@@ -90,10 +91,10 @@ def delete_turn(*, caller: Caller, conversation_id: UUID, turn_number: int, is_n
 
 
 def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expected: int) -> bool:
-    """Remove an exchange with all that follow it, in every version.
+    """Delete a turn and all that follow it, in every version.
 
-    `expected`: how many turns the person was told that go; raises `Conflict` if they are not so many any more, so that
-    nothing goes unannounced. Returns whether the conversation is still there: its last turn takes it along.
+    `expected` is the number of turns that the user was shown; raises `Conflict` if it has changed, so that no other
+    turn is deleted. Returns whether the conversation still exists: it is deleted with its last turn.
     """
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
@@ -111,9 +112,10 @@ def delete_from(*, caller: Caller, conversation_id: UUID, turn_number: int, expe
 
 
 def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> int:
-    """Remove the turns of a conversation that were said before a moment, and the conversation if none is left.
+    """Delete the turns of a conversation from before a time, and the conversation if none is left.
 
-    What was said later moves up. Returns how many turns went; none where the conversation is gone or not the caller's.
+    Later turns move up. Returns the number of deleted turns; 0 if the conversation does not exist or is not the
+    caller's.
     """
     try:
         with transaction.atomic():
@@ -129,7 +131,7 @@ def delete_older(*, caller: Caller, conversation_id: UUID, before: datetime) -> 
 
 
 def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool = True) -> None:
-    """Remove a conversation with all its turns. Raises `NotFound` for what is not the caller's.
+    """Delete a conversation with all its turns. Raises `NotFound` if it is not the caller's.
 
     `is_noted`: as for a turn.
     """
@@ -141,7 +143,7 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool
 
 
 def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
-    """Remove those of the caller's conversations with all their turns; what quotes them is looked for once."""
+    """Delete those of the conversations that are the caller's, with all turns; quotes are searched once."""
     with transaction.atomic():
         wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
         gone = list(wanted.select_for_update())
@@ -152,9 +154,9 @@ def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) 
 
 
 def delete_account(*, user: User) -> DeletionCertificate:
-    """Remove a person and everything they ever said or stored here, in one transaction: all of it or nothing.
+    """Delete a user and everything they stored, in one transaction.
 
-    Returns what went.
+    Returns the numbers of deleted rows.
     """
     user_id = user.pk
     for attempt in range(1, TRIES + 1):
@@ -163,7 +165,7 @@ def delete_account(*, user: User) -> DeletionCertificate:
                 rows = _delete_account(user_id)
             break
         except IntegrityError:
-            # Something of theirs was written while the rest was being removed.
+            # The user's data changed while the rest was being deleted.
             if attempt == TRIES:
                 raise
     logger.info("The account %d was deleted", user_id)
@@ -171,14 +173,14 @@ def delete_account(*, user: User) -> DeletionCertificate:
 
 
 def forget_answers(turn_ids: Iterable[int]) -> None:
-    """Once the deletion is committed."""
+    """After the deletion has committed."""
     ids = list(turn_ids)
     if ids:
         transaction.on_commit(lambda: streams.forget(ids), robust=True)
 
 
 def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], caller: Caller) -> bool:
-    """Remove these turns, `top` above the others. They are not loaded one by one: there may be ten thousand."""
+    """Delete these turns, with `top` above the others. They are not loaded one by one: there may be ten thousand."""
     where = {"user_id": conversation.user_id, "conversation_id": conversation.pk, "numbers": numbers}
     turns_deleted.send(Turn, **where)
     with connection.cursor() as cursor:
@@ -203,7 +205,7 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
 
 
 def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
-    """Whether the title was made of this turn, and so goes with it. A model makes one of the first turn."""
+    """Whether the title was made from this turn, and is deleted with it. A model makes one from the first turn."""
     if conversation.titled_by == TitledBy.MODEL:
         return turn.turn_number == 1
     return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
@@ -220,25 +222,25 @@ def _delete(conversation: Conversation, caller: Caller) -> None:
 
 
 def _delete_account(user_id: int) -> Counter[str]:
-    """Returns how many rows of each model went; those that the database takes along are counted before."""
+    """Returns the number of deleted rows of each model; the database's cascades are counted before."""
     rows = certificates.count_rows(user_id)
     with connection.cursor() as cursor:
-        # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer being saved at
-        # this moment holds its turn, then asks for the person; taken in the same order, neither waits for ever.
+        # Turns come first, and are not loaded one by one: there may be a hundred thousand. An answer that is being
+        # saved locks its turn, then the user; the same order avoids a deadlock.
         cursor.execute(_DELETE_TURNS, [user_id, streams.KEPT_SECONDS])
         forget_answers([turn_id for (turn_id,) in cursor.fetchall()])
-    # What staff did to the account is logged under the person's address.
+    # Changes by staff are logged under the user's address.
     people = ContentType.objects.get_for_model(User)
     LogEntry.objects.filter(content_type=people, object_id=str(user_id)).delete()
     _, deleted = User.objects.filter(pk=user_id).delete()
     with connection.cursor() as cursor:
-        # Foreign keys are checked here rather than at the very end, where nobody could begin anew.
+        # Check foreign keys here and not at the end of the transaction, where a restart is impossible.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     return rows | Counter(deleted)
 
 
 def _move_up(conversation: Conversation, *, past: Collection[int]) -> None:
-    """What follows one of these turns, and is none of them, follows the nearest above that is none of them."""
+    """Turns that follow one of these, and are not deleted, move to the nearest turn above that is not deleted."""
     tree, gone = Tree.of(conversation), set(past)
     for number, parent in tree.parents.items():
         if number not in gone and parent in gone:
@@ -247,12 +249,12 @@ def _move_up(conversation: Conversation, *, past: Collection[int]) -> None:
 
 
 def _withdraw_quotes(caller: Caller, *paths: str) -> None:
-    """Take what was deleted out of the caller's other turns: recall mode's quotes, and links that bear its title.
+    """Remove deleted text from the caller's other turns: recall mode's quotes, and links with its title.
 
-    What a language model made of it in its own words is part of the turn in which it did so, and stays there.
+    Text that a language model wrote about it belongs to the turn in which it was written, and stays.
     """
     with_calls = Turn.objects.for_caller(caller).annotate(calls=Cast("tool_calls", TextField()))
-    # Of many paths what all have in common, for all turns are looked through.
+    # The common prefix of many paths, because all turns are searched.
     common = commonprefix(paths)  # noqa: RUF071 - by characters, as it is looked for
     quoting = with_calls.filter(Q(calls__contains=common) | Q(is_recall=True, assistant_message__contains=common))
     for turn in quoting.order_by("pk").select_for_update(of=("self",)).iterator(chunk_size=100):
@@ -265,5 +267,5 @@ def _withdraw_quotes(caller: Caller, *paths: str) -> None:
             if turn.is_recall:
                 text = re.sub(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n", "", text)
         if quoted:
-            # Not `save`: nothing that is searched has changed.
+            # Not `save`: the indexed text has not changed.
             Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)

@@ -1,6 +1,6 @@
-"""Everything of a person as files in one zip that is made while it is sent: as Markdown, or the JSON document alone.
+"""Exports an account as a streamed zip: Markdown files, or the JSON document alone.
 
-Which files belong to whom is said by `settings.ACCOUNT_EXPORT_FILES`, part by part like `ACCOUNT_EXPORTS`.
+`settings.ACCOUNT_EXPORT_FILES` lists the parts, like `ACCOUNT_EXPORTS`.
 """
 
 import json
@@ -23,7 +23,7 @@ from intake.models import Conversation, User
 NAME_LENGTH = 60
 ID_LENGTH = 12
 MANY_TURNS = 10_000
-# Beside letters and digits of any script, what every file system takes.
+# Characters that every file system accepts, besides letters and digits of any script.
 _NOT_IN_NAMES = re.compile(r"[^\w ,'()+-]+")
 
 
@@ -34,7 +34,7 @@ def json_zip(*, user: User, now: datetime) -> Iterator[bytes]:
 
 
 def markdown_zip(*, user: User, now: datetime) -> Iterator[bytes]:
-    """A file for each conversation and document, and one for all records. Between two pieces no query is open."""
+    """A file for each conversation and document, and one for all records. No query is open between two pieces."""
     return zipped(_files(user, now))
 
 
@@ -66,13 +66,13 @@ def conversation_as_markdown(*, conversation: Conversation, user: User) -> Itera
 
 
 def file_name(conversation: Conversation) -> str:
-    """A name without its ending that sorts by date, is safe on every system, and is no other conversation's."""
+    """A name without its extension that sorts by date, is valid on every system, and is unique."""
     title = safe_name(conversation.title) or "Untitled"
     return f"{conversation.started_at:%Y-%m-%d} {title} {short_id(conversation.pk)}"
 
 
 def short_id(key: UUID) -> str:
-    """The end of an id, where chance made it."""
+    """The random end of an id."""
     return key.hex[-ID_LENGTH:]
 
 
@@ -106,6 +106,6 @@ def as_json(value: Any) -> bytes:
 
 
 def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with JSON's types alone, as the JSON export has them."""
+    """The fields with JSON's types only, as in the JSON export."""
     values: dict[str, Any] = json.loads(json.dumps(fields, cls=ExportEncoder))
     return values

@@ -1,7 +1,7 @@
-"""Everything of a person as one JSON document, in pieces: however much there is, little of it is in memory at once.
+"""Exports an account as one JSON document, in pieces, with only a small part in memory.
 
-What belongs to whom is said by `settings.ACCOUNT_EXPORTS`: a function for each part, which yields what JSON can hold.
-An iterator inside it becomes an array that is written as it is read.
+`settings.ACCOUNT_EXPORTS` lists the parts: each is a function that yields JSON values. An iterator inside a value
+becomes an array that is written while it is read.
 """
 
 import json
@@ -20,16 +20,16 @@ from intake.models import ActivityEntry, ChatPreferences, Conversation, Turn, Us
 
 ExportedRow = TypeVar("ExportedRow", bound=Model)
 
-# By this the reader of exports recognises our own (imports/reading/products/recollect.py).
+# The reader of exports recognises our own export by this (imports/reading/products/recollect.py).
 FORMAT = "recollect-export-1"
 
-# Rows asked for at once, and bytes sent at once.
+# The number of rows per query, and of bytes per piece.
 PAGE = 200
 PIECE = 64 * 1024
 
 
 class ExportEncoder(DjangoJSONEncoder):
-    """Times to the microsecond, as the database has them."""
+    """Times to the microsecond, as in the database."""
 
     def default(self, value: Any) -> Any:
         if isinstance(value, datetime):
@@ -38,7 +38,7 @@ class ExportEncoder(DjangoJSONEncoder):
 
 
 def account_as_json(*, user: User, now: datetime) -> Iterator[bytes]:
-    """The document in UTF-8. Between two pieces nothing is open in the database."""
+    """The document in UTF-8. No query or transaction is open between two pieces."""
     parts = {name: import_string(path)(user=user) for name, path in settings.ACCOUNT_EXPORTS.items()}
     return in_bytes({**opening(user=user, now=now), **parts})
 
@@ -56,7 +56,7 @@ def chats_as_json(*, user: User, chosen: Collection[UUID], now: datetime) -> Ite
 
 
 def opening(*, user: User, now: datetime) -> dict[str, Any]:
-    """How every whole export begins."""
+    """The beginning of every export."""
     with acting_as(user):
         preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
     profile = {
@@ -79,7 +79,7 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
     """The texts as UTF-8, gathered into pieces of about `PIECE` bytes."""
     gathered = bytearray()
     for text in texts:
-        # A lone surrogate has no UTF-8; no text in the database has one.
+        # A lone surrogate has no UTF-8; no text in the database contains one.
         gathered += text.encode()
         if len(gathered) >= PIECE:
             yield bytes(gathered)
@@ -88,14 +88,14 @@ def in_pieces(texts: Iterable[str]) -> Iterator[bytes]:
 
 
 def conversations(*, user: User, chosen: Collection[UUID] | None = None) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`: all of them, or those that are chosen."""
+    """`settings.ACCOUNT_EXPORTS`: all conversations, or the chosen ones."""
     rows = Conversation.objects.for_user(user).kept()
     for conversation in in_pages(rows if chosen is None else rows.filter(pk__in=chosen)):
         yield conversation_fields(conversation, user)
 
 
 def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any]:
-    """All that is exported of a conversation; `turns` is an iterator."""
+    """The exported fields of a conversation; `turns` is an iterator."""
     return {
         "id": conversation.pk,
         "title": conversation.title,
@@ -118,7 +118,7 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
 
 
 def activity(*, user: User) -> Iterator[dict[str, Any]]:
-    """`settings.ACCOUNT_EXPORTS`: the account's log, which an import leaves out."""
+    """`settings.ACCOUNT_EXPORTS`: the account's activity log, which an import ignores."""
     for entry in in_pages(ActivityEntry.objects.for_user(user), key="id"):
         yield {"at": entry.at, "what": entry.what, "count": entry.count, "device": entry.device}
 
@@ -128,7 +128,7 @@ def count_turns(conversation: Conversation, user: User) -> int:
 
 
 def in_pages(rows: "QuerySet[ExportedRow]", *, key: str = "pk", size: int = PAGE) -> Iterator[ExportedRow]:
-    """All the rows in the order of a unique key, a page for each query, so that no query stays open in between."""
+    """All rows in the order of a unique key, one page per query, so that no query stays open."""
     page = list(rows.order_by(key)[:size])
     while page:
         yield from page

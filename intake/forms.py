@@ -1,4 +1,4 @@
-"""What people fill in (an account, its settings, a title), with what went wrong said beside the field."""
+"""The forms of an account, its settings and titles, with errors beside the fields."""
 
 import zoneinfo
 from typing import Any
@@ -40,7 +40,7 @@ class LoginForm(AuthenticationForm):
         "invalid_login": _("That email and password do not belong together. Passwords are case-sensitive."),
     }
 
-    # Why the password was not even looked at, if it was not.
+    # Why the password was not checked, if it was not.
     limited: RateLimited | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -68,12 +68,12 @@ class RegisterForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
         help_text=_("At least 8 characters; not a common password, not only digits."),
     )
-    # The browser knows it; days are counted in it when history is searched by date.
+    # From the browser; dates in searches use it.
     time_zone = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
-    # Told by an email alone, where every registration waits for one.
+    # If registration needs a confirmed email, only an email says so.
     is_taken = False
 
-    # The secret of the link that led here, if one did.
+    # The secret of the invitation link, if there was one.
     invitation = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
     def clean_email(self) -> str:
@@ -93,8 +93,9 @@ class RegisterForm(forms.Form):
             self._validate_password(password)
 
     def save(self, *, visitor: User | None) -> tuple[User, int] | None:
-        """See `visitors.register`; None, with the error on the form, when somebody took the email, or the last use of
-        the invitation, a moment ago."""
+        """See `visitors.register`; None, with the error on the form, if the email, or the last use of the invitation,
+        was taken a moment ago.
+        """
         try:
             return visitors.register(
                 visitor=visitor,

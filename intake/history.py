@@ -1,10 +1,8 @@
-"""Saving what was said elsewhere: many turns of many conversations in one transaction, numbered as those of the chat.
+"""Saves imported history: many turns of many conversations in one transaction, numbered like those of the chat.
 
-1. `lock` takes the conversations that are here already, in one order, as every writer takes its own before it numbers
-   turns.
+1. `lock` locks the existing conversations in a fixed order, as every writer locks its own before it numbers turns.
 2. `next_turn` makes a turn with the next number of its conversation.
-3. `save` writes all of them, and tells what listens to `turns_saved`: rows that are written together send no
-   `post_save`.
+3. `save` writes all of them and sends `turns_saved`, because rows that are written in bulk send no `post_save`.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,12 +15,12 @@ from django.dispatch import Signal
 from core.bulk import insert_many
 from intake.models import Conversation, Turn, User
 
-# Sent with `turns`, all of one person and all ended, in the transaction that saves them.
+# Sent with `turns`, all of one user and all ended, in the transaction that saves them.
 turns_saved = Signal()
 
 
 def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
-    """Those that are here, each locked until the transaction ends."""
+    """The existing ones, each locked until the transaction ends."""
     if not ids:
         return {}
     wanted = Conversation.objects.for_user(user).filter(pk__in=ids).order_by("pk")
@@ -32,7 +30,7 @@ def lock(*, user: User, ids: Collection[UUID]) -> dict[UUID, Conversation]:
 def next_turn(
     conversation: Conversation, *, follows: int | None, said_at: datetime, number: int | None = None, **fields: Any
 ) -> Turn:
-    """A turn, not saved yet, of a conversation that is locked or new.
+    """An unsaved turn of a conversation that is locked or new.
 
     `follows`: the number of its parent. `number` may leave a gap.
     """
@@ -50,7 +48,7 @@ def next_turn(
 
 
 def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns: Sequence[Turn]) -> None:
-    """Write new conversations, what changed of locked ones, and the turns that they have now."""
+    """Write new conversations, the changes of locked ones, and their turns."""
     insert_many(made)
     if changed:
         Conversation.objects.bulk_update(changed, ["turn_count", "current_number", "has_versions", "last_active_at"])

@@ -1,9 +1,9 @@
-"""Writing once: the same request under the same key gives the same answer, and is stored once.
+"""Idempotent writes: the same request with the same key is stored once and gets the same response.
 
-1. The key is claimed by a row, in the transaction that does the work and keeps the answer: all of it holds, or none.
-2. A second request with the key waits at that row for the first to end, for a while.
-3. Then it finds the answer and gives it again; or nothing, because the first one failed, and does the work itself.
-4. What was stored and is deleted goes from the answer, too; the key stays, so that no late repeat stores it anew.
+1. A row claims the key, in the transaction that does the work and keeps the response: all of it is committed, or none.
+2. A second request with the key waits for a while at that row until the first ends.
+3. Then it returns the kept response; or, if the first request failed, does the work itself.
+4. When the stored data is deleted, so is the kept response. The key stays, so that a late repeat stores nothing again.
 
 The header is the one of the IETF draft "The Idempotency-Key HTTP Header Field".
 """
@@ -25,7 +25,7 @@ from core.isolation.caller import Caller
 from intake.models import IdempotentAnswer
 
 HEADER = "Idempotency-Key"
-# On an answer that was given before.
+# Marks a replayed response.
 REPLAYED = "Idempotency-Replayed"
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
 KEPT_FOR = timedelta(hours=24)
@@ -50,11 +50,10 @@ def clean_key(key: str) -> str:
 def once(
     *, caller: Caller, key: str, operation: str, data: Any, run: Callable[[], dict[str, Any]], now: datetime
 ) -> StoredAnswer:
-    """Run, unless this request of `caller`, an operation and its data, has an answer already.
+    """Call `run`, unless this request of `caller` (an operation and its data) already has a response.
 
-    Raises `IdempotencyKeyReused` when the key came with another request, `StillRunning` when the first one has not
-    ended, `NotFound` when what it stored has been deleted; an error of `run` leaves no trace, so the key may be used
-    again.
+    Raises `IdempotencyKeyReused` if the key was used for another request, `StillRunning` if the first one has not
+    ended, `NotFound` if its data has been deleted. An error of `run` leaves no trace, so the key may be used again.
     """
     assert caller.user_id is not None, "who writes is known"  # noqa: S101 - tells the types what the code around has seen to
     digest = _digest(operation, data)
@@ -71,7 +70,7 @@ def once(
 
 
 def withdraw(*, user_id: int, about: str) -> None:
-    """Empty the answers that name something by this id."""
+    """Empty the kept responses that contain this id."""
     IdempotentAnswer.objects.filter(user_id=user_id, answer__contains=about).update(answer="")
 
 
@@ -96,7 +95,7 @@ def _claim(user_id: int, key: str, digest: str, now: datetime) -> tuple[Idempote
 
 
 def _wait_at_most(seconds: int | None) -> None:
-    """For a lock, until the transaction ends."""
+    """Limits the wait for a lock until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds}s" if seconds else "0"])
 

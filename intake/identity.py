@@ -1,8 +1,8 @@
-"""Who is asking: what a request's session or token says, never what its arguments say.
+"""Identifies the caller of a request by its session or token, never by its arguments.
 
-Every page and endpoint is for registered users, unless its view is marked `login_not_required` (or, in DRF, has
-permission classes of its own). `SessionStore` makes this the session engine (`SESSION_ENGINE`): Django's database
-sessions, each stored with the user it belongs to, by the digest of its key.
+Every page and endpoint requires a registered user, unless its view is marked `login_not_required` (or, in DRF, has its
+own permission classes). `SessionStore` makes this module the session engine (`SESSION_ENGINE`): Django's database
+sessions, each stored with its user and with a digest of its key.
 """
 
 import re
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     AnyRequest = HttpRequest | Request
 
-# Under this name `request.META` keeps, while somebody logs in, the visitor they were until then.
+# The key of `request.META` that keeps the former visitor during a log-in.
 VISITOR = "recollect.visitor"
 SESSION_KEYS = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
 
@@ -46,25 +46,25 @@ def is_registered(request: "AnyRequest") -> bool:
 
 
 def visitor_of(request: "AnyRequest") -> User | None:
-    """The visitor whose session this is."""
+    """The visitor of this session."""
     return request.user if isinstance(request.user, User) and request.user.is_visitor else None
 
 
 def person_of(request: "AnyRequest") -> User:
-    """The registered user, in a view that lets in nobody else."""
+    """The registered user, in a view that requires one."""
     user = request.user
     assert isinstance(user, User) and not user.is_visitor, "only registered users are let in"  # noqa: S101 - tells the types what the code around has seen to
     return user
 
 
 def may_read(request: "Request") -> bool:
-    """Whether an answer may say what is stored: to everybody but a token that may write and not read."""
+    """Whether a response may contain stored data: false only for a token that may write and not read."""
     scopes = getattr(request.auth, "scopes", None)
     return scopes is None or "read" in scopes
 
 
 def tell_what_came_along(request: HttpRequest, turns: int) -> None:
-    """On the next page that a visitor sees as an account."""
+    """Shown on the next page of a visitor who has become a registered user."""
     if turns:
         sentence = ngettext(
             "The message you wrote in this browser is yours now.",
@@ -75,7 +75,7 @@ def tell_what_came_along(request: HttpRequest, turns: int) -> None:
 
 
 class RegisteredMiddleware(LoginRequiredMiddleware):
-    """Sends everybody but registered users to the login page, where a view is not marked `login_not_required`."""
+    """Redirects all others to the login page, unless the view is marked `login_not_required`."""
 
     def process_view(
         self, request: HttpRequest, view_func: Any, view_args: tuple[Any, ...], view_kwargs: dict[str, Any]
@@ -97,7 +97,7 @@ def _note_use(request: HttpRequest) -> None:
 
 
 class IsRegistered(BasePermission):
-    """DRF's default: a visitor gets the answer of somebody without credentials."""
+    """DRF's default: a visitor gets the same response as a caller without credentials."""
 
     def has_permission(self, request: "Request", view: "APIView") -> bool:
         if not is_registered(request):
@@ -107,7 +107,7 @@ class IsRegistered(BasePermission):
 
 class SessionStore(DatabaseStore):
     def __init__(self, session_key: str | None = None) -> None:
-        """A key from a cookie may be anything; one that no session can have is as good as none."""
+        """A cookie may contain any key; an invalid one counts as none."""
         super().__init__(session_key if session_key and SESSION_KEYS.fullmatch(session_key) else None)
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Which language models there are to choose from: those that the settings name, and those that their servers list.
+"""Lists the language models to choose from: configured ones, and those that their servers list.
 
-Nothing here loads a vendor's package, so a page can offer the models.
+This module loads no vendor's package, so a page can offer the models quickly.
 """
 
 import json
@@ -22,11 +22,11 @@ from intake.models.conversations import MODEL_NAME_LENGTH
 
 logger = logging.getLogger(__name__)
 
-# The vendors' models that refuse a temperature. pydantic-ai knows the same, but a page cannot wait until it is loaded.
+# The vendors' models that refuse a temperature. pydantic-ai knows them too, but a page cannot wait for its import.
 _FIXED_OPENAI = re.compile(r"o\d|gpt-[5-9]")
 _FIXED_ANTHROPIC = re.compile(r"claude-(fable|mythos|opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])")
 ANTHROPIC, OPENAI = "anthropic:", "openai:"
-# How long a server's list of models is believed, and how long a page or an answer waits for a new one.
+# How long a server's list of models is valid, and how long a page or an answer waits for a new one.
 LISTED_SECONDS = 60.0
 LISTING_SECONDS = 2.0
 MOST_LISTED = 500
@@ -35,13 +35,13 @@ LONGEST_LIST = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """`name`: by which people choose it. `id`: by which its server knows it, behind `anthropic:` for Anthropic's."""
+    """`name` is for people. `id` is the server's name for it, after `anthropic:` for Anthropic's."""
 
     name: str
     id: str
     base_url: str = ""
     api_key: str = ""
-    # How much it thinks before it answers: an effort such as `low`, `on`, `off`; empty leaves it to the server.
+    # How much it thinks before it answers: an effort such as `low`, `on`, `off`; empty uses the server's default.
     thinking: str = ""
 
     @property
@@ -51,7 +51,7 @@ class LanguageModel:
 
     @property
     def takes_temperature(self) -> bool:
-        """What is behind an address of one's own is taken to do as most models do."""
+        """A model at a custom address is assumed to accept a temperature."""
         if self.id.startswith(ANTHROPIC):
             return not _FIXED_ANTHROPIC.match(self.own_name) and self.thinking in ("", "off")
         return bool(self.base_url) or not _FIXED_OPENAI.match(self.own_name)
@@ -62,7 +62,7 @@ def is_recall_mode() -> bool:
 
 
 def offered(caller: Caller) -> list[LanguageModel]:
-    """The models that the caller may choose from, the installation's default first. A visitor gets that one alone."""
+    """The models that the caller may choose, the installation's default first. A visitor gets only that one."""
     named = [model for entry in _entries() for model in _models_of(entry)]
     return named if caller.is_registered else named[:1]
 
@@ -70,7 +70,7 @@ def offered(caller: Caller) -> list[LanguageModel]:
 def find(name: str, caller: Caller) -> LanguageModel | None:
     """The model of this name, if the caller may choose it.
 
-    One of a server that does not say what it has is taken at its word: the answer will say if it is not there.
+    If its server does not list its models, the name is accepted; the answer will fail if the model does not exist.
     """
     if not caller.is_registered:
         return next((model for model in offered(caller) if model.name == name), None)
@@ -87,7 +87,7 @@ def find(name: str, caller: Caller) -> LanguageModel | None:
 
 
 def checked_name(name: str, caller: Caller) -> str:
-    """The name as it is kept with a chat; empty for the default. Raises `InvalidInput`."""
+    """The name as it is stored with a chat; empty for the default. Raises `InvalidInput`."""
     if name and (len(name) > MODEL_NAME_LENGTH or find(name, caller) is None):
         names = ", ".join(model.name for model in offered(caller)[:10])
         known = f"These are: {names}." if names else "No language model is configured."
@@ -96,7 +96,7 @@ def checked_name(name: str, caller: Caller) -> str:
 
 
 def default_for(caller: Caller) -> LanguageModel | None:
-    """The person's own default, or the installation's; None in recall mode. Reads the person's preferences."""
+    """The user's own default, or the installation's; None in recall mode. Reads the user's preferences."""
     preferred = ""
     if caller.is_registered and not is_recall_mode():
         mine = ChatPreferences.objects.for_caller(caller).values_list("model", flat=True)
@@ -105,7 +105,7 @@ def default_for(caller: Caller) -> LanguageModel | None:
 
 
 def model_for(conversation: Conversation, caller: Caller) -> LanguageModel | None:
-    """By which a chat is answered: what was chosen for it, as long as there is such a model, or else the default."""
+    """The model that answers a chat: the chosen one while it exists, or else the default."""
     return (find(conversation.model, caller) if conversation.model else None) or default_for(caller)
 
 
@@ -114,12 +114,12 @@ def _own_name(id_: str) -> str:
 
 
 def named_models() -> list[LanguageModel]:
-    """Those that the settings name; no server is asked."""
+    """The configured models, without asking any server."""
     return [entry for entry in _entries() if entry.id]
 
 
 def _entries() -> list[LanguageModel]:
-    """As the settings name them; one without an `id` stands for all models of its server."""
+    """The configured entries; one without an `id` stands for all models of its server."""
     found = []
     if settings.LLM_MODEL:
         given = (settings.LLM_MODEL, settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_THINKING)
@@ -137,22 +137,22 @@ def _of_server(entry: LanguageModel, own: str) -> LanguageModel:
     return LanguageModel(f"{entry.name}/{own}", own, entry.base_url, entry.api_key, entry.thinking)
 
 
-# By address and key: when the server was asked, and what it listed, None if it did not answer.
+# By address and key: the time of the request, and the listed models, None if the server did not answer.
 _lists: dict[tuple[str, str], tuple[float, list[str] | None]] = {}
 _lock = threading.Lock()
 
 
 def _listed(entry: LanguageModel) -> list[str] | None:
-    """What the server lists at `/models`; None while it does not answer.
+    """The models listed at `/models`; None while the server does not answer.
 
-    Only who asks first waits for it; later on it is asked in the background, at most once a minute.
+    Only the first caller waits; later the list is refreshed in the background, at most once a minute.
     """
     key = (entry.base_url, entry.api_key)
     with _lock:
         known = _lists.get(key)
         is_due = known is not None and time.monotonic() - known[0] >= LISTED_SECONDS
         if known is not None and is_due:
-            # One thread asks.
+            # Only one thread asks.
             _lists[key] = (time.monotonic(), known[1])
     if known is None:
         return _refresh(entry, None)
@@ -162,11 +162,11 @@ def _listed(entry: LanguageModel) -> list[str] | None:
 
 
 def _refresh(entry: LanguageModel, before: list[str] | None) -> list[str] | None:
-    """What it listed before stands while it does not answer."""
+    """Keeps the earlier list while the server does not answer."""
     try:
         names: list[str] | None = _ask(entry)
     except (OSError, ValueError, HTTPException) as error:
-        # Only what kind of error it was: its words may hold the address with a password.
+        # Only the kind of error: its text may contain the address with a password.
         logger.warning("The server of %s lists no models (%s)", entry.name, type(error).__name__)
         names = before
     with _lock:

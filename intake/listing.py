@@ -1,4 +1,4 @@
-"""The lists of a person's chats: all of them by activity, or as they keep order among them (pinned, archived)."""
+"""Lists a user's chats: all of them by activity, or ordered (pinned, archived)."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -10,19 +10,19 @@ from intake.models import Conversation
 from intake.models.conversations import ConversationQuerySet
 
 CONVERSATIONS_PER_PAGE = 30
-# A list that is scrolled asks for more at once: fewer waits, and still a small page.
+# A scrolling list requests more at once: fewer waits, and still a small page.
 CONVERSATIONS_PER_SCROLL = 100
-# Listed above the others on every page.
+# The most pinned chats listed above the others.
 MAX_PINNED = 100
-# More words narrow a title of 80 characters no further.
+# More words cannot narrow a title of 80 characters further.
 WORDS_OF_A_TITLE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationList:
-    """One page of conversations, newest first; `more` is where the next page begins, if there is one.
+    """One page of conversations, newest first; `more` is the beginning of the next page, if there is one.
 
-    `pinned`: those that are listed above the first page and in no page, the last pinned one first.
+    `pinned` are listed above the first page and on no page, the last pinned one first.
     """
 
     conversations: list[Conversation]
@@ -37,7 +37,7 @@ class ConversationList:
 def list_conversations(
     *, caller: Caller, after: Position | None = None, is_archived: bool = False, words: str = ""
 ) -> ConversationList:
-    """Those that are archived, or those that are not; with `words`, those whose title contains each of them."""
+    """The archived ones, or the others; with `words`, those whose title contains each of them."""
     found = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=not is_archived)
     for word in storable_text(words).split()[:WORDS_OF_A_TITLE]:
         found = found.filter(title__icontains=word)
@@ -45,7 +45,7 @@ def list_conversations(
 
 
 def list_in_order(*, caller: Caller, after: Position | None = None) -> ConversationList:
-    """The chats that are not archived, with the pinned ones above the first page and in no other."""
+    """The chats that are not archived, with the pinned ones only above the first page."""
     chats = Conversation.objects.for_caller(caller).kept().filter(archived_at__isnull=True)
     others = chats.filter(pinned_at__isnull=True)
     if after is not None:
@@ -55,7 +55,7 @@ def list_in_order(*, caller: Caller, after: Position | None = None) -> Conversat
 
 
 def list_one(*, caller: Caller, conversation_id: UUID) -> ConversationList:
-    """A list of this conversation, or an empty one: for a page that keeps its own up to date."""
+    """A list of this conversation, or an empty one, for a page that updates itself."""
     return ConversationList(list(Conversation.objects.for_caller(caller).kept().filter(pk=conversation_id)), more=None)
 
 

@@ -1,4 +1,4 @@
-"""Failures that were expected, wherever they arise, the language of pages, and headers that every answer bears."""
+"""Middleware of every request: expected failures, the language of pages, rate limits, and response headers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ from core.errors import RateLimited, RecollectError
 from intake.views.failures import answer_to
 
 API, HEALTH = "/api/v1/", "/healthz"
-# Programs read these word for word (and DRF would translate its errors); the admin is in English.
+# Programs read these texts literally (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
-# A page may do none of this, nor may anything that gets into one.
+# Browser features that no page, and no script injected into one, may use.
 PERMISSIONS_POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
@@ -45,7 +45,9 @@ PERMISSIONS_POLICY = ", ".join(
 
 
 class _Middleware:
-    """Synchronous alone: since one of them is the innermost, Django runs all middleware in one thread, in one go."""
+    """Only synchronous: because one of them is the innermost, Django runs all middleware in one thread, without
+    switching.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -58,20 +60,20 @@ class _Middleware:
         return self.change(response)
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        """An answer in the place of the view's."""
+        """A response instead of the view's."""
         return None
 
     def end(self, request: HttpRequest) -> None:
-        """What is done however the request ended."""
+        """Runs however the request ended."""
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         return response
 
 
 class FailureMiddleware(_Middleware):
-    """A lost database is a 503, a limit that is reached a 429: no fault of this program, and no 500.
+    """Turns a lost database into 503 and an exceeded limit into 429: neither is a fault of this program, so no 500.
 
-    A thing that does not exist and a thing of another person get the same 404.
+    A missing row and a row of another user get the same 404.
     """
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
@@ -81,9 +83,9 @@ class FailureMiddleware(_Middleware):
 
 
 class LanguageMiddleware(_Middleware):
-    """Activates the browser's language first, and the person's once a view is found, where they are looked up anyway.
+    """Activates the browser's language first, and the user's once a view is found, where the user is looked up anyway.
 
-    Outside of a page nothing is activated, which is English (LANGUAGE_CODE).
+    Outside of pages no language is activated, which means English (LANGUAGE_CODE).
     """
 
     def refuse(self, request: HttpRequest) -> None:
@@ -104,14 +106,14 @@ class LanguageMiddleware(_Middleware):
 
 
 class LimitsMiddleware(_Middleware):
-    """Counts every page, and every address that leads nowhere, before the database is asked anything.
+    """Counts every page, and every unknown address, before any database query.
 
-    The API counts its own requests, by the user whom it has found. Its documentation is a page like any other.
-    A request that was counted as running (`rate_limits.begin_call`) ends here.
+    The API counts its own requests by user. Its documentation counts as a page. A request that was counted as running
+    (`rate_limits.begin_call`) ends here.
     """
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
-        """A page may search, and draws what was answered; the API counts its running calls itself."""
+        """A page may search and render answers, so it counts as a running call; the API counts its own."""
         if not request.path.startswith(API) and request.user.pk is not None:
             try:
                 rate_limits.begin_call(request, user_id=request.user.pk)
@@ -137,16 +139,16 @@ class LimitsMiddleware(_Middleware):
 
 
 class PrivacyMiddleware(_Middleware):
-    """No cache keeps what Django answers, unless a view says that it is public; no page reaches for the device.
+    """Forbids caching unless a view is public, and forbids pages the use of device features.
 
-    Static files do not pass here: they are the same for everybody. The second is sent with documents only: to
-    anything else it says nothing.
+    Static files do not pass here: they are the same for all users. The second header is sent only with documents, where
+    it has an effect.
     """
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         kept = response.headers.get("Cache-Control", "")
         if "public" in kept:
-            # The view says that it is the same for everybody.
+            # The view marked its response as public.
             pass
         elif "no-store" not in kept:
             response.headers["Cache-Control"] = "private, no-store"

@@ -1,4 +1,4 @@
-"""The way through a long chat: its questions in order, the turns with some words, the first turn of a day."""
+"""The outline of a long chat: its questions in order, the turns with some words, the first turn of a day."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -11,11 +11,11 @@ from django.db.models import Q
 from core.pg_text import storable_text
 from intake.models import Conversation, Turn
 
-# As many as a screen is high, in marks of four pixels; of longer chats every n-th.
+# As many as fit on a screen, with marks of four pixels; for longer chats every n-th question.
 MOST_ENTRIES = 200
 MOST_FOUND = 100
 BEGINNING = 120
-# Before the match, of a text that is shown around it.
+# The length of the text before the match in a snippet.
 BEFORE_MATCH = 40
 MOST_WORDS = 8
 
@@ -32,7 +32,7 @@ SELECT turn_number, said_at, left(user_message, %(length)s)
 
 @dataclass(frozen=True, slots=True)
 class OutlineEntry:
-    """One turn of an outline: `text` begins what was said, or stands around what was looked for."""
+    """One turn of an outline: `text` is the beginning of the message, or the text around the match."""
 
     turn_number: int
     said_at: datetime
@@ -40,7 +40,7 @@ class OutlineEntry:
 
 
 def questions(conversation: Conversation) -> list[OutlineEntry]:
-    """What the person said, in order; of more than 200 turns evenly spaced ones."""
+    """The user's messages in order; if there are more than 200, a selection at even intervals."""
     parameters: dict[str, Any] = {
         "conversation": conversation.pk,
         "user": conversation.user_id,
@@ -53,7 +53,7 @@ def questions(conversation: Conversation) -> list[OutlineEntry]:
 
 
 def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
-    """The latest 100 turns that contain each of the words, in whatever case, the latest first."""
+    """The latest 100 turns that contain each of the words, in any case, the latest first."""
     wanted = storable_text(words).split()[:MOST_WORDS]
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
     for word in wanted:
@@ -66,7 +66,7 @@ def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
 
 
 def first_turn_of(conversation: Conversation, day: date, zone: ZoneInfo) -> int | None:
-    """The number of the first turn of that day or a later one, or else the last turn's."""
+    """The number of the first turn on or after that day, or else the last turn's."""
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
     since = datetime.combine(day, time.min, tzinfo=zone)
     turn = turns.filter(said_at__gte=since).in_order().first() or turns.order_by("-turn_number").first()

@@ -1,7 +1,7 @@
-"""Hashes passwords beside the requests: in few threads, behind a short queue, and without a database connection.
+"""Hashes passwords in a few separate threads with a short queue, without holding a database connection.
 
-`User.check_password` and `User.set_password` come here, so every page, endpoint and command does. A hash is meant to be
-expensive: without a bound, a burst of log-ins would take every core and every connection from everybody else.
+`User.check_password` and `User.set_password` use it, so every page, endpoint and command does. A hash is expensive on
+purpose: without a limit, a burst of log-ins would take every core and every connection.
 """
 
 import threading
@@ -32,16 +32,18 @@ RETRY_AFTER_SECONDS = 2
 
 
 def give_connections_back() -> None:
-    """Return this thread's connections to their pool; the next query takes one again. A transaction keeps its own."""
+    """Return this thread's connections to their pool; the next query takes a new one. An open transaction keeps its
+    own.
+    """
     for connection in connections.all(initialized_only=True):
         if "pool" in connection.settings_dict["OPTIONS"] and not connection.in_atomic_block:
             connection.close()
 
 
 class Argon2idHasher(Argon2PasswordHasher):
-    """Argon2id as OWASP's Password Storage Cheat Sheet has it: 19 MiB, two passes, one lane.
+    """Argon2id with the parameters of OWASP's Password Storage Cheat Sheet: 19 MiB, two passes, one lane.
 
-    Django's own lanes are eight, each of which is a thread: one log-in would take every core.
+    Django's default is eight lanes, each of which is a thread: one log-in would take every core.
     """
 
     time_cost = 2
@@ -50,7 +52,7 @@ class Argon2idHasher(Argon2PasswordHasher):
 
 
 class MaximumLengthValidator:
-    """One of `AUTH_PASSWORD_VALIDATORS`: wherever a password is chosen."""
+    """One of `AUTH_PASSWORD_VALIDATORS`, for every form with a new password."""
 
     def validate(self, password: str, user: object = None) -> None:
         if len(password) > LONGEST_PASSWORD:
@@ -62,12 +64,12 @@ class MaximumLengthValidator:
 
 class HashingPool:
     def __init__(self, *, threads: int, queue: int) -> None:
-        """`queue`: how many may wait while all threads are busy."""
+        """`queue` is the number of calls that may wait while all threads are busy."""
         self._places = threading.BoundedSemaphore(threads + queue)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords", initializer=step_back)
 
     def refuse_when_full(self) -> None:
-        """Raises `RateLimited` before anything is done for a log-in that would be refused anyway."""
+        """Raises `RateLimited` before any work for a log-in that would be refused anyway."""
         if not self._places.acquire(blocking=False):
             raise RateLimited(BUSY, retry_after=RETRY_AFTER_SECONDS)
         self._places.release()
@@ -83,7 +85,7 @@ class HashingPool:
             self._places.release()
 
 
-# In the place of a hash: no password belongs to it.
+# Stored in place of a hash: no password matches it.
 NONE = UNUSABLE_PASSWORD_PREFIX
 
 pool = HashingPool(threads=settings.PASSWORD_THREADS, queue=settings.PASSWORD_QUEUE)
@@ -95,7 +97,7 @@ def encode(password: str) -> str:
 
 
 def verify(password: str | None, encoded: str) -> tuple[bool, bool]:
-    """Whether the password is right; if so, whether its hash should be made anew. Raises `RateLimited`."""
+    """Whether the password is correct, and if so, whether its hash must be renewed. Raises `RateLimited`."""
     outdated: list[str] = []
     is_right = pool.run(check_password, password, encoded, setter=outdated.append)
     return is_right, bool(outdated)

@@ -1,7 +1,7 @@
-"""Ways through the tree of a conversation's turns: up from a turn, down to the newest end below one.
+"""Navigates the tree of a conversation's turns: up from a turn, and down to the newest end below one.
 
-A path is named by the turn at its end. Going up reads as many rows as are asked for; what looks down reads the tree
-of the whole conversation, numbers alone, by one index-only scan.
+The turn at its end names a path. Going up reads only the requested rows. Going down reads the numbers of the
+conversation's whole tree, by one index-only scan.
 """
 
 from collections import defaultdict
@@ -16,10 +16,10 @@ from django.db.models.expressions import RawSQL
 from intake.models import Conversation, Turn
 from intake.models.conversations import TurnQuerySet
 
-# No conversation has as many turns.
+# More than any conversation has.
 NO_LIMIT = 2**31 - 1
 
-# The owner is named although the conversation implies it: rows are distributed by owner.
+# The owner is named although the conversation implies it, because rows are distributed by owner.
 _UPWARD = """
 WITH RECURSIVE path AS (
     SELECT turn_number, parent_number, 1 AS length
@@ -35,7 +35,7 @@ SELECT turn_number FROM path
 
 
 class Tree:
-    """The numbers of a conversation's turns, by who follows whom."""
+    """The numbers of a conversation's turns, by parent."""
 
     def __init__(self, pairs: Iterable[tuple[int, int | None]]) -> None:
         """`pairs`: each turn's number with its parent's."""
@@ -62,14 +62,14 @@ class Tree:
         return list(self.upward(number))[::-1]
 
     def below(self, number: int) -> list[int]:
-        """The turn with all that follow it in any version, each after its parent."""
+        """The turn with all turns that follow it in any version, each after its parent."""
         found = [number]
         for each in found:
             found.extend(self.children.get(each, ()))
         return found
 
     def newest_end(self, number: int | None) -> int | None:
-        """The end of the path below a turn on which something was said last; None if there are no turns.
+        """The end of the path below a turn with the latest message; None if there are no turns.
 
         A child has a higher number than its parent, so the highest number below a turn has no children.
         """
@@ -80,7 +80,7 @@ class Tree:
         return self.children[self.parents[number]]
 
     def path_through(self, number: int, *, preferred_end: int | None) -> list[int]:
-        """The whole path on which a turn lies: to `preferred_end` if that is below it, else to the newest end."""
+        """The complete path through a turn: to `preferred_end` if that is below it, else to the newest end."""
         if preferred_end is not None and number in (path := self.path_to(preferred_end)):
             return path
         end = self.newest_end(number)
@@ -88,7 +88,7 @@ class Tree:
 
 
 def end_of(conversation: Conversation) -> int | None:
-    """The number at the end of the chosen path; of the newest turn where none is chosen; None if there are no turns."""
+    """The number at the end of the chosen path; of the newest turn if none is chosen; None if there are no turns."""
     if conversation.current_number is not None:
         return conversation.current_number
     return turns_of(conversation).order_by("-turn_number").values_list("turn_number", flat=True).first()
@@ -99,7 +99,7 @@ def turns_of(conversation: Conversation) -> TurnQuerySet:
 
 
 def upward(*, user_id: int | None, conversation_id: UUID, number: int | None, at_most: int = NO_LIMIT) -> list[int]:
-    """The numbers of a turn and its ancestors in the conversation, the turn first; empty if it is not there."""
+    """The numbers of a turn and its ancestors in the conversation, the turn first; empty if the turn does not exist."""
     if number is None or at_most <= 0:
         return []
     parameters = _parameters(user_id, conversation_id, number, at_most)
@@ -113,14 +113,13 @@ def _parameters(user_id: int | None, conversation_id: UUID, number: int, at_most
 
 
 def ancestors(turn: Turn, *, at_most: int) -> list[Turn]:
-    """The turns above one on its path, the nearest first; a branch goes on in the conversation that it came from."""
+    """The turns above one on its path, the nearest first; in a branch this continues in the original conversation."""
     found = path_up(turn.user_id, turn.conversation_id, turn.parent_number, at_most=at_most)
     return found + shared_turns(turn.conversation, at_most=at_most - len(found))
 
 
 def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
-    """The turns above the first ones of a branch, the nearest first: empty for what is no branch, and where they have
-    been deleted."""
+    """The turns above the first ones of a branch, the nearest first; empty without a branch or if deleted."""
     found: list[Turn] = []
     while conversation.branched_from is not None and len(found) < at_most:
         origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
@@ -142,7 +141,7 @@ def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, a
 
 
 def versions(conversation: Conversation, turns: Collection[Turn]) -> dict[int, list[int]]:
-    """By the number of each turn: the numbers of its versions, its own among them, in the order of saving."""
+    """By the number of each turn: the numbers of all its versions, itself included, in the order of saving."""
     parents = {turn.parent_number for turn in turns}
     siblings = Q(parent_number__in=parents - {None})
     if None in parents:

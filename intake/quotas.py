@@ -1,8 +1,8 @@
-"""How much a person may keep here: counted before something is added, and shown on their account page.
+"""Enforces quotas: measures a user's data before more is added, and for the account page.
 
-Nothing is counted where no quota is set. Otherwise a person's rows are measured once a minute in each process, which
-adds up in between what it lets in; and again before it refuses, so that what was deleted counts at once. Two processes
-may therefore let in a few more than a quota says.
+Without a quota nothing is measured. Otherwise each process measures a user once a minute and adds the data that it
+accepts in between. It measures again before it refuses, so that deleted data counts at once. Two processes may
+therefore accept slightly more than a quota.
 """
 
 import time
@@ -28,7 +28,7 @@ RETRY_AFTER_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What there is of one person's. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector yet."""
+    """The size of one user's data. `bytes`: of text in UTF-8. `vectors_waiting`: passages without a vector."""
 
     turns: int = 0
     bytes: int = 0
@@ -42,7 +42,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """One number of the account page; `most` is empty where there is no quota."""
+    """One number of the account page; `most` is empty without a quota."""
 
     name: str
     used: str
@@ -54,9 +54,9 @@ _lock = Lock()
 
 
 def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: bool = False) -> None:
-    """Ask for room before so many turns and bytes are added. `fills_queue`: whether vectors that wait count too.
+    """Check the quota before turns and bytes are added. `fills_queue`: whether waiting vectors count too.
 
-    Raises `QuotaExceeded`, and `RateLimited` where waiting helps.
+    Raises `QuotaExceeded`, or `RateLimited` if waiting helps.
     """
     if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
         return
@@ -72,13 +72,13 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
 
 
 def take_growth(user_id: int | None, *, before: str, after: str) -> None:
-    """Ask for room before a text is replaced by a longer one. Raises `QuotaExceeded`."""
+    """Check the quota before a text is replaced by a longer one. Raises `QuotaExceeded`."""
     if (growth := len(after.encode()) - len(before.encode())) > 0:
         take(user_id, size=growth)
 
 
 def measure(user_id: int) -> Holdings:
-    """As it is now, by each of `settings.QUOTA_MEASURES`."""
+    """The present values of each of `settings.QUOTA_MEASURES`."""
     measures: list[Callable[[int], Holdings]] = [import_string(path) for path in settings.QUOTA_MEASURES]
     with acting_as(Caller(user_id=user_id)):
         stored = sum((each(user_id) for each in measures), Holdings())

@@ -1,4 +1,4 @@
-"""What is shown of a person's conversations, on a page or as a result: always a bounded part."""
+"""Reads a limited part of a user's conversations, for a page or a result."""
 
 from bisect import bisect_left
 from collections.abc import Collection
@@ -14,14 +14,14 @@ from core.isolation.caller import Caller
 from intake.models import Conversation, Turn, User
 from intake.paths import Tree, ancestors, end_of, path_up, shared_turns, turns_of, upward, versions
 
-# Fifty long answers took a fifth of a second to make, most of it for turns that nobody scrolled up to.
+# Fifty long answers took a fifth of a second to render, mostly for turns that no one scrolled to.
 TURNS_PER_PAGE = 20
 TURNS_PER_ANSWER = 50
-# A turn that was asked for is shown with some of what led to it.
+# A requested turn is shown with some of the turns before it.
 TURNS_BEFORE_ASKED = 10
-# No turn is numbered higher, and no integer of the database is larger.
+# No turn has a higher number, and the database has no larger integer.
 LARGEST_NUMBER = 2**31 - 1
-# The digits of a turn's id that a bigint holds whatever they are.
+# The number of digits that always fits into a bigint.
 LONGEST_ID = 18
 MOST_OPEN_ANSWERS = 100
 
@@ -41,8 +41,8 @@ SELECT id, current_number FROM intake_conversations
 class TurnWindow:
     """Consecutive turns of one path through a conversation.
 
-    `earlier`: the first one's number, if there are turns before it; `later`: the next one's number, likewise.
-    `versions`: by number, the numbers of each turn's versions, its own among them.
+    `earlier`: the first one's number, if there are turns before it; `later`: the next one's number, if there is one.
+    `versions`: by number, the numbers of each turn's versions, itself included.
     """
 
     turns: list[Turn]
@@ -53,10 +53,10 @@ class TurnWindow:
 
 @dataclass(frozen=True, slots=True)
 class SharedTurns:
-    """What stands above a branch's own turns: turns of the conversation that it came from, and of its origins.
+    """The turns above a branch's own: turns of the original conversation, and of its origins.
 
-    `earlier`: a turn before which there are more, by its conversation and number. `is_deleted`: the turn that the
-    branch goes on from is no longer there.
+    `earlier`: the conversation and number of a turn before which there are more. `is_deleted`: the turn from which the
+    branch continues was deleted.
     """
 
     turns: list[Turn]
@@ -65,14 +65,14 @@ class SharedTurns:
 
 
 def as_turn_number(text: str | None) -> int | None:
-    """A turn's number from an address; what is not one is as if it were not there."""
+    """A turn's number from an address; an invalid one counts as missing."""
     if text is None or not text.isdecimal():
         return None
     return min(int(text[:10]), LARGEST_NUMBER) or None
 
 
 def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     try:
         return Conversation.objects.for_caller(caller).get(pk=parse_id(conversation_id))
     except Conversation.DoesNotExist:
@@ -80,7 +80,7 @@ def get_conversation(*, caller: Caller, conversation_id: str) -> Conversation:
 
 
 def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn:
-    """Raises `NotFound` alike for what is nobody's or somebody else's."""
+    """Raises the same `NotFound` for a missing turn and another user's."""
     turn = Turn.objects.for_caller(caller).with_keys([(conversation_id, turn_number)]).first()
     if turn is None:
         raise NotFound
@@ -88,7 +88,7 @@ def get_turn(*, caller: Caller, conversation_id: UUID, turn_number: int) -> Turn
 
 
 def get_turn_by_id(*, caller: Caller, turn_id: str) -> Turn:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     is_an_id = turn_id.isascii() and turn_id.isdecimal() and len(turn_id) <= LONGEST_ID
     turn = Turn.objects.for_caller(caller).filter(pk=int(turn_id)).first() if is_an_id else None
     if turn is None:
@@ -97,13 +97,13 @@ def get_turn_by_id(*, caller: Caller, turn_id: str) -> Turn:
 
 
 def open_answers(*, caller: Caller) -> list[tuple[int, UUID]]:
-    """The ids of the caller's turns that are being answered, each with its conversation's."""
+    """The ids of the caller's turns with a running answer, each with its conversation's id."""
     being_answered = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING)
     return list(being_answered.order_by("pk").values_list("pk", "conversation_id")[:MOST_OPEN_ANSWERS])
 
 
 def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -> dict[tuple[UUID, int], str]:
-    """By (conversation, turn number), for those of the keys that are turns of the person's: what they said, cut off."""
+    """The beginnings of the user's messages, by (conversation, turn number), for those of the keys that exist."""
     if not keys:
         return {}
     parameters: dict[str, Any] = {
@@ -120,7 +120,7 @@ def beginnings(*, user: User, keys: Collection[tuple[UUID, int]], length: int) -
 def turns_to_show(
     *, conversation: Conversation, at_most: int, around: int | None = None, before: int | None = None
 ) -> TurnWindow:
-    """The latest turns of the chosen path; or those around one, on the path on which it lies; or those before one."""
+    """The latest turns of the chosen path; or the turns around one, on its path; or the turns before one."""
     if before is not None:
         window = _before(conversation, before, at_most)
     else:
@@ -131,7 +131,7 @@ def turns_to_show(
 
 
 def off_path(*, user: User, keys: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
-    """Those of the turns that are not on the chosen path of their conversation, by (conversation, turn number)."""
+    """The turns that are not on the chosen path of their conversation, by (conversation, turn number)."""
     with connection.cursor() as cursor:
         cursor.execute(
             _WITH_VERSIONS, {"user_id": user.pk, "ids": list({conversation_id for conversation_id, _ in keys})}
@@ -145,9 +145,9 @@ def off_path(*, user: User, keys: Collection[tuple[UUID, int]]) -> set[tuple[UUI
 
 
 def turns_near(*, conversation: Conversation, around: int | None, on_each_side: int) -> TurnWindow:
-    """A turn with its neighbours on the path on which it lies; or, without one, as many at the end of the chosen path.
+    """A turn with its neighbours on its path; or, without a turn, as many at the end of the chosen path.
 
-    `earlier` and `later` are the turns before and after these. Near a turn that is gone is where it would have stood.
+    `earlier` and `later` are the turns before and after these. For a deleted turn it uses its former position.
     """
     end = end_of(conversation)
     tree = Tree.of(conversation)
@@ -167,7 +167,7 @@ def turns_near(*, conversation: Conversation, around: int | None, on_each_side: 
 
 
 def shared_to_show(*, conversation: Conversation, at_most: int, before: Turn | None = None) -> SharedTurns | None:
-    """The shared turns above a branch's own, the last of them or those before one; None for what is no branch."""
+    """The last shared turns above a branch's own, or those before one of them; None without a branch."""
     if conversation.branched_from is None:
         return None
     if before is None:
@@ -187,7 +187,7 @@ def _ending(conversation: Conversation, end: int | None, at_most: int) -> TurnWi
 
 
 def _before(conversation: Conversation, number: int, at_most: int) -> TurnWindow:
-    """The turns above one; if it is gone, those of the chosen path with a lower number."""
+    """The turns above one; if it was deleted, those of the chosen path with a lower number."""
     turn = turns_of(conversation).filter(turn_number=number).only("parent_number").first()
     if turn is not None:
         return replace(_ending(conversation, turn.parent_number, at_most), later=number)
@@ -198,7 +198,7 @@ def _before(conversation: Conversation, number: int, at_most: int) -> TurnWindow
 
 
 def _around(conversation: Conversation, number: int, at_most: int) -> TurnWindow:
-    """The path on which a turn lies, from some turns before it; or to the end, where the turn is near it."""
+    """The path of a turn, from some turns before it; or to the end, if the turn is near it."""
     end = end_of(conversation)
     tree = Tree.of(conversation)
     path = tree.path_through(number, preferred_end=end) if number in tree else _path(conversation, end)

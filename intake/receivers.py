@@ -1,6 +1,4 @@
-"""When somebody logs in, whichever page they do it on: the session learns when and on what device, and what a visitor
-said in this browser comes along. What changes an account is noted for its owner, by the signals that tell of it.
-"""
+"""Reacts to log-ins and account changes: updates the session, moves a visitor's chats, and writes the audit log."""
 
 from functools import partial
 from typing import Any
@@ -41,12 +39,12 @@ def note_login(*, request: HttpRequest | None, **kwargs: Any) -> None:
 
 @receiver(authentication_step_completed, dispatch_uid="intake.note_proof")
 def note_proof(*, request: HttpRequest, **kwargs: Any) -> None:
-    """One that a log-in consists of counts when it is complete."""
+    """A log-in with several steps counts when it is complete."""
     if kwargs.get("reauthenticated"):
         proof.note(request)
 
 
-# What is noted for the account's owner when one of these is sent with `user`.
+# The audit log's entry for each of these signals, which are sent with `user`.
 NOTED = {
     user_logged_in: Activity.LOGGED_IN,
     user_logged_out: Activity.LOGGED_OUT,
@@ -73,7 +71,7 @@ for signal, what in NOTED.items():
 
 @receiver(user_login_failed, dispatch_uid="intake.note_failed_login")
 def note_failed_login(*, credentials: dict[str, Any], **kwargs: Any) -> None:
-    """For the account of that name, if there is one."""
+    """For the account with that name, if there is one."""
     email = User.objects.normalize_email(str(credentials.get("username") or ""))
     activity.note(User.objects.filter(email=email, is_visitor=False).first(), Activity.LOGIN_FAILED)
 
@@ -90,6 +88,6 @@ def note_no_service(*, socialaccount: Any, **kwargs: Any) -> None:
 
 @receiver(post_save, sender=LogEntry, dispatch_uid="intake.note_staff")
 def note_staff(*, instance: LogEntry, **kwargs: Any) -> None:
-    """What staff did to an account, from a page of theirs."""
+    """Log a change that staff made to an account in the admin."""
     if instance.content_type is not None and instance.content_type.model_class() is User and not instance.is_addition():
         activity.note_change_by_staff(int(instance.object_id or 0))

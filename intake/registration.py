@@ -1,4 +1,4 @@
-"""Who may register, by `settings.REGISTRATION`: everybody, those whom staff invited, or nobody."""
+"""Decides who may register, by `settings.REGISTRATION`: everybody, invited people, or nobody."""
 
 from enum import StrEnum
 from typing import Any
@@ -27,7 +27,7 @@ CLOSED = _("Nobody can register here. The administrator of this Recollect makes 
 
 
 def why_not(invitation: str) -> str | None:
-    """The sentence for somebody who may not register with this invitation (empty for none); None if they may."""
+    """The reason why registration with this invitation is refused (empty for no sentence); None if it is allowed."""
     match settings.REGISTRATION:
         case Registration.OPEN:
             return None
@@ -40,9 +40,9 @@ def why_not(invitation: str) -> str | None:
 
 
 def admit(invitation: str) -> None:
-    """Use the invitation up, where one is needed; raises `InvalidInput` for somebody who may not register.
+    """Use up the invitation, if one is needed; raises `InvalidInput` if registration is refused.
 
-    In the transaction that makes the account, so that an attempt that fails costs no use.
+    Runs in the transaction that creates the account, so that a failed attempt costs no use.
     """
     refusal = why_not(invitation)
     if refusal is None and settings.REGISTRATION == Registration.INVITE:
@@ -52,7 +52,7 @@ def admit(invitation: str) -> None:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """For templates: whether a link to the registration page leads anywhere."""
+    """For templates: whether to link to the registration page."""
     return {"registration_is_open": settings.REGISTRATION == Registration.OPEN}
 
 

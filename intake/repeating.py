@@ -1,4 +1,4 @@
-"""The same message sent again under its key: one turn, whatever became of the first answer."""
+"""Handles a message that is sent again with the same key: it never creates a second turn."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,21 +13,21 @@ from intake.versions import TurnRequest, begin
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A turn to be answered; or one whose answer was begun before, and is to be followed or told again."""
+    """A turn to be answered; or an earlier turn whose answer is followed or replayed."""
 
     turn: Turn
     is_replay: bool = False
 
 
 def begin_turn_once(*, caller: Caller, key: str | None, wanted: TurnRequest, now: datetime) -> Begun:
-    """`versions.begin`, unless the caller has sent this request with this key before. Then the turn it made then
+    """`versions.begin`, unless the caller has sent this request with this key before. Then the earlier turn
 
     1. is followed from the start while it is being answered;
-    2. is taken up and answered anew, or continued if that was asked for, if it has no whole answer and nothing has been
-       said after it;
-    3. is told again as it is, otherwise.
+    2. is resumed and answered again, or continued if the request asks for that, if it has no complete answer and no
+       later turn;
+    3. is replayed as it is, otherwise.
 
-    Raises what `begin` and `once` do, and `NotFound` if the turn has been deleted since.
+    Raises the errors of `begin` and `once`, and `NotFound` if the turn has been deleted since.
     """
 
     def run() -> dict[str, int]:

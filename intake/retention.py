@@ -1,7 +1,7 @@
-"""Removing what was said longer ago than `settings.RETENTION_DAYS`, with all that was made of it.
+"""Deletes turns that are older than `settings.RETENTION_DAYS`, with all data derived from them.
 
-`User.retention_due_at` is the queue: who has waited longest is next, gets a share of the step, and comes again when the
-oldest of their turns is too old, a day later at the latest, or behind the others if the share was not enough.
+`User.retention_due_at` is the queue: the user who has waited longest is next and gets a share of the step. They are due
+again when their oldest turn is too old, a day later at the latest, or after the others if the share was not enough.
 """
 
 import time
@@ -17,14 +17,14 @@ from intake.models import Turn, User
 
 STEP_SECONDS = 20.0
 PEOPLE_AT_ONCE = 1_000
-# Of one person; each goes in a transaction of its own, so that nobody waits long for a lock.
+# Of one user; each conversation has its own transaction, so that no lock is held for long.
 CONVERSATIONS_AT_ONCE = 50
-# For what comes in from elsewhere with an old date, and for another setting.
+# For imported turns with an old date, and for a changed setting.
 LATEST = timedelta(days=1)
 
 
 def remove_old_turns(*, now: datetime) -> bool:
-    """One step of some seconds, as the web role, which acts as each person in turn; whether somebody is still due."""
+    """One step of some seconds, as the web role, acting as each user in turn; returns whether more users are due."""
     if settings.RETENTION_DAYS < 1:
         return False
     until = time.monotonic() + STEP_SECONDS

@@ -1,7 +1,7 @@
-"""How many answers are being written for one user at once, by all processes together.
+"""Limits the number of answers that are being written for one user at once, over all processes.
 
-A turn that is being answered says so in the database, with a sign of life every few seconds. So the count needs nothing
-of its own: an answer leaves it when it is saved, however it ended, and one whose server was killed after a while.
+A running turn is marked in the database, with a sign of life every few seconds, so the count needs no data of its own.
+An answer leaves it when it is saved, however it ended, or some time after its server was killed.
 """
 
 from datetime import datetime, timedelta
@@ -14,21 +14,22 @@ from core.isolation.caller import Caller
 from intake.models import Turn
 
 RETRY_AFTER_SECONDS = 5
-# Apart from any other use of PostgreSQL's advisory locks.
+# Separate from any other use of PostgreSQL's advisory locks.
 LOCK = 0x616E7377
 
 
 def refuse_one_too_many(*, caller: Caller, now: datetime) -> None:
-    """Ask at the end of the transaction that begins a turn: it is rolled back where there is no room for an answer.
+    """Call at the end of the transaction that begins a turn: it is rolled back if there is no room for an answer.
 
-    Raises `RateLimited` when more than `CONCURRENT_ANSWERS` of the caller's turns are being answered, this one among
-    them.
+    Raises `RateLimited` when more than `CONCURRENT_ANSWERS` of the caller's turns are being answered, this one
+    included.
     """
     most = settings.CONCURRENT_ANSWERS
     if most < 1:
         return
     with connection.cursor() as cursor:
-        # One after the other, until each is committed: two who begin together would not see each other's turn.
+        # One transaction after the other, each until its commit: two that begin together would not see each other's
+        # turn.
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK, caller.user_id])
     alive = now - timedelta(seconds=settings.TURN_ABANDONED_SECONDS)
     running = Turn.objects.for_caller(caller).filter(status=Turn.Status.STREAMING, updated_at__gte=alive)

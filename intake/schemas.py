@@ -1,4 +1,4 @@
-"""What every endpoint of the API may answer besides what it is for, in the words of OpenAPI."""
+"""OpenAPI descriptions of the responses that all endpoints share."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -41,17 +41,17 @@ class DeletionStatement(BaseModel):
 
 
 def problems(*statuses: int) -> dict[tuple[int, str], Any]:
-    """For `extend_schema(responses=…)`. Who must say who they are may be told that they may not, or not so often."""
+    """For `extend_schema(responses=…)`. An endpoint with authentication may also answer 403 and 429."""
     known = {403, 429} if HTTPStatus.UNAUTHORIZED in statuses else set()
     return {(status, CONTENT_TYPE): Problem for status in sorted({*statuses, *known})}
 
 
-# The header that makes a repeated request harmless; what that means, each endpoint says.
+# The header that makes a repeated request harmless; each endpoint describes its effect.
 KEY_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"}
 A_KEY = "Any text of your own, 1 to 255 visible ASCII characters"
 
 CHAT_PATH = "/api/v1/intake/chat"
-# It searches nothing itself, and overwrites nothing.
+# It does not search, and overwrites nothing.
 NOT_IN_CHAT = ("search_error", "conflict", "precondition_required")
 CHAT_DESCRIPTION = """Say something, and read the answer as server-sent events: `turn` first, then `reasoning` (of a
 thinking model), `tool_call`, `tool_result` and `delta` as they happen, and `done` or `error` last. Each event's data is
@@ -89,7 +89,7 @@ ANSWERING = {
     },
     "required": ["answers"],
 }
-# What may go wrong with an answer that was begun before.
+# The failures of an answer that was started before.
 OF_A_TURN = ("authentication_required", "insufficient_scope", "not_found", "rate_limited", "unavailable")
 
 
@@ -113,7 +113,7 @@ EVENT = {
 
 
 def add_chat(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A drf-spectacular hook: the chat streams, so its view is not DRF's, and yet it belongs in the document."""
+    """A drf-spectacular hook: the chat streams, so its view is not a DRF view, but belongs in the document."""
     from intake.views.chat import ChatMessage
 
     stream = {"description": "The answer.", "content": {"text/event-stream": {"schema": EVENT}}}
@@ -175,7 +175,7 @@ def _refusals(codes: Iterable[str]) -> dict[str, Any]:
 
 
 def add_confirmation(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """A drf-spectacular hook: a DELETE has no body in its eyes, and an account is deleted by its password alone."""
+    """A drf-spectacular hook: it assumes that a DELETE has no body, but deleting an account needs the password."""
     result["paths"]["/api/v1/account/"]["delete"]["requestBody"] = {
         "required": True,
         "content": {"application/json": {"schema": PasswordConfirmation.model_json_schema()}},

@@ -1,7 +1,7 @@
-"""English sentences that programs read as well, in the language of the page that shows them.
+"""Translates English sentences of the API and the database into the language of the page.
 
-What failed, and what a tool call did, is said once, in English, in the API and in the database. A page looks it up here
-when it shows it; its scripts do the same (static/intake/language.js) with the catalog that they load.
+Failures and tool calls are described once, in English, in the API and in the database. A page translates them when it
+shows them; its scripts do the same (static/intake/language.js) with the catalog that they load.
 """
 
 import re
@@ -12,9 +12,9 @@ from django.utils.formats import date_format, number_format
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_noop as _
 
-# `%(name)s` stands for a value, which may be one of these in its turn; `places` are several, with commas between them.
+# `%(name)s` is a value, which may itself be one of these sentences; `places` are several, with commas between them.
 SENTENCES = (
-    # core.errors, and whoever raises them with a sentence of their own
+    # core.errors, and code that raises them with its own sentence
     _("The input is not valid."),
     _("The request is not valid."),
     _("Log in, or send a valid token."),
@@ -132,7 +132,7 @@ _NUMBER = re.compile(r"\d{1,3}(,\d{3})*")
 
 
 def in_page_language(sentence: str) -> str:
-    """In the language that is active; as it is, if nobody translated it."""
+    """In the active language; unchanged without a translation."""
     if (get_language() or "en").startswith("en"):
         return sentence
     if sentence in SENTENCES:
@@ -155,7 +155,7 @@ def _value(name: str, value: str) -> str:
 
 @cache
 def _patterns() -> list[tuple[str, re.Pattern[str]]]:
-    """Those that say most first: "Read 3 turns of …" is not "Read …"."""
+    """The most specific first: "Read 3 turns of …" is not "Read …"."""
     with_values = [text for text in SENTENCES if _PLACEHOLDER.search(text)]
     with_values.sort(key=lambda text: -len(_PLACEHOLDER.sub("", text)))
     return [(text, _pattern(text)) for text in with_values]

@@ -1,4 +1,4 @@
-"""Recording what is said: every write to conversations and turns goes through here, in a transaction of its own."""
+"""Every write to conversations and turns, each in its own transaction."""
 
 import json
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from intake.models.conversations import TITLE_LENGTH
 from intake.usage import together
 
 MAX_MESSAGE_LENGTH = 32_000
-# As the number of a parent: there is none, and the turn is a first one.
+# As the number of a parent: the turn is a first one.
 NO_PARENT = 0
-# How long a temporary chat stays, at most, after something was said in it.
+# How long a temporary chat is kept, at most, after its last message.
 TEMPORARY_FOR = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How an answer ended, and what of it there is to keep."""
+    """The end of an answer, with the text to keep."""
 
     text: str
     status: Turn.Status
@@ -36,13 +36,13 @@ class Answer:
     reasoning: str = ""
     is_recall: bool = False
     error: dict[str, Any] | None = None
-    # As `intake.usage` says it.
+    # In the format of `intake.usage`.
     usage: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What there is of an answer that is being written."""
+    """The present state of a running answer."""
 
     turn_id: int
     user_id: int
@@ -55,7 +55,7 @@ class Progress:
         return without_nul(self.text), without_nul(self.reasoning), json.dumps(self.tool_calls)
 
 
-# A turn that another transaction holds is passed over: the others' answers should not wait for it.
+# A turn that another transaction has locked is skipped, so that the other answers do not wait for it.
 _SAVE_PROGRESS = """
 UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, tool_calls = %s::jsonb, updated_at = %s
  WHERE (user_id, id) = (SELECT user_id, id FROM intake_conversation_turns
@@ -65,10 +65,10 @@ UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, too
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatChoices:
-    """How a chat is to be answered from now on; what is None stays as it is, in a new chat as by default.
+    """How a chat is answered from now on; None keeps the present value, or the default of a new chat.
 
-    `model`: a name that has been checked, or empty for the person's default. `keeps_default_temperature` takes a
-    temperature back. `is_temporary`: of a new chat alone.
+    `model`: a checked name, or empty for the user's default. `keeps_default_temperature` resets a temperature.
+    `is_temporary`: only for a new chat.
     """
 
     model: str | None = None
@@ -79,7 +79,7 @@ class ChatChoices:
     is_temporary: bool | None = None
 
     def applied_to(self, conversation: Conversation) -> list[str]:
-        """Set them on a conversation whose row the caller has locked (or just made); returns what was set."""
+        """Set them on a conversation whose row the caller has locked (or just created); returns the changed fields."""
         wanted: dict[str, Any] = {
             "model": self.model,
             "instructions": None if self.instructions is None else without_nul(self.instructions).strip(),
@@ -106,12 +106,12 @@ def begin_turn(
     parent: int | None = None,
     choices: ChatChoices = NO_CHOICES,
 ) -> Turn:
-    """Save what somebody said, before any model is asked.
+    """Save the user's message before any model is asked.
 
     `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    The same message sent again after a failure takes up the failed turn, so that a retry leaves no trace of it.
-    Raises `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the
-    caller's, `QuotaExceeded`.
+    The same message sent again after a failure resumes the failed turn, so that a retry adds no turn. Raises
+    `InvalidInput` for a blank or overlong message, `NotFound` for a conversation or a parent that is not the caller's,
+    `QuotaExceeded`.
     """
     message = clean_message(message)
     try:
@@ -119,7 +119,7 @@ def begin_turn(
             conversation = _open_conversation(caller, conversation_id, message, now, choices)
             return begin_in(conversation, message=message, parent=parent, now=now)
     except IntegrityError:
-        # The account was deleted after the caller had been let in.
+        # The account was deleted after the caller was authenticated.
         raise AuthenticationRequired from None
 
 
@@ -132,14 +132,15 @@ def begin_in(conversation: Conversation, *, message: str, parent: int | None, no
     if settings.QUOTA_TURNS or settings.QUOTA_BYTES:
         quotas.take(conversation.user_id, turns=1, size=len(message.encode()))
     turn = _add_turn(conversation, user_message=message, said_at=now, follows=follows)
-    # Whether the person is still there is asked here, not when the caller's transaction ends.
+    # Check here that the user still exists, not at the end of the caller's transaction.
     connection.check_constraints()
     return turn
 
 
 def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> Turn | None:
-    """Open a turn of the caller's once more, to be answered anew; None unless it has ended without a whole answer, and
-    nothing has been said after it."""
+    """Reopen a turn of the caller to answer it again; None if its answer is complete or running, or if a turn follows
+    it.
+    """
     with transaction.atomic():
         # The conversation is locked before its turns, as everywhere.
         holding = Conversation.objects.for_caller(caller).filter(turns__pk=turn_id)
@@ -152,9 +153,9 @@ def take_up_turn(*, caller: Caller, turn_id: int, keeps_text: bool = False) -> T
 
 
 def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
-    """Keep what has been written and done so far of all these answers, so that a killed server loses a moment of them.
+    """Save the present text and calls of all these answers, so that a killed server loses only a moment of them.
 
-    Returns the turns that were saved: those that are still open for their attempts, and that nobody else holds.
+    Returns the saved turns: those that are still open for their attempts, and not locked by another transaction.
     """
     changes = [
         PersonalChange(part.user_id, _SAVE_PROGRESS, [*part.columns(), now, part.turn_id, part.user_id, part.attempt])
@@ -164,7 +165,9 @@ def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
 
 
 def finish_turn(*, turn_id: int, answer: Answer, attempt: int = 1) -> Turn | None:
-    """Close a turn with its answer; one closed, deleted or begun anew meanwhile stays as it is and gives None."""
+    """Close a turn with its answer. A turn that was closed, deleted or restarted meanwhile stays unchanged; returns
+    None.
+    """
     with transaction.atomic(savepoint=False):
         is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
         turn = Turn.objects.select_for_update().filter(is_open).first()
@@ -199,12 +202,11 @@ def save_exchange(
     said_at: datetime,
     parent: int | None = None,
 ) -> Turn:
-    """Save a message and its answer at once, with the time they were written: for exchanges from elsewhere.
+    """Save a message and its answer at once, with their original time: for imported exchanges.
 
     `parent`: the number of the turn that it follows, or `NO_PARENT`; without it, it follows the end of the chosen path.
-    Turns with the same parent are versions of each other. The chosen path ends with the new turn.
-    Raises `Conversation.DoesNotExist`, `NotFound` for a parent that is not there. If it fails, so does the transaction
-    around it.
+    Turns with the same parent are versions of each other. The chosen path ends with the new turn. Raises
+    `Conversation.DoesNotExist`, `NotFound` for a missing parent. A failure aborts the enclosing transaction.
     """
     with transaction.atomic(savepoint=False):
         mine = Conversation.objects.filter(user=conversation.user_id)
@@ -222,15 +224,15 @@ def save_exchange(
 
 
 def open_turns(*, silent_since: datetime) -> list[Turn]:
-    """Turns that are being answered and have shown no sign of life since: at most a thousand, the most silent first."""
+    """Turns that are being answered without a sign of life since: at most a thousand, the most silent first."""
     silent = Turn.objects.filter(status=Turn.Status.STREAMING, updated_at__lt=silent_since)
     return list(silent.order_by("updated_at").only("pk", "user_id", "attempt", "updated_at")[:1000])
 
 
 def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
-    """Close a turn whose answer nobody writes any more; what it had is kept, and is indexed like any other.
+    """Close a turn that no process answers any more; its text is kept, and indexed like any other.
 
-    The status alone: a worker does this, and may write nothing else of a turn. Returns whether it was still open.
+    Changes only the status, because a worker may write nothing else of a turn. Returns whether it was still open.
     """
     with transaction.atomic():
         is_open = Q(pk=turn_id, status=Turn.Status.STREAMING, attempt=attempt)
@@ -243,7 +245,7 @@ def interrupt_turn(*, turn_id: int, attempt: int) -> bool:
 
 
 def clean_message(message: str) -> str:
-    """The message as it is kept; raises `InvalidInput` naming the field."""
+    """The message as it is stored; raises `InvalidInput` naming the field."""
     message = without_nul(message).strip()
     if not message:
         raise InvalidInput("The message is empty.", errors={"message": ["Write something."]})
@@ -254,12 +256,12 @@ def clean_message(message: str) -> str:
 
 
 def without_nul(text: str) -> str:
-    """PostgreSQL keeps every character but this one."""
+    """PostgreSQL can store every character except this one."""
     return text.replace("\x00", "")
 
 
 def title_from(message: str) -> str:
-    """A title made of the first message: its first line, cut at a word."""
+    """A title from the first message: its first line, cut at a word."""
     line = " ".join(message.split("\n", 1)[0].split())
     if len(line) <= TITLE_LENGTH:
         return line
@@ -283,9 +285,9 @@ def _open_conversation(
 
 
 def lock_conversation(caller: Caller, conversation_id: UUID, *, choices: ChatChoices = NO_CHOICES) -> Conversation:
-    """The caller's conversation with its row locked, answered as they choose from now on.
+    """The caller's conversation with its row locked; sets how it is answered from now on.
 
-    Raises `NotFound` for what is not the caller's.
+    Raises `NotFound` if it is not the caller's.
     """
     try:
         conversation = Conversation.objects.for_caller(caller).select_for_update().get(pk=conversation_id)
@@ -303,30 +305,31 @@ def _failed_turn(conversation: Conversation, message: str, number: int | None) -
 
 
 def has_children(turn: Turn) -> bool:
-    """Whether something was said after a turn; to be asked under the conversation's lock."""
+    """Whether another turn follows; call it under the conversation's lock."""
     after = Turn.objects.filter(user=turn.user_id, conversation=turn.conversation_id)
     return after.filter(parent_number=turn.turn_number).exists()
 
 
 def take_up(turn: Turn, *, keeps_text: bool = False) -> Turn:
-    """Open a turn that has ended, of a conversation whose row the caller has locked, to be answered anew.
+    """Reopen an ended turn, of a conversation whose row the caller has locked, to answer it again.
 
-    `keeps_text`: what is written next is the rest of the answer that is there.
+    `keeps_text`: the next text continues the existing answer.
     """
     turn.status, turn.error = Turn.Status.STREAMING, None
     turn.attempt += 1
     if not keeps_text:
         turn.assistant_message, turn.reasoning, turn.usage = "", "", None
-        # What the earlier try has stored stays stored, and so can still be taken back.
+        # Data that the earlier attempt stored stays stored, and can still be undone.
         turn.tool_calls = [call for call in turn.tool_calls if "place" in call]
     turn.save()
     return turn
 
 
 def _add_turn(conversation: Conversation, *, said_at: datetime, follows: int | None, **fields: Any) -> Turn:
-    """A new turn, the end of the chosen path, of a conversation whose row the caller has locked, or that is saved here.
+    """A new turn at the end of the chosen path, of a conversation whose row the caller has locked, or that is saved
+    here.
 
-    Raises `NotFound` for a turn to follow that is not there.
+    Raises `NotFound` if the turn to follow does not exist.
     """
     if (
         follows

@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2): how the chat's events look on the wire."""
+"""Encodes server-sent events (WHATWG HTML, section 9.2)."""
 
 import json
 from typing import Any

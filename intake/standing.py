@@ -1,10 +1,9 @@
-"""Whether whoever was let in still is: what outlasts its first check, a stream, asks again and again.
+"""Checks during a stream that its caller still has access.
 
-A session that was ended, by logging out or by a new password, is out, and so are a token that was revoked and a person
-who was deactivated or is gone.
+Access ends with the session (log-out, a new password), with a revoked token, and with a deactivated or deleted user.
 
-All streams of an event loop are asked about in one round, on one connection, and those that were let in by the same
-session or token once: a thousand readers would otherwise ask the database five hundred times a second.
+All streams of an event loop are checked in one round, on one connection, and streams of the same session or token once:
+a thousand readers would otherwise query the database five hundred times a second.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ StillIn = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class SessionCheck:
-    """Two of the same session are equal, and so asked once."""
+    """Two checks of the same session are equal, and so run once."""
 
     session_key: str | None
     user_id: int
@@ -39,25 +38,25 @@ class SessionCheck:
 
 
 def session_is_good(session_key: str | None, *, user_id: int) -> bool:
-    """Whether a request with this session would still be the person's, as Django decides it for every request."""
+    """Whether a request with this session would still be the user's, as Django decides it for every request."""
     request = HttpRequest()
     request.session = SessionStore(session_key)
     return bool(get_user(request).pk == user_id)
 
 
 async def until_out(is_still_in: StillIn) -> None:
-    """Returns within a few seconds of the moment from which they are not."""
+    """Returns within a few seconds after the access has ended."""
     await _rounds.setdefault(asyncio.get_running_loop(), _Rounds()).until_out(is_still_in)
 
 
 async def is_in_now(is_still_in: StillIn) -> bool:
-    """True while the database is away."""
+    """True while the database is unavailable."""
     return is_still_in not in await _who_is_out([is_still_in])
 
 
 @dataclass(eq=False)
 class _Rounds:
-    """Of one event loop; goes on while somebody waits."""
+    """One per event loop; runs while streams wait."""
 
     _waiting: dict[StillIn, set[asyncio.Event]] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
@@ -87,12 +86,12 @@ _rounds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rounds] = WeakKeyDictiona
 
 
 async def _who_is_out(asked: Iterable[StillIn]) -> list[StillIn]:
-    """Nobody while the database is away."""
+    """Empty while the database is unavailable."""
     return await sync_to_async(_ask, thread_sensitive=False)(asked)
 
 
 def _ask(asked: Iterable[StillIn]) -> list[StillIn]:
-    """The connection goes back at once: streams outlive any pool."""
+    """The connection is returned at once: streams last longer than a pool can wait."""
     out = []
     try:
         for is_still_in in asked:

@@ -1,4 +1,4 @@
-"""What a page says of a tool call that has ended; static/intake/turn.js says the same of one that runs."""
+"""Describes finished tool calls on a page; static/intake/turn.js describes running ones."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LONGEST_DETAIL = 32
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`stored` is None for a call that stored nothing; `undo_path` where it is taken back, unless it cannot be."""
+    """`stored` is None for a call that stored nothing; `undo_path` is its undo address, if it can be undone."""
 
     what: str
     called: str
@@ -50,7 +50,7 @@ def steps_of(turn: Turn) -> list[Step]:
 
 
 def in_words(call: dict[str, Any]) -> str:
-    """What a finished tool call did; `doing` in static/intake/turn.js says the same while it runs."""
+    """The finished tool call in words; `doing` in static/intake/turn.js has the same while it runs."""
     name = str(call.get("name", ""))
     arguments = call.get("input")
     query = arguments.get("query") if isinstance(arguments, dict) else None
@@ -60,9 +60,9 @@ def in_words(call: dict[str, Any]) -> str:
 
 
 def as_called(call: dict[str, Any]) -> str:
-    """The tool's name and what it was asked besides what is shown anyway, the query and the text that was stored.
+    """The tool's name and its input, without the query and the stored text, which are shown anyway.
 
-    In the order of the alphabet, for the database keeps none. `called` in static/intake/turn.js says the same.
+    Sorted by name, because the database keeps no order. `called` in static/intake/turn.js has the same.
     """
     return " · ".join([str(call.get("name", "")), *_details(call)])
 
@@ -75,7 +75,7 @@ def _details(call: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_short(value: Any) -> bool:
-    """Lists and long texts are shown elsewhere or not at all, and ids say nothing to anybody."""
+    """Lists and long texts are shown elsewhere or not at all, and ids mean nothing to a reader."""
     if isinstance(value, str):
         return 0 < len(value) <= LONGEST_DETAIL
     return isinstance(value, bool | int | float)

@@ -1,4 +1,4 @@
-"""Taking back what the chat's model stored: once, by whoever owns the turn, and the turn remembers that it was."""
+"""Undoes a tool call of the chat's model: once, by the turn's owner; the turn records it."""
 
 from datetime import datetime
 from typing import Any
@@ -17,13 +17,13 @@ STILL_WRITTEN = "The answer is still being written. Undo it when it is done."
 def undo_tool_call(
     *, user: User, conversation_id: UUID, turn_number: int, call_id: str, now: datetime
 ) -> dict[str, Any]:
-    """The call as it is then, with `undone_at`; a second time changes nothing.
+    """The call with its `undone_at`; a second time changes nothing.
 
-    Raises `NotFound` alike for a call that there is not, somebody else's, and one that stored nothing; `StillRunning`
-    while the answer is being written; whatever the tool raises, `Conflict` for one, and then nothing has changed.
+    Raises `NotFound` alike for a missing call, another user's, and one that stored nothing; `StillRunning` while the
+    answer is being written; any error of the tool, for example `Conflict`, and then nothing has changed.
     """
     with transaction.atomic():
-        # Locked, so that of two who press at once the second finds it done.
+        # Locked, so that the second of two simultaneous requests finds it done.
         mine = Turn.objects.for_user(user).select_for_update()
         turn = mine.filter(conversation=conversation_id, turn_number=turn_number).first()
         call = None if turn is None else _call(turn, call_id)

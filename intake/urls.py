@@ -1,4 +1,4 @@
-"""The pages people open in a browser."""
+"""The addresses of the chat's and the account's pages."""
 
 from django.urls import path
 
@@ -8,7 +8,7 @@ app_name = "intake"
 
 urlpatterns = [
     path("", pages.home, name="home"),
-    # Any text, so that a malformed id gets the same answer as one that is not there.
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
     path("c/<str:conversation_id>/", pages.conversation, name="conversation"),
     path("c/<str:conversation_id>/rename/", changing.rename_conversation, name="rename_conversation"),
     path("c/<str:conversation_id>/delete/", changing.delete_conversation, name="delete_conversation"),

@@ -1,4 +1,4 @@
-"""What an answer took, as it is kept with its turn and shown beside it."""
+"""The usage of an answer (tokens, seconds), as stored with its turn and shown beside it."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -10,25 +10,26 @@ from pydantic.alias_generators import to_camel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What an answer took: tokens and seconds over all its requests, and how the last one ended, as OpenTelemetry
-    names it (`stop`, `length`, `content_filter` …). None where it is not known."""
+    """Tokens and seconds over all requests of an answer, and how the last one ended, as OpenTelemetry names it (`stop`,
+    `length`, `content_filter` …). None if unknown.
+    """
 
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     seconds: float | None = None
     finish_reason: str | None = None
-    # Of the seconds, those in which a thinking model showed what it thought.
+    # The part of the seconds in which a thinking model showed its reasoning.
     thought_seconds: float | None = None
 
     @classmethod
     def of(cls, data: dict[str, Any] | None) -> Self:
-        """From `Turn.usage`; what is unknown there is passed over."""
+        """From `Turn.usage`; unknown keys are ignored."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in (data or {}).items() if name in names})
 
     def after(self, earlier: "Usage") -> "Usage":
-        """Of an answer that was continued: the sums, and the end of the last part."""
+        """For a continued answer: the sums, and the end of the last part."""
         return Usage(
             model=self.model or earlier.model,
             input_tokens=_sum(earlier.input_tokens, self.input_tokens),
@@ -47,7 +48,7 @@ class Usage:
         return {to_camel(name): value for name, value in self.as_data().items()}
 
     def in_words(self) -> str:
-        """A line for people; empty where nothing is known."""
+        """A line for people; empty if nothing is known."""
         tokens = (
             _("%(read)s tokens in, %(written)s out")
             % {
@@ -62,7 +63,7 @@ class Usage:
 
 
 def together(earlier: dict[str, Any] | None, later: dict[str, Any] | None) -> dict[str, Any]:
-    """For `Turn.usage`, of an answer that was continued."""
+    """For `Turn.usage` of a continued answer."""
     return Usage.of(later).after(Usage.of(earlier)).as_data()
 
 

@@ -1,6 +1,6 @@
-"""Versions of what was said and answered: another try, another wording, the rest of an answer, another path, a branch.
+"""Versions of turns: another answer, an edited message, a continued answer, another path, a branch.
 
-Everything happens under the lock of the conversation's row, as every other write to its turns.
+Everything happens under the lock of the conversation's row, like every other write to its turns.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -25,10 +25,10 @@ BRANCH_TITLE = "{title} (branch)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """What somebody wants to be answered: a message, or one of the three about a turn of the conversation, by number.
+    """A request for an answer: a message, or one of the three operations on a turn of the conversation, by number.
 
     `parent`: the turn that the message follows (`services.NO_PARENT`: none; without it the end of the chosen path).
-    `edit`: the turn that the message is another version of. `regenerate`: the turn whose message is answered once more.
+    `edit`: the turn of which the message is a new version. `regenerate`: the turn whose message is answered again.
     `resume`: the turn whose answer is continued. `choices`: how the chat is answered from this turn on.
     """
 
@@ -41,7 +41,7 @@ class TurnRequest:
     choices: ChatChoices = field(default_factory=ChatChoices)
 
     def as_data(self) -> dict[str, Any]:
-        """In JSON, by which a request that is sent again is known."""
+        """As JSON, by which a repeated request is recognised."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         given |= {name: value for name, value in given.pop("choices").items() if value is not None}
         if not self.choices.keeps_default_temperature:
@@ -50,7 +50,7 @@ class TurnRequest:
 
 
 def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
-    """The turn that is to be answered. Raises what the function for the request does."""
+    """The turn to answer. Raises the errors of the request's function."""
     if wanted.conversation_id is not None:
         where: dict[str, Any] = {"caller": caller, "conversation_id": wanted.conversation_id, "choices": wanted.choices}
         if wanted.resume is not None:
@@ -72,7 +72,7 @@ def begin(wanted: TurnRequest, *, caller: Caller, now: datetime) -> Turn:
 def regenerate(
     *, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime, choices: ChatChoices = NO_CHOICES
 ) -> Turn:
-    """A version of a turn with the same message, to be answered once more; a failed turn is taken up instead.
+    """A version of a turn with the same message, to be answered again; a failed turn is resumed instead.
 
     Raises `NotFound` for a turn that is not the caller's, `StillRunning` while it is being answered.
     """
@@ -88,7 +88,7 @@ def edit(
     now: datetime,
     choices: ChatChoices = NO_CHOICES,
 ) -> Turn:
-    """A version of a turn with another message. Raises what `regenerate` does, `InvalidInput` for a bad message."""
+    """A version of a turn with another message. Raises the errors of `regenerate`, `InvalidInput` for a bad message."""
     said = services.clean_message(message)
     return _version(caller, conversation_id, turn_number, message=said, now=now, choices=choices)
 
@@ -119,10 +119,10 @@ def _version(
 def resume_answer(
     *, caller: Caller, conversation_id: UUID, turn_number: int, choices: ChatChoices = NO_CHOICES
 ) -> Turn:
-    """Open a turn once more for the rest of its answer: one that broke off or was cut at the model's limit.
+    """Reopen a turn to continue its answer, which broke off or was cut at the model's limit.
 
-    The turn stays the same, and so do its number and its link: people see one answer.
-    Raises `NotFound`, `StillRunning`, and `InvalidInput` for an answer that is whole.
+    The turn keeps its number and its link: users see one answer. Raises `NotFound`, `StillRunning`, and `InvalidInput`
+    for a complete answer.
     """
     with transaction.atomic(savepoint=False):
         conversation = services.lock_conversation(caller, conversation_id, choices=choices)
@@ -133,7 +133,7 @@ def resume_answer(
 
 
 def choose_version(*, caller: Caller, conversation_id: UUID, turn_number: int) -> int:
-    """Choose the path on which a turn lies, to its newest end; returns the number of the turn at that end.
+    """Choose the path of a turn, to its newest end; returns the number of the turn at that end.
 
     Raises `NotFound`.
     """
@@ -149,10 +149,10 @@ def choose_version(*, caller: Caller, conversation_id: UUID, turn_number: int) -
 
 
 def branch(*, caller: Caller, conversation_id: UUID, turn_number: int, now: datetime) -> Conversation:
-    """A new conversation that goes on from a turn. It shows the turn and those above it without copying them.
+    """A new conversation that continues from a turn. It shows that turn and those above it without copying them.
 
-    It is answered as its origin is. Raises `NotFound`, `StillRunning` while the turn is being answered, `InvalidInput`
-    for a turn of a temporary chat.
+    It has the settings of its origin. Raises `NotFound`, `StillRunning` while the turn is being answered,
+    `InvalidInput` for a turn of a temporary chat.
     """
     with transaction.atomic():
         origin = services.lock_conversation(caller, conversation_id)
@@ -183,7 +183,7 @@ def _ended_turn(conversation: Conversation, turn_number: int) -> Turn:
 
 
 def _branch_title(title: str) -> str:
-    """The origin's, cut where both do not fit, and marked once."""
+    """The origin's title, cut if both parts do not fit, and marked only once."""
     mark = BRANCH_TITLE.format(title="")
     kept = title.removesuffix(mark)
     room = TITLE_LENGTH - len(mark)

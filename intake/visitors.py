@@ -1,8 +1,8 @@
-"""Visitors: users who talk before they register; how their words become an account's, and when they are removed.
+"""Visitors: users before registration. Moves their rows to an account, and removes inactive visitors.
 
-A row's owner never changes, because the policies let nobody give a row away. Registering completes the visitor's own
-user row, so all their rows stay as they are. Logging in to another account deletes each row as the visitor and stores
-it again, with its id, as the account; both in one transaction.
+A row's owner never changes, because the policies do not allow it. Registering completes the visitor's own user row, so
+all their rows stay. Logging in to another account deletes each row as the visitor and stores it again, with its id, as
+the account; both in one transaction.
 """
 
 from datetime import datetime, timedelta
@@ -14,8 +14,8 @@ from core.isolation.acting import acting_as, is_cluster
 from intake import passwords, registration
 from intake.models import Conversation, IdempotentAnswer, Turn, User
 
-# Visitors who have been silent since; those of one run, so that no transaction grows without bounds. The database
-# deletes what they said along with them, and lets a worker delete no other user.
+# The limit of one run, so that no transaction grows without bounds. The database deletes their rows by cascade, and
+# lets a worker delete no other user.
 _REMOVE_SILENT = """
 DELETE FROM users WHERE id IN (
     SELECT id FROM users AS visitor
@@ -25,7 +25,7 @@ DELETE FROM users WHERE id IN (
      ORDER BY joined_at LIMIT 1000
 )
 """
-# On a cluster, where no subquery leads from a table on every node to one that is distributed.
+# On a cluster, where a subquery cannot join a table on every node with a distributed one.
 _REMOVE_SILENT_ON_NODES = """
 DELETE FROM users WHERE id IN (
     SELECT id FROM users
@@ -39,13 +39,13 @@ DELETE FROM users WHERE id IN (
 def register(
     *, visitor: User | None, email: str, password: str | None, time_zone: str, invitation: str = ""
 ) -> tuple[User, int]:
-    """The account, and how many turns of the visitor's it begins with.
+    """The account, and the number of the visitor's turns with which it begins.
 
-    Without a password, another service lets them in.
+    Without a password, another service logs them in.
 
-    Raises `IntegrityError` for a taken email, `InvalidInput` for somebody who may not register.
+    Raises `IntegrityError` for a taken email, `InvalidInput` if registration is refused.
     """
-    # Before the transaction, which keeps a connection.
+    # Before the transaction, which holds a connection.
     encoded = passwords.NONE if password is None else passwords.encode(password)
     with transaction.atomic():
         registration.admit(invitation)
@@ -57,7 +57,8 @@ def register(
         user.is_visitor, user.joined_at = False, timezone.now()
         user.save()
         with acting_as(user):
-            # Saved one by one, so that memory hears of each. The lock waits for an answer that is being saved.
+            # Saved one by one, so that the index gets a signal for each. The lock waits for an answer that is being
+            # saved.
             turns = list(Turn.objects.for_user(user).select_for_update().order_by("pk"))
             for turn in turns:
                 turn.save(update_fields=["updated_at"])
@@ -65,13 +66,13 @@ def register(
 
 
 def move_to_account(*, visitor: User, user: User) -> int:
-    """Make what a visitor said the account's, and remove the visitor; returns how many turns that were.
+    """Move a visitor's chats to the account and remove the visitor; returns the number of turns.
 
-    An idempotency key that both used stands for what the account did.
+    An idempotency key that both used keeps the account's response.
     """
     with transaction.atomic():
         with acting_as(visitor):
-            # Locked in this order, as everywhere: no turn is added to what goes.
+            # Locked in this order, as everywhere, so that no turn is added to the deleted ones.
             conversations = list(Conversation.objects.for_user(visitor).select_for_update())
             turns = list(Turn.objects.for_user(visitor).select_for_update().order_by("pk"))
             answers = list(IdempotentAnswer.objects.filter(user=visitor))
@@ -83,7 +84,7 @@ def move_to_account(*, visitor: User, user: User) -> int:
         with acting_as(user):
             Conversation.objects.bulk_create(conversations)
             for turn in turns:
-                # One by one, so that memory hears of each.
+                # One by one, so that the index gets a signal for each.
                 turn.save(force_insert=True)
             IdempotentAnswer.objects.bulk_create(answers, ignore_conflicts=True)
         User.objects.filter(pk=visitor.pk, is_visitor=True).delete()
@@ -91,10 +92,10 @@ def move_to_account(*, visitor: User, user: User) -> int:
 
 
 def remove_silent(*, now: datetime, after: timedelta) -> int:
-    """Remove visitors who have said nothing for so long, with all they said; returns how many they were."""
+    """Remove visitors without a message for so long, with all their rows; returns their number."""
     with transaction.atomic(), connection.cursor() as cursor:
         if is_cluster(connection):
-            # What lies on every node is changed after the shards that refer to it were read, on the same connections.
+            # Tables on every node are changed after the shards that refer to them were read, on the same connections.
             cursor.execute("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
         statement = _REMOVE_SILENT_ON_NODES if is_cluster(connection) else _REMOVE_SILENT
         cursor.execute(statement, {"before": now - after})

@@ -1,4 +1,4 @@
-"""What is remembered. From Python: `from memory import MemorySearchQuery, search_memory`."""
+"""The memory: notes, the index and search. From Python: `from memory import MemorySearchQuery, search_memory`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["MemorySearchError", "MemorySearchQuery", "MemorySearchResult", "sear
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: Django loads the app before its models can be."""
+    """Imported on first use, because Django loads the app before its models."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from memory.search import records

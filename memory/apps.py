@@ -1,4 +1,4 @@
-"""Where Django learns of the memory: what listens for saved turns, and its checks, are loaded with it."""
+"""Django's configuration of the app: loads its receivers and checks."""
 
 from django.apps import AppConfig
 

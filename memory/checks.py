@@ -1,6 +1,6 @@
-"""Whether the embedding model in the settings is the one that made the index; any other looks for what is not there.
+"""Checks that the configured embedding model is the one that made the index; with another one, search would fail.
 
-`manage.py check --database default` says so, and so does a web process or a worker that does not start.
+`manage.py check --database default` reports it, and so does a web process or a worker that does not start.
 """
 
 import importlib.util

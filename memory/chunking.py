@@ -1,15 +1,15 @@
-"""Cuts every text into the passages that get a vector of their own; indexing embeds them, search takes the nearest one.
+"""Cuts every text into passages, each of which gets a vector; indexing embeds them, and search takes the nearest.
 
-A model reads some 250 tokens and a text is often longer. So a long turn becomes several passages: what the person said,
-alone, for most searches are for that; then the answer, each passage of it behind the beginning of the question, for an
-answer seldom says by itself what it is about. A short turn is one passage.
+A model reads some 250 tokens and a text is often longer, so a long turn becomes several passages. The first ones
+contain only the user's message, because most searches are for that. The passages of the answer follow, each after the
+beginning of the question, because an answer seldom names its subject. A short turn is one passage.
 
-Together the passages hold every token, however long the text is. Each ends at the best place near its end (before a
-heading, after a blank line, at the end of a line, of a sentence, of a word) and has its last words in common with the
-next. A text is read page by page, so that time and memory follow its length, and no more than a page of tokens is held.
+Together the passages cover every token, however long the text is. Each ends at the best place near its end (before a
+heading, after a blank line, at the end of a line, of a sentence, of a word) and shares its last words with the next
+one. A text is read page by page, so time grows with its length, and only one page of tokens is in memory.
 
-Most questions are answered by the beginning of a long text. So those passages come first and rank in full; the
-passages further on wait behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
+The beginning of a long text answers most questions. So its passages come first and rank in full. Further passages wait
+behind them in the queue, and count as a little farther from a query (docs/decisions/0024).
 """
 
 import re
@@ -24,7 +24,7 @@ TextStretch = tuple[int, int]
 TokenOffsets = Callable[[str, int | None], list[TextStretch]]
 """As `Embedder.token_offsets`."""
 
-# Counts up with every change to what is cut where; `index_missing` cuts again what other rules have cut.
+# Incremented with every change of the cutting rules; `index_missing` cuts texts of other rules again.
 CUTTING_RULES = 1
 
 # Scripts without spaces: kana, Han with its extensions and compatibility forms, Thai to Lao, Burmese, Khmer.
@@ -34,16 +34,16 @@ UNSPACED = (
 
 USER_LABEL = "User: "
 ASSISTANT_LABEL = "Assistant: "
-# The share of a passage that the repeated question may take: enough for its topic, and most is left for the answer.
+# The maximum share of a passage for the repeated question: enough for its topic, and most is left for the answer.
 QUESTION_SHARE = 4
-# Consecutive passages share this many tokens, so that a sentence cut in two is whole in one of them, or nearly.
+# Consecutive passages share this many tokens, so that a sentence cut in two is nearly complete in one of them.
 OVERLAP_TOKENS = 16
-# So many passages of a message (2,000 tokens) and of an answer are not "further on".
+# This many passages of a message (2,000 tokens) and of an answer are not "further" passages.
 MESSAGE_PASSAGES = 8
 ANSWER_PASSAGES = 1
-# Characters that are cut into tokens at a time.
+# The number of characters that are tokenised at a time.
 PAGE = 8_192
-# A longer token is no word but data, which a model reads as one unknown word; it counts as so many of this length.
+# A longer token is data and not a word. A model reads it as one unknown word; here it counts as several of this length.
 LONGEST_TOKEN, TOKEN_OF_DATA = 100, 4
 
 _SENTENCE_ENDS = frozenset(".!?\u2026\u3002\uff01\uff1f")  # the last three end Chinese and Japanese sentences
@@ -57,7 +57,7 @@ _LONGEST_MARK = 8
 
 
 class Side(IntEnum):
-    """What of its text a passage is of. WHOLE: both sides of a short turn, as `turn_text` writes them."""
+    """The part of a text that a passage belongs to. WHOLE: both sides of a short turn, as `turn_text` writes them."""
 
     WHOLE = 0
     USER = 1
@@ -65,9 +65,9 @@ class Side(IntEnum):
 
 
 class PassageSpan(NamedTuple):
-    """Where a passage lies: from `start` to before `end`, in characters of its side.
+    """The position of a passage: from `start` to before `end`, in characters of its side.
 
-    `is_further`: it is further on in a long text.
+    `is_further`: it comes after the beginning of a long text.
     """
 
     side: Side
@@ -77,7 +77,7 @@ class PassageSpan(NamedTuple):
 
 
 def turn_text(user_message: str, assistant_message: str) -> str:
-    """Return the turn as it is embedded when it is short; a side that is blank is left out."""
+    """Return a short turn as it is embedded; a blank side is left out."""
     sides = ((USER_LABEL, user_message), (ASSISTANT_LABEL, assistant_message))
     return "\n".join(label + message for label, message in sides if message.strip())
 
@@ -127,7 +127,7 @@ def text_spans(text: str, *, token_offsets: TokenOffsets, max_tokens: int) -> It
 
 
 def _question(user_message: str, token_offsets: TokenOffsets, max_tokens: int) -> str:
-    """The beginning of the message, as it stands before each passage of the answer."""
+    """The beginning of the message, as it precedes each passage of the answer."""
     message, size = _Tokens(user_message, token_offsets), (max_tokens - _label_tokens(token_offsets)) // QUESTION_SHARE
     message.count(size)
     spans = message.spans[:size]
@@ -136,12 +136,12 @@ def _question(user_message: str, token_offsets: TokenOffsets, max_tokens: int) -
 
 @lru_cache(maxsize=8)
 def _label_tokens(token_offsets: TokenOffsets) -> int:
-    """How much of a window the labels take, asked of each model once."""
+    """The number of tokens of the labels, computed once per model."""
     return len(token_offsets(turn_text("x", "x"), None)) - 2 * len(token_offsets("x", None))
 
 
 class _Tokens:
-    """A text and where its next tokens lie: as many pages of them as were asked for."""
+    """A text and the positions of its next tokens, loaded in pages as needed."""
 
     def __init__(self, text: str, token_offsets: TokenOffsets) -> None:
         self.text = text
@@ -150,13 +150,13 @@ class _Tokens:
         self._read = 0
 
     def count(self, enough: int) -> int:
-        """How many tokens are left; of more than `enough`, more than that."""
+        """The number of remaining tokens, counted only up to a little more than `enough`."""
         while len(self.spans) <= enough and self._read < len(self.text):
             self._read_page()
         return len(self.spans)
 
     def stretches(self, size: int) -> Iterator[TextStretch]:
-        """Yield overlapping stretches of at most `size` tokens that hold all of them, cut at good places."""
+        """Yield overlapping stretches of at most `size` tokens that cover all tokens, cut at good places."""
         while self.count(size):
             end = self._cut(size)
             yield self.spans[0][0], self.spans[end - 1][1]
@@ -165,7 +165,7 @@ class _Tokens:
     def _read_page(self) -> None:
         page = self.text[self._read : self._read + PAGE]
         if self._read + len(page) < len(self.text):
-            # Between two words where there is a space, since a model's tokens end there.
+            # Between two words if there is a space, because a model's tokens end there.
             page = page[: max(page.rfind(" "), page.rfind("\n")) + 1 or PAGE]
         for start, end in self._token_offsets(page, None):
             first, last = start + self._read, end + self._read
@@ -176,7 +176,7 @@ class _Tokens:
         self._read += len(page)
 
     def _cut(self, limit: int) -> int:
-        """Return before which token to end: of the last third's places the best, and the later of two as good."""
+        """Return the token before which to cut: the best place in the last third, and the later of two equal ones."""
         if limit >= len(self.spans):
             return len(self.spans)
         earliest = limit - limit // 3
@@ -202,7 +202,7 @@ class _Tokens:
         return best and best[1]
 
     def _break_before(self, index: int) -> int:
-        """How good a place it is to cut, within a line."""
+        """The quality of a place for a cut within a line."""
         gap = self.text[self.spans[index - 1][1] : self.spans[index][0]]
         last = self.text[self.spans[index - 1][1] - 1]
         if last in _SENTENCE_ENDS and (gap or not last.isascii()):
@@ -210,7 +210,7 @@ class _Tokens:
         return _WORD if gap else _NO_BREAK
 
     def _next_start(self, end: int) -> int:
-        """Step back by the overlap, on to a word's beginning, and always ahead of the last start."""
+        """Step back by the overlap, to the beginning of a word, but always beyond the last start."""
         for index in range(max(1, end - OVERLAP_TOKENS), end):
             if self._break_before(index):
                 return index

@@ -1,8 +1,8 @@
-"""Cuts a document into chunks of consecutive lines: the texts that are indexed and found, each with its line numbers.
+"""Cuts a document into chunks of consecutive lines, which are indexed and found with their line numbers.
 
-Where the chunks lie follows from the content alone, whatever the embedding model. So they need not be stored, and words
-and every model's vectors speak of the same ones. A cut depends on nothing but what is near it: what is appended leaves
-all earlier chunks as they are, and after a change further up the cuts soon fall where they fell before.
+The chunks depend only on the content, not on the embedding model. So they need not be stored, and the terms and every
+model's vectors refer to the same chunks. A cut depends only on the text near it: an append leaves all earlier chunks
+unchanged, and after a change further up the cuts soon return to their old places.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-# In English a token is about four bytes, and other scripts, which take more bytes for a character, take more tokens.
+# In English a token is about four bytes. Other scripts use more bytes per character, and also more tokens.
 TOKEN_BYTES = 4
 CHUNK_BYTES = 400 * TOKEN_BYTES
 OVERLAP_BYTES = 80 * TOKEN_BYTES
@@ -20,7 +20,7 @@ _INSIDE_LINE, _LINE, _PARAGRAPH, _HEADING = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a document, and the lines it lies in: numbered from 1, the last included."""
+    """A stretch of a document with its lines, numbered from 1, the last included."""
 
     text: str
     start_line: int
@@ -28,7 +28,7 @@ class Chunk:
 
 
 class _Piece(NamedTuple):
-    """A line with its end, or a stretch of one that is longer than the overlap; `size` in bytes."""
+    """A line with its end, or a part of a line that is longer than the overlap; `size` in bytes."""
 
     text: str
     line: int
@@ -37,10 +37,10 @@ class _Piece(NamedTuple):
 
 
 def document_chunks(content: str) -> list[Chunk]:
-    """The chunks in order, each of about 400 tokens, of which it has about 80 in common with the one before it.
+    """The chunks in order, each of about 400 tokens, with about 80 in common with the previous one.
 
-    They end before a heading, after a blank line, at a line's end: at the best of these in the chunk's second half. A
-    line is cut only where it is longer than a chunk, or for the overlap. What is blank has no chunk.
+    A chunk ends before a heading, after a blank line, or at the end of a line: at the best of these in its second half.
+    A line is cut only if it is longer than a chunk, or for the overlap. Blank text has no chunk.
     """
     pieces = _pieces(content)
     # total[i]: the bytes before piece i.
@@ -52,13 +52,13 @@ def document_chunks(content: str) -> list[Chunk]:
         text = "".join(piece.text for piece in pieces[start:end])
         if text.strip():
             chunks.append(Chunk(text.rstrip("\n"), pieces[start].line, pieces[end - 1].line))
-        # No piece is longer than the overlap, so the next chunk has room for one more at least.
+        # No piece is longer than the overlap, so the next chunk has room for at least one more.
         start = bisect_left(total, total[end] - OVERLAP_BYTES)
     return chunks
 
 
 def _end(pieces: list[_Piece], total: list[int], start: int, covered: int) -> int:
-    """The piece before which to cut, beyond what is `covered` already."""
+    """The piece before which to cut, after the ones already `covered`."""
     limit = bisect_right(total, total[start] + CHUNK_BYTES) - 1
     if limit >= len(pieces):
         return len(pieces)
@@ -67,7 +67,7 @@ def _end(pieces: list[_Piece], total: list[int], start: int, covered: int) -> in
 
 
 def _break_before(pieces: list[_Piece], index: int) -> int:
-    """How good a place it is to cut."""
+    """The quality of a place for a cut."""
     if not pieces[index].starts_line:
         return _INSIDE_LINE
     if pieces[index].text.startswith("#"):
@@ -85,7 +85,7 @@ def _pieces(content: str) -> list[_Piece]:
 
 
 def _cut(line: str) -> list[str]:
-    """The line in stretches that fit the overlap, cut after a space where there is one."""
+    """The line in parts that fit the overlap, cut after a space if there is one."""
     stretches = []
     start = 0
     while len((ahead := line[start : start + OVERLAP_BYTES + 1]).encode()) > OVERLAP_BYTES:

@@ -1,4 +1,4 @@
-"""What documents held before they were written over: kept by `documents.replace`, read and compared by the pages."""
+"""Keeps earlier versions of documents: `documents.replace` stores them, the pages show and compare them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from core.errors import NotFound
 from intake.models import User
 from memory.models import MemoryDocument, MemoryDocumentVersion
 
-# Of a document; the oldest go first.
+# The limit per document; the oldest are deleted first.
 KEPT = 50
-# Unchanged lines around a change, which say where it is.
+# Unchanged lines shown around a change.
 AROUND = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierVersion:
-    """That there was one; `length` in characters."""
+    """An earlier version without its text; `length` in characters."""
 
     version: int
     written_at: datetime
@@ -30,7 +30,7 @@ class EarlierVersion:
 
 
 class Change(Enum):
-    """What became of a line; `GAP` stands for lines that did not change, and has no text."""
+    """One line of a comparison; `GAP` stands for unchanged lines, and has no text."""
 
     KEPT = "kept"
     REMOVED = "removed"
@@ -45,7 +45,7 @@ class DiffLine:
 
 
 def keep(document: MemoryDocument) -> None:
-    """Keep what this row holds, before it is written over; in the caller's transaction, which has locked the row."""
+    """Keep the contents of this row before it is overwritten; in the caller's transaction, which has locked the row."""
     MemoryDocumentVersion.objects.create(
         user_id=document.user_id,
         document_id=document.pk,
@@ -74,7 +74,7 @@ def read(*, user: User, document_id: UUID, version: int) -> MemoryDocumentVersio
 
 
 def difference(before: str, after: str) -> Iterator[DiffLine]:
-    """Line by line what was removed and added, each with a few lines around it; nothing if both are equal."""
+    """The removed and added lines, each with some lines around it; empty if both are equal."""
     old, new = before.splitlines(), after.splitlines()
     end = 0
     for group in SequenceMatcher(a=old, b=new).get_grouped_opcodes(AROUND):

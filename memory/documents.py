@@ -1,9 +1,8 @@
-"""MEMORY.md, the page about the person and the daily logs: every read and write goes through here and indexes in its
-own transaction.
+"""MEMORY.md, the page about the user and the daily logs: every read and write, each indexed in its own transaction.
 
-A document is named by its day: MEMORY.md, which has none, by None, and the page about the person by `ABOUT_ME`. Whoever
-overwrites one says which state of it they have read, so that of two who read the same only one overwrites it. Whoever
-appends need not: appends never conflict.
+A document is named by its day: None for MEMORY.md, which has none, and `ABOUT_ME` for the page about the user. An
+overwrite names the state that was read, so that of two writers with the same state only one succeeds. An append needs
+no state, because appends never conflict.
 """
 
 from collections.abc import Collection
@@ -26,7 +25,7 @@ from memory.models.documents import MAX_DOCUMENT_LENGTH, AboutMe, DocumentDay
 from memory.sources import document_entry, document_place
 
 MAX_LOGS = 100
-# A day beyond would have no noon in some time zones, or is a slip of the finger.
+# Later days would have no noon in some time zones, or are typing errors.
 YEARS = range(1900, 3000)
 
 FULL = f"The document would have more than {MAX_DOCUMENT_LENGTH:,} characters, and so nothing was appended."
@@ -36,7 +35,7 @@ CHANGED = "These lines are not in the document any more as they were added, and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A document as it stands. `version` counts its writes."""
+    """A document with its text. `version` counts its writes."""
 
     id: UUID
     date: date | None
@@ -58,13 +57,13 @@ class Document:
 
     @property
     def state(self) -> str:
-        """Changes with every write and never comes back, not even when the document is deleted and written anew."""
+        """Changes with every write and never repeats, even if the document is deleted and created again."""
         return f"{self.version}-{self.id.hex[-12:]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyLog:
-    """That there is a log for a day; `length` in characters."""
+    """The existence of a log for a day; `length` in characters."""
 
     date: date
     version: int
@@ -74,7 +73,7 @@ class DailyLog:
 
 @dataclass(frozen=True, slots=True)
 class DailyLogs:
-    """A stretch of the list, the latest day first; `before` is where the next begins, if there is one."""
+    """One page of the list, the latest day first; `before` is the beginning of the next page, if there is one."""
 
     logs: list[DailyLog]
     before: date | None
@@ -86,7 +85,7 @@ def read(*, user: User, day: DocumentDay) -> Document:
 
 
 def beginning(*, user: User, day: DocumentDay, length: int) -> str:
-    """So many characters of a document; empty where there is none."""
+    """The beginning of a document, at most this many characters; empty if it does not exist."""
     found = MemoryDocument.objects.for_user(user).on(day)
     text: str | None = found.values_list(Left("content", length), flat=True).first()
     return text or ""
@@ -108,7 +107,7 @@ def list_daily_logs(*, user: User, before: date | None = None, limit: int = MAX_
 
 
 def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Document:
-    """Write a document that is not there yet. Raises `Conflict` if it is, also if somebody was a moment faster."""
+    """Create a document. Raises `Conflict` if it exists, also if another request was faster."""
     _check_day(day)
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     quotas.take(user.pk, size=len(content.encode()))
@@ -125,13 +124,13 @@ def create(*, user: User, day: DocumentDay, content: str, now: datetime) -> Docu
 
 
 def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[str] | None, now: datetime) -> Document:
-    """Overwrite a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise.
+    """Overwrite a document that is in one of the `expected` states; None allows any. Raises `Conflict` otherwise.
 
-    What it held is kept as an earlier version.
+    The previous text is kept as an earlier version.
     """
     checked(content, field="content", max_length=MAX_DOCUMENT_LENGTH, may_be_blank=True)
     with transaction.atomic():
-        # Of two who have read the same, the second waits for the lock and then finds another version.
+        # Of two writers with the same state, the second waits for the lock and then finds another version.
         row = _in_state(expected, MemoryDocument.objects.for_user(user).on(day).select_for_update())
         quotas.take_growth(user.pk, before=row.content, after=content)
         if content != row.content:
@@ -144,10 +143,10 @@ def replace(*, user: User, day: DocumentDay, content: str, expected: Collection[
 
 
 def move(*, user: User, day: date, to: date, expected: Collection[str] | None, now: datetime) -> Document:
-    """Make it the log of another day; of a day that has one, the end of that.
+    """Move a log to another day; if that day has a log, append it there.
 
-    Raises `Conflict` if it is in none of the `expected` states, or somebody began a log of that day at this moment;
-    `TooLarge` if both together were too long. Then nothing is moved.
+    Raises `Conflict` if it is in none of the `expected` states, or if a log of that day was created at this moment;
+    `TooLarge` if both together are too long. Then nothing is moved.
     """
     _check_day(to)
     with transaction.atomic():
@@ -165,7 +164,7 @@ def move(*, user: User, day: date, to: date, expected: Collection[str] | None, n
 
 
 def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Document:
-    """Add lines to a document, which is made if need be. Raises `TooLarge`, and then has added nothing."""
+    """Append lines to a document, creating it if necessary. Raises `TooLarge`, and then nothing is appended."""
     _check_day(day)
     checked(text, field="text", max_length=MAX_DOCUMENT_LENGTH)
     quotas.take(user.pk, size=len(text.encode()))
@@ -176,10 +175,10 @@ def append(*, user: User, day: DocumentDay, text: str, now: datetime) -> Documen
 
 
 def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: datetime) -> Document | None:
-    """Undo an append: take out exactly what it added, and leave the rest alone, whoever wrote since.
+    """Undo an append: remove exactly its lines, even if the document has changed since.
 
-    `at`: where the lines began, in characters; of equal lines these are taken, or else the last. A document that is
-    empty then is deleted, and None returned. Raises `Conflict` if the lines are not there any more.
+    `at`: the position of the lines in characters, to select among equal lines; without it the last ones are removed. An
+    empty document is deleted, and None returned. Raises `Conflict` if the lines do not exist any more.
     """
     with transaction.atomic():
         row = MemoryDocument.objects.for_user(user).on(day).select_for_update().first()
@@ -197,7 +196,7 @@ def take_back(*, user: User, day: DocumentDay, text: str, at: int | None, now: d
 
 
 def delete(*, user: User, day: DocumentDay, expected: Collection[str] | None) -> None:
-    """Delete a document that is in one of the `expected` states; None means in any. Raises `Conflict` otherwise."""
+    """Delete a document that is in one of the `expected` states; None allows any. Raises `Conflict` otherwise."""
     with transaction.atomic():
         document = MemoryDocument.objects.for_user(user).on(day)
         _in_state(expected, document.select_for_update()).delete()
@@ -224,7 +223,7 @@ def _in_state(expected: Collection[str] | None, document: MemoryDocumentQuerySet
 
 
 def _dated(row: MemoryDocument, user: User, day: date, now: datetime) -> Document:
-    # Its rows in the index say of which day they are.
+    # Its rows in the index contain the day.
     indexing.forget(document_place(row))
     row.date = day
     row.version += 1
@@ -262,7 +261,7 @@ def _date(day: DocumentDay) -> date | None:
 
 
 def _without(content: str, text: str, at: int | None) -> str | None:
-    """The rest of the content; None if the lines are not in it. An append after them may have cut their blank ends."""
+    """The text without the lines; None if they are not in it. A later append may have removed their last blanks."""
     for lines in (as_lines(text), text.rstrip("\n") + "\n"):
         start = _find_lines(content, lines, at)
         if start >= 0:
@@ -271,7 +270,7 @@ def _without(content: str, text: str, at: int | None) -> str | None:
 
 
 def _find_lines(content: str, lines: str, at: int | None) -> int:
-    """Where these whole lines begin; -1 if they are not there."""
+    """The position of these complete lines; -1 if they do not exist."""
     if at is not None and content.startswith(lines, at) and content[:at][-1:] in ("", "\n"):
         return at
     if (found := content.rfind("\n" + lines)) >= 0:

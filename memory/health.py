@@ -1,7 +1,7 @@
-"""How the index is doing, in figures that cost the same at a thousand rows and at a million.
+"""The health of the index, in figures that cost the same for a thousand rows and for a million.
 
-Nothing here counts without a bound: a set is read up to `CAP` rows along an index, and what is larger is said to be
-so ("10,000+") or estimated by the query planner ("about 970,000").
+Every count has a limit: a set is read up to `CAP` rows along an index. A larger one is shown as such ("10,000+") or
+estimated by the query planner ("about 970,000").
 """
 
 import json
@@ -30,26 +30,26 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number of rows, and how exactly it is known."""
+    """A number of rows, and its accuracy."""
 
     value: int
     precision: Precision = Precision.EXACT
 
     @classmethod
     def up_to_cap(cls, seen: int) -> "Quantity":
-        """For a count that stopped looking after `CAP + 1`."""
+        """For a count that stopped at `CAP + 1`."""
         return cls(CAP, Precision.AT_LEAST) if seen > CAP else cls(seen)
 
     def __str__(self) -> str:
         if self.precision is Precision.ABOUT:
-            # Three digits are more than an estimate is worth.
+            # An estimate is not more accurate than three digits.
             return f"about {round(self.value, 3 - len(str(self.value))):,}"
         return f"{self.value:,}+" if self.precision is Precision.AT_LEAST else f"{self.value:,}"
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRate:
-    """How many vectors were made in the `seconds` before now."""
+    """The number of vectors made in the `seconds` before now."""
 
     vectors: int
     seconds: float
@@ -61,7 +61,7 @@ class EmbeddingRate:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One model's or one corpus's part of the index; `failed` is contained in `waiting`."""
+    """The part of the index of one model or corpus; `failed` is contained in `waiting`."""
 
     name: str
     embedded: Quantity
@@ -72,7 +72,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ErrorCount:
-    """An error as the workers describe it (never a person's words) and how many rows it stopped last."""
+    """An error as the workers describe it (never with a user's text), and the number of rows that it stopped last."""
 
     error: str
     rows: Quantity
@@ -80,7 +80,7 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """The whole index. `due_since` is when the row at the head of the queue became due, None when none is due."""
+    """The whole index. `due_since` is the time when the first row of the queue became due, None if none is due."""
 
     waiting: Quantity
     failed: Quantity
@@ -94,7 +94,7 @@ class IndexHealth:
 
 
 class UnfilledGroup(NamedTuple):
-    """Rows that have everything here in common, and how many they are."""
+    """Rows with these values in common, and their number."""
 
     model_id: int
     corpus: str
@@ -112,7 +112,7 @@ class Unfilled:
 
 
 def index_health(*, now: datetime) -> IndexHealth:
-    """The index as it stands, in a few queries for each model and corpus, none of which reads more than a little."""
+    """The state of the index, in a few limited queries for each model and corpus."""
     unfilled = _unfilled()
     return IndexHealth(
         waiting=Quantity.up_to_cap(_total(unfilled.waiting)),
@@ -128,18 +128,18 @@ def index_health(*, now: datetime) -> IndexHealth:
 
 
 def count_up_to_cap(rows: QuerySet[Any, Any]) -> Quantity:
-    """An exact count that gives up beyond `CAP`."""
+    """An exact count up to `CAP`."""
     return Quantity.up_to_cap(rows.order_by()[: CAP + 1].count())
 
 
 def estimated_count(rows: QuerySet[Any, Any]) -> int:
-    """The planner's estimate of the query's rows, from the statistics of `ANALYZE`: no row is read."""
+    """The planner's estimate of the query's rows, from the statistics of `ANALYZE`: it reads no row."""
     (plan,) = json.loads(rows.order_by().explain(format="json"))
     return int(plan["Plan"]["Plan Rows"])
 
 
 def count_or_estimate(rows: QuerySet[Any, Any]) -> Quantity:
-    """Exact while there are few, estimated beyond."""
+    """An exact count for few rows, an estimate for more."""
     estimate = estimated_count(rows)
     if estimate <= 2 * CAP:
         counted = count_up_to_cap(rows)
@@ -173,7 +173,7 @@ def _due_since(now: datetime) -> datetime | None:
 
 
 def _rate(*, now: datetime, window: timedelta) -> EmbeddingRate:
-    """Over the window, or over the time that the latest `CAP` vectors took when those do not fill it."""
+    """Over the window, or over the time of the latest `CAP` vectors if these do not fill it."""
     recent = Embedding.objects.filter(embedded_at__gt=now - window, embedded_at__lte=now).order_by("-embedded_at")
     vectors = recent[:CAP].count()
     (oldest,) = recent.values_list("embedded_at", flat=True)[CAP - 1 : CAP] or (None,)
@@ -195,7 +195,7 @@ def _by_corpus(unfilled: Unfilled) -> tuple[Share, ...]:
 
 
 def _tallies(unfilled: Unfilled, field: str) -> list["Counter[object]"]:
-    """Rows by model or by corpus: of what waits, failed, is quarantined."""
+    """Rows by model or by corpus: waiting, failed, quarantined."""
     kinds = (unfilled.waiting, unfilled.failed, unfilled.quarantined)
     return [_tally((getattr(group, field), group.rows) for group in groups) for groups in kinds]
 
@@ -208,7 +208,7 @@ def _tally(pairs: "Iterable[tuple[T, int]]") -> "Counter[T]":
 
 
 def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable[Counter[object]]") -> Share:
-    """A tally that stopped at the cap knows only a least number of each key."""
+    """A count that stopped at the limit gives only a minimum for each key."""
     waiting, failed, quarantined = (
         Quantity(min(tally[key], CAP), Precision.AT_LEAST if tally.total() > CAP else Precision.EXACT)
         for tally in tallies
@@ -220,7 +220,7 @@ def _share(name: str, key: object, rows: QuerySet[Embedding], tallies: "Iterable
 def _errors(unfilled: Unfilled) -> tuple[ErrorCount, ...]:
     is_cut_short = max(_total(unfilled.failed), _total(unfilled.quarantined)) > CAP
     precision = Precision.AT_LEAST if is_cut_short else Precision.EXACT
-    # A row without an error is one whose worker died each time before it could say anything.
+    # A row without an error: its worker died each time before it could write one.
     stopped = (*unfilled.failed, *unfilled.quarantined)
     tally = _tally((group.last_error or "The worker died", group.rows) for group in stopped)
     return tuple(ErrorCount(error, Quantity(rows, precision)) for error, rows in tally.most_common(ERRORS_SHOWN))

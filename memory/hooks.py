@@ -1,4 +1,4 @@
-"""What memory gives the apps beneath it, by the dotted paths in the settings: notes for the chat, and the export."""
+"""Functions that the lower apps call by dotted paths in the settings: notes for the chat, and the export."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -31,22 +31,22 @@ DOCUMENTS_AT_ONCE = 10
 
 
 def notes(user: User, *, length: int) -> str:
-    """`settings.CHAT_NOTES`: the beginning of the person's MEMORY.md, at most `length` characters."""
+    """`settings.CHAT_NOTES`: the beginning of the user's MEMORY.md, at most `length` characters."""
     return documents.beginning(user=user, day=None, length=length)
 
 
 def about_me(user: User, *, length: int) -> str:
-    """`settings.CHAT_ABOUT`: the beginning of the person's USER.md, at most `length` characters."""
+    """`settings.CHAT_ABOUT`: the beginning of the user's USER.md, at most `length` characters."""
     return documents.beginning(user=user, day=ABOUT_ME, length=length)
 
 
 def far_distance() -> float:
-    """`settings.CHAT_FAR_DISTANCE`: beyond it a match is mostly chance."""
+    """`settings.CHAT_FAR_DISTANCE`: a match beyond it is mostly chance."""
     return (get_embedder().calibration or UNCALIBRATED).far
 
 
 def stored(user_id: int) -> Holdings:
-    """`settings.QUOTA_MEASURES`: documents with their earlier versions, records, and what waits for a vector."""
+    """`settings.QUOTA_MEASURES`: documents with their earlier versions, records, and waiting vectors."""
     with connection.cursor() as cursor:
         cursor.execute(_STORED, {"user_id": user_id})
         size, waiting = cursor.fetchone()
@@ -67,7 +67,7 @@ def exported_documents(*, user: User) -> Iterator[dict[str, Any]]:
 
 
 def _documents(user: User) -> Iterator[MemoryDocument]:
-    """By kind and day, so that a copy of them has the same order."""
+    """By kind and day, so that two exports have the same order."""
     mine = MemoryDocument.objects.for_user(user)
     keys = list(mine.order_by("kind", "date", "pk").values_list("pk", flat=True))
     for start in range(0, len(keys), DOCUMENTS_AT_ONCE):
@@ -76,7 +76,7 @@ def _documents(user: User) -> Iterator[MemoryDocument]:
 
 
 def _name_of_a_note(document: MemoryDocument) -> dict[str, Any]:
-    """There is one of every other kind, so its kind and its day are its name."""
+    """All other kinds exist once, so kind and day are their name."""
     return {"id": document.pk, "title": document.title} if document.kind == MemoryDocument.Kind.NOTE else {}
 
 
@@ -94,7 +94,7 @@ def exported_records(*, user: User) -> Iterator[dict[str, Any]]:
 
 
 def document_files(*, user: User, now: datetime) -> Iterator[ArchiveFile]:
-    """`settings.ACCOUNT_EXPORT_FILES`: each document as it is, then their times."""
+    """`settings.ACCOUNT_EXPORT_FILES`: each document unchanged, followed by their times."""
     times = []
     for document in exported_documents(user=user):
         name, content = _document_name(document), document.pop("content")

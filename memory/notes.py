@@ -1,4 +1,4 @@
-"""Notes: documents of their own, each with a title, that were brought along from elsewhere. Kept and indexed here."""
+"""Notes: imported documents with a title. Stores and indexes them."""
 
 from datetime import datetime
 from uuid import UUID
@@ -28,7 +28,7 @@ def create(
     note_id: UUID | None = None,
     created_at: datetime | None = None,
 ) -> MemoryDocument:
-    """`at`: when it was last written, by which it is found. `note_id`: of a note that comes back."""
+    """`at`: the time of the last change, by which searches find it. `note_id`: for a note that is restored."""
     quotas.take(user.pk, size=len(content.encode()))
     with transaction.atomic():
         note = MemoryDocument.objects.create(
@@ -45,7 +45,7 @@ def create(
 
 
 def rewrite(*, user: User, note_id: UUID, title: str, content: str, at: datetime, is_given_back: bool = False) -> None:
-    """Raises `NotFound` and `QuotaExceeded`. `is_given_back`: by an undoing, which asks for no room."""
+    """Raises `NotFound` and `QuotaExceeded`. `is_given_back`: for undoing, which needs no quota."""
     with transaction.atomic():
         note = _locked(user, note_id)
         if not is_given_back:
@@ -71,7 +71,7 @@ def read(*, user: User, note_id: UUID) -> MemoryDocument:
 
 
 def delete(*, user: User, note_id: UUID, is_noted: bool = True) -> None:
-    """Raises `NotFound`. `is_noted`: whether the person's activity has a line of its own for it."""
+    """Raises `NotFound`. `is_noted`: whether it gets its own line in the user's activity."""
     with transaction.atomic():
         _locked(user, note_id).delete()
         if is_noted:

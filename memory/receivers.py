@@ -1,4 +1,4 @@
-"""Where memory listens: a registered user's turn is indexed when it has ended, and whatever is deleted is forgotten."""
+"""Signal receivers: index a registered user's turn when it has ended, and remove deleted texts from the index."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def index_turns(turns: Sequence[Turn], **kwargs: Any) -> None:
 
 
 def _is_indexed(turn: Turn) -> bool:
-    """A visitor's turn is indexed when they register. Asked of the database, since they may do so at any moment."""
+    """A visitor's turn is indexed at registration. The database is queried, because they may register at any moment."""
     if turn.user_id is None or turn.is_temporary or not turn.has_ended:
         return False
     return User.objects.filter(pk=turn.user_id, is_visitor=False).exists()
@@ -39,10 +39,10 @@ def _is_indexed(turn: Turn) -> bool:
 
 @receiver(pre_delete, sender=Turn, dispatch_uid="memory.forget_turn")
 def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) -> None:
-    """A conversation's turns go with the conversation, all at once.
+    """A conversation's turns are deleted together with it.
 
-    This and the rest run before a deletion, in which foreign keys take the index's rows along: those would leave blocks
-    and totals behind.
+    All these receivers run before a deletion: foreign keys would delete the index's rows, and leave blocks and totals
+    behind.
     """
     if instance.user_id is not None and _deleted(origin) is Turn:
         indexing.forget(turn_place(instance))
@@ -73,10 +73,10 @@ def forget_record(instance: MemoryRecord, origin: Model | QuerySet[Any], **kwarg
 
 
 def _deletes_a_person(origin: Model | QuerySet[Any]) -> bool:
-    """A person's rows in the index go with the person, all at once."""
+    """All index rows of a user are deleted together with the user."""
     return _deleted(origin) is User
 
 
 def _deleted(origin: Model | QuerySet[Any]) -> type[Model]:
-    """Of what kind the row or the rows are whose deletion began it."""
+    """The kind of the row or rows with which the deletion started."""
     return origin.model if isinstance(origin, QuerySet) else type(origin)

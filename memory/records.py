@@ -1,4 +1,4 @@
-"""Memory records: noted, found by `search_memory`, changed when they were wrong, deleted when they no longer hold."""
+"""Memory records: create, change, list and delete them; `search_memory` finds them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from memory.models.documents import MAX_LABEL_LENGTH, MAX_PROJECT_LENGTH, MAX_RE
 from memory.sources import record_entry
 
 MAX_RECORDS = 100
-# The type of a record that names none.
+# The type of a record without one.
 DEFAULT_TYPE = "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A record as it was noted. `project_id` is empty for a record that belongs to no project."""
+    """A saved record. `project_id` is empty without a project."""
 
     id: UUID
     type: str
@@ -49,7 +49,7 @@ class Record:
 
     @property
     def state(self) -> str:
-        """Says what the record holds, so that of two who have read the same only one overwrites it."""
+        """Identifies the record's contents, so that of two writers with the same state only one succeeds."""
         held = repr((self.content, self.type, self.project_id, self.tags))
         return sha256(held.encode(errors="surrogatepass")).hexdigest()[:16]
 
@@ -63,7 +63,7 @@ def create(
     project_id: str = "",
     tags: Sequence[str] = (),
 ) -> Record:
-    """Note something. Raises `InvalidInput` that names the field at fault, `QuotaExceeded` and `RateLimited`."""
+    """Save a record. Raises `InvalidInput` that names the wrong field, `QuotaExceeded` and `RateLimited`."""
     held = _checked(content=content, type=type, project_id=project_id, tags=tags)
     quotas.take(user.pk, size=len(content.encode()), fills_queue=True)
     with transaction.atomic():
@@ -83,9 +83,9 @@ def rewrite(
     project_id: str | None = None,
     tags: Sequence[str] | None = None,
 ) -> Record:
-    """Change what is not None of a record in one of the `expected` states; None means in any.
+    """Change the given fields (not None) of a record in one of the `expected` states; None allows any.
 
-    It keeps its id and when it was noted. Raises `NotFound`, `InvalidInput`, `QuotaExceeded`, or `Conflict` if it is in
+    It keeps its id and its creation time. Raises `NotFound`, `InvalidInput`, `QuotaExceeded`, or `Conflict` if it is in
     another state.
     """
     with transaction.atomic():
@@ -115,7 +115,7 @@ def list_records(
     after: Position | None = None,
     limit: int = MAX_RECORDS,
 ) -> ListPage[Record]:
-    """The `limit` (1 to 100) newest records after `after` that fit every condition given."""
+    """The `limit` (1 to 100) newest records after `after` that match every filter."""
     found = MemoryRecord.objects.for_user(user)
     if type is not None:
         found = found.filter(type=type)
@@ -128,7 +128,7 @@ def list_records(
 
 
 def read(*, user: User, record_id: UUID) -> Record:
-    """Raises `NotFound` alike for what does not exist and for somebody else's."""
+    """Raises `NotFound` alike for a missing record and another user's."""
     return Record.of(_get(user, record_id))
 
 

@@ -1,7 +1,7 @@
-"""Where the indexed text comes from: a reader for each corpus, and what indexing knows of a text.
+"""Reads the texts to index: one reader per corpus.
 
-The texts stay where they are kept: turns, documents and records. A reader says which rows are indexed and how each
-reads; nothing else knows how many corpora there are.
+Texts stay in their own tables: turns, documents and records. A reader says which rows are indexed and how each one
+reads. No other code depends on the number of corpora.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ AnyRow = TypeVar("AnyRow", bound=Model)
 
 ONLY_CHUNK = 0
 NOON = time(12)
-# A subquery rather than a join, since workers lock the turns that they read.
+# A subquery and not a join, because workers lock the turns that they read.
 REGISTERED = User.objects.filter(is_visitor=False).values("pk")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceKey:
-    """Which text: for chat the conversation and the turn number, for a document the number of the chunk."""
+    """The key of a text: for chat the conversation and the turn number, for a document the number of the chunk."""
 
     corpus: Corpus
     source_id: UUID
@@ -42,7 +42,7 @@ class SourceKey:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What was said on each side, as it stands now. A text with one author has nothing on the assistant's side."""
+    """The present text of each side. A text with one author has nothing on the assistant's side."""
 
     key: SourceKey
     user_id: int
@@ -51,7 +51,7 @@ class Text:
     answered: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """What every row of the index says of its text."""
+        """The columns of every index row that describe its text."""
         return {
             "user_id": self.user_id,
             "corpus": self.key.corpus,
@@ -63,37 +63,37 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The texts that are indexed together: whatever else stands at their place in the index is stale."""
+    """The texts that are indexed together: any other row at their place in the index is stale."""
 
     place: Place
     texts: Sequence[Text]
 
 
 class Reader(ABC, Generic[AnyRow]):
-    """Reads the texts of one corpus from the rows that keep them; the texts themselves stay where they are."""
+    """Reads the texts of one corpus from their own tables."""
 
     corpus: Corpus
     columns: Mapping[str, str]
-    """Which field of a row says where in the index its texts stand: by `source_id`, perhaps `chunk_index`."""
+    """The fields of a row that identify its texts in the index: for `source_id` and, if needed, `chunk_index`."""
 
     @abstractmethod
     def rows(self) -> QuerySet[AnyRow, Any]:
-        """All that are to be indexed."""
+        """All rows to index."""
 
     @abstractmethod
     def rows_of(self, keys: Iterable[SourceKey]) -> QuerySet[AnyRow, Any]:
-        """Those of `rows` that keep the texts with these keys; fewer if some are gone."""
+        """Those of `rows` that contain the texts with these keys; fewer if some were deleted."""
 
     @abstractmethod
     def entry(self, row: AnyRow) -> Entry:
         """The row's texts."""
 
     def spans(self, text: Text, embedder: Embedder) -> Iterator[PassageSpan]:
-        """Where the passages lie that this model embeds of a text, which together hold all of it."""
+        """The positions of a text's passages for this model, which together cover all of it."""
         return text_spans(text.said, token_offsets=embedder.token_offsets, max_tokens=embedder.max_tokens)
 
     def passages(self, text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-        """What this model embeds of these passages of the text."""
+        """The texts that this model embeds for these passages."""
         return (text.said[span.start : span.end] for span in spans)
 
 
@@ -102,7 +102,7 @@ class TurnReader(Reader[Turn]):
     columns = {"source_id": "conversation_id", "chunk_index": "turn_number"}
 
     def rows(self) -> QuerySet[Turn, Any]:
-        """See Reader: turns of registered users that have ended."""
+        """See Reader: completed turns of registered users."""
         ended = Turn.objects.filter(user__in=REGISTERED, is_temporary=False)
         return ended.exclude(status=Turn.Status.STREAMING)
 
@@ -142,7 +142,7 @@ class DocumentReader(Reader[MemoryDocument]):
     def rows(self) -> QuerySet[MemoryDocument, Any]:
         """See Reader: an empty document has nothing to index."""
         filled = MemoryDocument.objects.filter(kind__in=MemoryDocument.Kind.in_corpus(self.corpus)).exclude(content="")
-        # Of the person nothing but the time zone, which is all that a worker is shown.
+        # Only the user's time zone, which is all that a worker may read.
         own = [field.name for field in MemoryDocument._meta.concrete_fields if field.name != "user"]
         return filled.select_related("user").only(*own, "user__time_zone")
 
@@ -179,7 +179,7 @@ READERS: dict[Corpus, Reader[Any]] = {
 
 
 def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
-    """The texts that still exist, in a query for each corpus; what was deleted meanwhile does not come back."""
+    """The texts that still exist, with one query per corpus; deleted texts are left out."""
     by_corpus: dict[Corpus, set[SourceKey]] = defaultdict(set)
     for key in keys:
         by_corpus[key.corpus].add(key)
@@ -190,18 +190,18 @@ def load(keys: Iterable[SourceKey]) -> Iterator[Text]:
 
 
 def cut(text: Text, embedder: Embedder) -> Iterator[tuple[PassageSpan, str]]:
-    """The passages that this model embeds, which together hold all of the text: where each lies, and how it reads."""
+    """The passages for this model, which together cover the text: their positions and texts."""
     spans = list(READERS[text.key.corpus].spans(text, embedder))
     return zip(spans, passages_of(text, spans, embedder), strict=True)
 
 
 def passages_of(text: Text, spans: Iterable[PassageSpan], embedder: Embedder) -> Iterator[str]:
-    """How these passages of the text read to the model, without cutting the whole of it again."""
+    """The texts of these passages for the model, without cutting the whole text again."""
     return READERS[text.key.corpus].passages(text, spans, embedder)
 
 
 def turn_entry(turn: Turn) -> Entry:
-    """The text of a turn that has an owner; an answer that only quotes the person's own history is left out."""
+    """The text of a turn with an owner; without an answer that only quotes the user's own history."""
     place = turn_place(turn)
     text = Text(
         key=SourceKey(place.corpus, turn.conversation_id, turn.turn_number),
@@ -239,7 +239,7 @@ def document_place(document: MemoryDocument) -> Place:
 
 
 def said_at_of(document: MemoryDocument) -> datetime:
-    """When MEMORY.md was last written; of a log noon of its day, which is that day in every time zone nearby."""
+    """The last write of MEMORY.md; for a log, noon of its day, which is that day in every nearby time zone."""
     if document.date is None:
         return document.updated_at
     return datetime.combine(document.date, NOON, _time_zone(document.user))
@@ -263,5 +263,5 @@ def record_place(record: MemoryRecord) -> Place:
 
 
 def content_hash(text: str) -> bytes:
-    """BLAKE2b-128: 16 bytes that tell whether a part has changed since its vector was asked for."""
+    """BLAKE2b-128: 16 bytes that show whether a passage has changed since its vector was requested."""
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

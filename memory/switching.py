@@ -1,11 +1,9 @@
-"""Puts another embedding model in the active one's place, with no moment at which search finds less than before.
+"""Switches to another embedding model without any moment at which search finds less than before.
 
-1. The active model makes, searches and keeps its vectors as ever; so do the workers, for what is said meanwhile.
-2. Beside its rows come the next model's, made here, until there are some for everything there is.
-3. One statement makes the next model the active one; every process notices within a second.
-4. What was saved in that second gets its rows, and the former model's rows are deleted.
-
-Each step may be cut short and the whole begun again: what is done is found done.
+1. The active model stays in use for search; workers use it for new texts.
+2. This module makes the next model's rows beside its rows, until every text has them.
+3. One statement activates the next model; every process reads this within a second.
+4. Texts that were saved in that second get their rows, and the former model's rows are deleted.
 """
 
 import time
@@ -24,7 +22,7 @@ from memory.embedders import Embedder, using
 from memory.models import Corpus, Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.sources import SourceKey
 
-# How often the person who waits is told how far it is, and how long to wait for what cannot be embedded just now.
+# The interval of progress messages, and the wait before texts that cannot be embedded now are retried.
 TELL = timedelta(seconds=10)
 WAIT_SECONDS = 1.0
 # Rows deleted in one transaction.
@@ -32,12 +30,12 @@ BATCH = 5_000
 
 PLACE_COLUMNS = ("user_id", "corpus", "source_id", "chunk_index")
 IndexedPlace = tuple[int, Corpus, UUID, int]
-# With the time of the row that gives it away.
+# With the time of the row that shows the change.
 Outdated = tuple[IndexedPlace, datetime]
 
 
 class PartsRefused(Exception):
-    """The next model has no vectors for some parts, which would not be found by meaning any more."""
+    """The next model refused some passages, which a search by meaning would no longer find."""
 
     def __init__(self, parts: int) -> None:
         self.parts = parts
@@ -46,7 +44,7 @@ class PartsRefused(Exception):
 
 @dataclass
 class Switch:
-    """`tell` is given a sentence now and then, `sleep` waits for so many seconds."""
+    """`tell` gets a sentence now and then, `sleep` waits for so many seconds."""
 
     following: Embedder
     tell: Callable[[str], None]
@@ -54,9 +52,9 @@ class Switch:
     _refreshed: set[Outdated] = field(default_factory=set)
 
     def run(self, *, despite_refused: bool = False) -> None:
-        """Raise PartsRefused, and leave everything as it is, unless every part has a vector (or `despite_refused`)."""
+        """Raise PartsRefused, and change nothing, unless every passage has a vector (or `despite_refused`)."""
         if embedders.read_active_name() != self.following.name:
-            # Words that are missing would make the next model's indexing take the active one's for outdated.
+            # With missing terms, the next model's indexing would treat the active one's rows as outdated.
             indexing.enqueue_missing(now=timezone.now())
             self._catch_up()
             if (refused := self._rows().quarantined().count()) and not despite_refused:
@@ -74,7 +72,7 @@ class Switch:
         return Embedding.objects.exclude(model=EmbeddingModel.objects.for_embedder(self.following))
 
     def _catch_up(self) -> None:
-        """Until nothing lacks a row, and no row a vector."""
+        """Until every text has its rows, and every row a vector."""
         with using(self.following):
             while True:
                 added = indexing.enqueue_missing(now=timezone.now()) + self._refresh_outdated()
@@ -83,7 +81,7 @@ class Switch:
                     return
 
     def _refresh_outdated(self) -> int:
-        """Texts that changed, or went, after the next model had its rows of them; returns how many."""
+        """Texts that changed, or were deleted, after the next model had rows for them; returns their number."""
         outdated = set(self._outdated()) - self._refreshed
         for place, _ in outdated:
             self._refresh(place)
@@ -92,8 +90,8 @@ class Switch:
 
     def _refresh(self, place: IndexedPlace) -> None:
         with transaction.atomic(), about(place[0]):
-            # First for its lock on the text, which everybody takes before they touch its rows. It leaves a chunk alone
-            # that has rows and whose words are indexed already.
+            # First because it locks the text, as all code does before it changes the rows. It skips a chunk that has
+            # rows and terms already.
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())
             vectors.delete(self._rows().filter(**dict(zip(PLACE_COLUMNS, place, strict=True))))
             indexing.refresh(SourceKey(*place[1:]), embedder=self.following, now=timezone.now())

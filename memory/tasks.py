@@ -1,6 +1,6 @@
-"""The workers: what each checks before its first task, and the tasks.
+"""The tasks of the workers, and the checks before a worker's first task.
 
-A task takes no text and no vector. It looks at what waits in the database, so running it twice changes nothing.
+A task carries no text and no vector. It reads the pending rows in the database, so running it twice changes nothing.
 """
 
 import logging
@@ -24,15 +24,15 @@ from memory.overview import drawing
 
 logger = logging.getLogger(__name__)
 
-# Well under the broker's visibility timeout: a task that ran longer would be handed to a second worker meanwhile.
+# Well under the broker's visibility timeout, after which a second worker would get the task.
 TASK_SECONDS = 10
 
 
 @worker_init.connect
 def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
-    """Also in the parent, whose connection and pool its children must not inherit.
+    """Also in the parent process, whose connection and pool its children must not inherit.
 
-    The importing worker writes conversations, which the worker role may not: it is the web role, and acts as a person.
+    The importing worker writes conversations, which the worker role may not: it uses the web role, and acts as a user.
     """
     roles = settings.DATABASE_ROLES
     try:
@@ -47,7 +47,7 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
 
 @worker_init.connect
 def refuse_without_a_model(**_: Any) -> None:
-    """In the parent, which loads nothing itself: its children do."""
+    """In the parent process, which loads nothing itself: its children do."""
     try:
         embedders = configured_embedders()
         for embedder in embedders:
@@ -79,9 +79,9 @@ def _leave_no_connection() -> None:
 
 @shared_task(name="memory.embed_pending")
 def embed_pending() -> None:
-    """Fill vectors; a long queue is worked off in several tasks.
+    """Fill vectors; a long queue is processed in several tasks.
 
-    Terms follow in a task of their own: they are found while they are pending, a vector is not before it is made.
+    A separate task flushes terms later: pending terms can be found already, a missing vector cannot.
     """
     indexing.embed_pending(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
     flush_terms.apply_async(retry=False)
@@ -99,14 +99,14 @@ def flush_terms() -> None:
 
 @shared_task(name="memory.sweep_pending")
 def sweep_pending() -> None:
-    """Find the rows that no message announced: a broker was away, a worker died, a lease ran out."""
+    """Find rows without a message: the broker was unavailable, a worker died, a lease expired."""
     indexing.quarantine_exhausted(now=timezone.now())
     embed_pending()
 
 
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
-    """Remove what is left in the index of texts that were deleted, and pack vectors that lie unpacked."""
+    """Remove the index data of deleted texts, and pack unpacked vectors."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
     term_segments.mark_lost()
     term_segments.purge(until=until)
@@ -116,7 +116,7 @@ def sweep_deleted() -> None:
 
 @shared_task(name="memory.draw_maps")
 def draw_maps() -> None:
-    """Draw the maps and find the words of the timelines that somebody looks at and that are behind."""
+    """Draw the maps and find the words of the timelines that users look at and that are outdated."""
     drawing.drop_unasked(now=timezone.now())
     drawing.draw_due(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
 
@@ -133,14 +133,14 @@ def remove_temporary_chats() -> None:
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
-    """In the importing worker, which may act as each person (`CELERY_TASK_ROUTES`). Imports come in between steps."""
+    """In the importing worker, which may act as each user (`CELERY_TASK_ROUTES`). Imports run between the steps."""
     if retention.remove_old_turns(now=timezone.now()):
         remove_old_turns.apply_async(retry=False)
 
 
 @shared_task(name="memory.remove_old_activity")
 def remove_old_activity() -> None:
-    """What was noted of accounts more than a year ago."""
+    """Activity entries that are more than a year old."""
     activity.remove_old()
 
 

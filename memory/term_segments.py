@@ -1,13 +1,12 @@
-"""The segments of each person's inverted index: workers write them, merge them, and rewrite those with deleted texts.
+"""The segments of each user's inverted index: workers write them, merge them, and rewrite those with deleted texts.
 
-`flush` makes a segment of a person's pending terms and merges it with smaller ones, so that a term's postings are in a
-few places however long the history is; `purge` rewrites the segments that hold texts which were deleted. A segment is
-never changed, only replaced in one transaction, so a search sees each text in exactly one place. Segments are those of
-Lucene; the rule by which they are merged is the logarithmic method of J. Bentley and J. Saxe, Decomposable Searching
-Problems I (1980).
+`flush` makes a segment of a user's pending terms and merges it with smaller ones, so that a term's postings are in a
+few places however long the history is. `purge` rewrites the segments that contain deleted texts. A segment is never
+changed, only replaced in one transaction, so a search sees each text in exactly one place. The segments are like
+Lucene's; they are merged by the logarithmic method of J. Bentley and J. Saxe, Decomposable Searching Problems I (1980).
 
-Locks are taken in one order: the person's row (by the foreign key of a new segment), then what is replaced, and what
-another worker holds is passed over. A deletion of a text takes neither. So none of them waits for another in a circle.
+Locks are taken in one order: the user's row (by the foreign key of a new segment), then the replaced segments; segments
+that another worker holds are skipped. The deletion of a text takes neither lock. So a deadlock is impossible.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,21 +20,21 @@ from django.utils import timezone
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
 
-# Flushed by one statement.
+# The number flushed by one statement.
 BATCH_TEXTS = 200
-# A merge of so many takes a second of PostgreSQL's time; and their ordinals fit two bytes.
+# Merging this many takes a second of PostgreSQL's time, and their ordinals fit into two bytes.
 MOST_TEXTS = 8_192
-# A segment stays as it is while it has more than this many times the texts of all smaller ones together: a person of
-# 10,000 texts has five segments or so, and each text is written anew some ten times.
+# A segment stays while it has more than this many times the texts of all smaller ones together. A user with 10,000
+# texts has about five segments, and each text is written again some ten times.
 GROWTH = 3
-# PostgreSQL compresses a row of more than 2,000 bytes, and about five rows of so many postings fill a page then.
+# PostgreSQL compresses a row of more than 2,000 bytes; about five rows with this many postings then fill a page.
 BLOCK_POSTINGS = 512
 
-# In an order of their own for each worker, so that two seldom work on one person.
+# In a different order for each worker, so that two seldom work on one user.
 _OWNERS_OF_PENDING = "SELECT user_id, corpus FROM pending_terms GROUP BY user_id, corpus ORDER BY random()"
 _OWNERS_OF_DELETED = "SELECT DISTINCT user_id, corpus FROM deleted_texts ORDER BY user_id, corpus"
 
-# First of all, since its foreign key waits for a deletion of the person that has begun.
+# First of all, because its foreign key waits for a running deletion of the user.
 _BEGIN_SEGMENT = """
 INSERT INTO term_segments
        (user_id, corpus, texts, said_length, answered_length, text_ids, said_lengths, answered_lengths)
@@ -86,8 +85,7 @@ _WRITTEN = """, written AS (
 )
 SELECT coalesce(sum(texts), 0) FROM filled
 """
-# On a cluster the blocks come here and are inserted by a statement of their own: Citus sends one that inserts and does
-# something else to no single node.
+# On a cluster a separate statement inserts the blocks: Citus cannot send a combined statement to a single node.
 _TO_WRITE = """
 SELECT (SELECT coalesce(sum(texts), 0) FROM filled), first_lexeme, lexemes, ends, ordinals, said, answered
   FROM (SELECT 1) AS once LEFT JOIN (SELECT * FROM directory JOIN lists USING (block)) AS made ON true
@@ -98,7 +96,7 @@ _BLOCK_COLUMNS = ("user_id", "segment_id", "first_lexeme", "lexemes", "ends", "o
 
 @dataclass(frozen=True, slots=True)
 class _Statements:
-    """`_WRITE` of one source, as a single server and as a cluster runs it."""
+    """`_WRITE` for one source, as a single server and as a cluster runs it."""
 
     single: str
     cluster: str
@@ -108,8 +106,7 @@ class _Statements:
         return cls(_WRITE.format(source=source, result=_WRITTEN), _WRITE.format(source=source, result=_TO_WRITE))
 
 
-# A text that is being deleted is passed over. A deletion waits for the flush of its text, and then finds it in a
-# segment.
+# A text that is being deleted is skipped. A deletion waits for the flush of its text, and then finds it in a segment.
 _FLUSH = _Statements.of(
     """taken AS (
     DELETE FROM pending_terms
@@ -160,10 +157,10 @@ _REPLACE = _Statements.of(
       JOIN text USING (segment_id, held_as)
 )"""
 )
-# A foreign key takes the blocks along.
+# A foreign key deletes the blocks with it.
 _DROP = "DELETE FROM term_segments WHERE user_id = %(user_id)s AND id = ANY(%(dropped)s)"
 
-# What foreign keys took along, when somebody deleted in the database itself: they cascade into no array.
+# Texts that were deleted in the database itself: foreign keys cannot cascade into an array.
 _MARK_LOST = """
 INSERT INTO deleted_texts (user_id, corpus, text_id)
 SELECT segment.user_id, segment.corpus, held.text_id
@@ -184,8 +181,8 @@ SELECT id
                                    WHERE user_id = %(user_id)s AND corpus = %(corpus)s))
  ORDER BY id
 """
-# A tombstone whose text is in no segment has done its work. One that a merge is copying at this moment is still in the
-# old segment as well.
+# A tombstone whose text is in no segment is done. If a merge is copying the text at this moment, the old segment still
+# has it.
 _DROP_TOMBSTONES = """
 DELETE FROM deleted_texts
  WHERE user_id = %(user_id)s AND corpus = %(corpus)s
@@ -216,10 +213,10 @@ BLOCKS_AT_A_TIME = 200
 
 
 class Postings(NamedTuple):
-    """Neighbouring terms with all of their postings in a segment, one term's after the other's.
+    """Neighbouring terms with all of their postings in a segment, one term after the other.
 
-    Those of `lexemes[k]` end at `ends[k]`. `text_ids` and `said` are as long as the postings: which text it is, and how
-    often the user's side has the term.
+    Those of `lexemes[k]` end at `ends[k]`. `text_ids` and `said` are as long as the postings: the text, and the term's
+    frequency on the user's side.
     """
 
     lexemes: list[str]
@@ -229,9 +226,9 @@ class Postings(NamedTuple):
 
 
 def postings_of(user_id: int) -> Iterator[Postings]:
-    """All of a person's postings, of every corpus, and with those of deleted texts until a worker has removed them.
+    """All of a user's postings, of every corpus, including deleted texts until a worker has removed them.
 
-    What is merged at this moment may be missing.
+    Postings that are being merged may be missing.
     """
     with connection.cursor() as cursor:
         cursor.execute(_TEXTS_OF_SEGMENTS, {"user_id": user_id})
@@ -247,14 +244,14 @@ def postings_of(user_id: int) -> Iterator[Postings]:
 
 
 def frequent_terms(user_id: int, *, least: int, most: int) -> list[str]:
-    """The terms that at least so many of a person's texts have, those of the most texts first; at most `most`."""
+    """The terms that at least so many of a user's texts contain, the commonest first; at most `most`."""
     with connection.cursor() as cursor:
         cursor.execute(_FREQUENT, {"user_id": user_id, "least": least, "most": most})
         return [lexeme for (lexeme,) in cursor.fetchall()]
 
 
 def flush(*, until: datetime | None = None) -> int:
-    """Flush pending terms into segments, until none are left or the time is up; returns of how many texts.
+    """Flush pending terms into segments, until none are left or the time is up; returns the number of texts.
 
     Repeating it does nothing, and several workers share the work.
     """
@@ -269,7 +266,7 @@ def flush(*, until: datetime | None = None) -> int:
 
 
 def purge(*, until: datetime | None = None) -> int:
-    """Rewrite the segments that hold deleted texts, all or until the time is up; returns how many they were."""
+    """Rewrite the segments that contain deleted texts, all or until the time is up; returns their number."""
     rewritten = 0
     for owner in _owners(_OWNERS_OF_DELETED):
         with connection.cursor() as cursor:
@@ -284,9 +281,9 @@ def purge(*, until: datetime | None = None) -> int:
 
 
 def mark_lost() -> int:
-    """Mark the texts that were deleted behind the application's back; returns how many.
+    """Mark texts that were deleted without the application; returns their number.
 
-    Until then no search finds them, but they still count among the person's statistics.
+    Until then no search finds them, but they still count in the user's statistics.
     """
     with connection.cursor() as cursor:
         cursor.execute(_MARK_LOST)
@@ -304,7 +301,7 @@ def _flush_batch(owner: dict[str, Any]) -> int:
         with transaction.atomic():
             return _write(_FLUSH, {**owner, "segment": _begin_segment(owner), "batch": BATCH_TEXTS})
     except IntegrityError:
-        # The person is deleted at this moment, and their terms with them.
+        # The user is being deleted at this moment, with all terms.
         return 0
 
 
@@ -317,7 +314,7 @@ def _merge(owner: dict[str, Any]) -> None:
 
 
 def segments_to_merge(sizes: Sequence[tuple[int, int]]) -> list[int]:
-    """Of segments (id, texts), the smallest first: those that are to become one; none, or two at least."""
+    """Of segments (id, texts), the smallest first: those to merge into one; none, or at least two."""
     chosen: list[int] = []
     together = 0
     for segment, texts in sizes:
@@ -329,7 +326,7 @@ def segments_to_merge(sizes: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _replace(owner: dict[str, Any], segments: list[int]) -> bool:
-    """Write one segment in place of several, without their deleted texts; False if another worker is at one of them."""
+    """Replace several segments by one, without their deleted texts; False if another worker holds one of them."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             parameters = {**owner, "segment": _begin_segment(owner), "replaced": segments}
@@ -340,7 +337,7 @@ def _replace(owner: dict[str, Any], segments: list[int]) -> bool:
             _write(_REPLACE, parameters)
             cursor.execute(_DROP, {**parameters, "dropped": segments})
     except IntegrityError:
-        # The person is deleted at this moment, and their segments with them.
+        # The user is being deleted at this moment, with all segments.
         return False
     return True
 
@@ -353,7 +350,7 @@ def _begin_segment(owner: dict[str, Any]) -> int:
 
 
 def _write(statements: _Statements, parameters: dict[str, Any]) -> int:
-    """Fill the segment that was begun, or drop it if there is nothing; returns how many texts it has."""
+    """Fill the new segment, or delete it if it is empty; returns its number of texts."""
     on_cluster = is_cluster(connection)
     with connection.cursor() as cursor:
         statement = statements.cluster if on_cluster else statements.single

@@ -1,19 +1,19 @@
-"""The terms of each person's texts: counted when a text is saved, scored with BM25F by every search.
+"""The terms of each user's texts: stored when a text is saved, and scored with BM25F by every search.
 
-`add` and `delete` follow the texts, `score` reads. A text's terms are kept in one pending row at first, where a search
-looks as well; workers flush those into segments, where they take a twentieth of the space (`memory.term_segments`).
+`add` and `delete` write, `score` reads. A text's terms are first kept in one pending row, which searches read too.
+Workers flush these rows into segments, which take a twentieth of the space (`memory.term_segments`).
 
-Before the parser a text is written so that the ways of writing one thing meet (`indexed_form`): compatibility forms are
-one (NFKC); a word with accents stands there a second time without (`Kraków Krakow`), and a number in groups in one
-(`84,300 84300`), so that both spellings find it, the exact one first; scripts without spaces, and Korean, whose
-particles are written on to the word, are cut into pairs of characters, as PGroonga and Lucene's CJKBigramFilter do.
+Before parsing, a text is rewritten so that different spellings match (`indexed_form`). Compatibility forms become equal
+(NFKC). A word with accents is repeated without them (`Kraków Krakow`), and a grouped number without separators (`84,300
+84300`), so that both spellings find it, the exact one first. Scripts without spaces, and Korean, whose particles are
+attached to the word, are cut into pairs of characters, like PGroonga and Lucene's CJKBigramFilter do.
 
-A text is stemmed by its own language, and has one configuration, which is kept with it. A query is stemmed by each that
-the person's texts have, so that a text whose language was misjudged is found by its own words all the same.
+A text is stemmed by its own language, and its configuration is stored with it. A query is stemmed by each configuration
+of the user's texts, so that a text with a wrong language is still found by its own words.
 
-1. A script of its own names the language whose stemmer PostgreSQL has for it.
-2. In Latin script the function words decide, for every text of some length has several of them. Those of one language
-   must be at least two and more than the English ones; else the text is taken to be in English.
+1. A script with one language determines the language, if PostgreSQL has a stemmer for it.
+2. In Latin script the function words decide, because every text of some length contains several. There must be at least
+   two of one language, and more than English ones; else the text counts as English.
 """
 
 import re
@@ -34,9 +34,9 @@ from memory.models.postings import IndexedTextQuerySet
 from memory.sources import Entry, Text, content_hash
 from memory.trigrams import trigram_filter
 
-# PostgreSQL finds words in a megabyte at most, their positions included; a longer text is given to it in pieces.
+# PostgreSQL finds words in a megabyte at most, their positions included; a longer text is split.
 PIECE_CHARACTERS = 100_000
-# A longer "word" is data rather than language, and would not fit an index entry in the end.
+# A longer "word" is data and not language, and would not fit an index entry.
 MAX_LEXEME = 255
 HANGUL = "\u1100-\u11ff\uac00-\ud7af"
 PAIRED_RUN = re.compile(rf"[{UNSPACED}{HANGUL}]+")
@@ -46,14 +46,14 @@ _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ ,.'\u2019]\d{3})+(?![\d.,]?\d)")
 _NO_DIGIT = re.compile(r"\D")
 # In these scripts a mark is an accent; in others, such as Devanagari or Thai, it is a vowel.
 _WITH_ACCENTS = ("LATIN", "GREEK", "CYRILLIC", "ARABIC", "HEBREW")
-# Letters that are letters of their own, and are yet written plainly where the keyboard lacks them.
+# Letters of their own that are often written without their mark, because the keyboard lacks them.
 _PLAIN = {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D"}
 _PLAIN |= {"þ": "th", "Þ": "Th", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ħ": "h", "Ħ": "H"}
 
-# The value of `TEXT_SEARCH_CONFIG` with which each text is looked at.
+# The value of `TEXT_SEARCH_CONFIG` that detects each text's language.
 BY_LANGUAGE = "auto"
 ENGLISH = "english"
-# So much of a text is looked at, and so many different function words are enough to tell its language.
+# This length of a text, and this number of different function words, are enough to detect its language.
 LOOKED_AT = 2_000
 ENOUGH = 2
 
@@ -63,7 +63,7 @@ _BY_SCRIPT = {
     "arabic": re.compile(r"[\u0600-\u06ff]"),
     "hindi": re.compile(r"[\u0900-\u097f]"),
 }
-# The commonest words of each. One that is a word of several counts for all of them.
+# The commonest words of each. A word of several languages counts for all of them.
 _FUNCTION_WORDS = {
     ENGLISH: (
         "the of and to is that it was for with you this have not are my we what how i be they from at in on a as by or "
@@ -102,8 +102,8 @@ _LANGUAGES_OF = {
     for word in words.split()
 }
 
-# A row if the text was not there. A term of both sides, or of several pieces, is kept once for each: bringing them
-# together takes longer than all the rest that is done with them here.
+# A row if the text was new. A term of both sides, or of several pieces, is stored once for each: merging them takes
+# longer than everything else here.
 _TERMS = """
 term AS (
     SELECT coalesce(array_agg(lexeme), '{}') AS lexemes,
@@ -162,7 +162,7 @@ _PENDING_COLUMNS = (
 )
 
 _DELETE = "DELETE FROM indexed_texts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
-# A statement of its own, so that it sees the segment which a flush has written while the deletion waited for it.
+# A separate statement, so that it sees a segment that a flush has written while the deletion waited for it.
 _MARK_DELETED = """
 INSERT INTO deleted_texts (user_id, corpus, text_id)
 SELECT segment.user_id, segment.corpus, held.text_id
@@ -316,9 +316,9 @@ _SCORE_WITHOUT_DELETED = _TEMPLATE.format(
 
 
 class TermHit(NamedTuple):
-    """A text that shares terms with the query. `said_score` is what the user's own side alone would earn it.
+    """A text that shares terms with the query. `said_score` is the score of the user's side alone.
 
-    `has_only`: whether it has a term of the query's that stands in no other text of the person's.
+    `has_only`: whether it is the user's only text with one of the query's terms.
     """
 
     key: PlainKey
@@ -328,14 +328,14 @@ class TermHit(NamedTuple):
 
 
 class TermHits(NamedTuple):
-    """The best texts, best first. `ideal` is what a text would score that said nothing but the query's terms."""
+    """The best texts, best first. `ideal` is the score of a text that contains only the query's terms."""
 
     hits: list[TermHit]
     ideal: float
 
 
 def add(entry: Entry) -> set[int]:
-    """Make the terms at a place match its texts; returns the chunks whose did not.
+    """Make the terms at a place match its texts; returns the chunks that differed.
 
     Must run in the transaction that saves the texts.
     """
@@ -346,20 +346,21 @@ def add(entry: Entry) -> set[int]:
 
 
 def add_many(texts: Sequence[Text]) -> None:
-    """Add the terms of texts that are new, sent to the database together. The same transaction saves the texts."""
+    """Add the terms of new texts, sent to the database together. The same transaction saves the texts."""
     with connection.cursor() as cursor:
         if is_cluster(connection):
             for text in texts:
                 _insert_on_node(row_of(text))
             return
-        # Each is sent as it is made, so that the database parses one text while the next one's filter is computed.
+        # Each is sent as soon as it is ready, so that the database parses one text while the next one's filter is
+        # computed.
         cursor.executemany(_ADD, map(row_of, texts))  # type: ignore[arg-type]  # any iterable will do
 
 
 def delete(place: Place, *, chunks: Collection[int] | None = None) -> None:
-    """No search finds the terms of what is gone from now on, or counts them; a worker removes them within a minute.
+    """From now on no search finds or counts the terms of deleted texts; a worker removes them within a minute.
 
-    `chunks`: of these chunks of a source alone.
+    `chunks`: only of these chunks of a source.
     """
     texts = IndexedText.objects.at(place)
     _delete(texts if chunks is None else texts.filter(chunk_index__in=chunks))
@@ -394,12 +395,12 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def searchable(text: str) -> str:
-    """A text without the one character that PostgreSQL has no place for."""
+    """A text without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", " ")
 
 
 def indexed_form(text: str) -> str:
-    """As both a text and a query are given to the parser."""
+    """The form of texts and queries for the parser."""
     text = searchable(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
@@ -417,14 +418,14 @@ def configuration_of(*sides: str) -> str:
 
 
 def configurations() -> list[str]:
-    """All that a text may have, the one of most texts first."""
+    """All configurations of a text, the commonest first."""
     if settings.TEXT_SEARCH_CONFIG != BY_LANGUAGE:
         return [str(settings.TEXT_SEARCH_CONFIG)]
     return [*_FUNCTION_WORDS, *_BY_SCRIPT]
 
 
 def _by_script(text: str) -> str | None:
-    """The one in which most of the letters are."""
+    """The script of most letters."""
     counts = {name: len(letters.findall(text)) for name, letters in _BY_SCRIPT.items()}
     name = max(counts, key=lambda each: counts[each])
     return name if counts[name] * 2 > sum(map(str.isalpha, text)) else None
@@ -441,7 +442,7 @@ def _by_function_words(text: str) -> str:
 
 
 def pieces(form: str) -> list[str]:
-    """An indexed form in pieces that the parser takes, cut between words where there is a space."""
+    """An indexed form in pieces that the parser accepts, cut between words if there is a space."""
     cut: list[str] = []
     start = 0
     while len(form) - start > PIECE_CHARACTERS:
@@ -452,7 +453,7 @@ def pieces(form: str) -> list[str]:
 
 
 def without_accents(text: str) -> str:
-    """In the scripts that have accents; what follows a letter of another one is left as it is."""
+    """For scripts with accents; marks after letters of other scripts stay."""
     return unicodedata.normalize("NFC", "".join(_plain_characters(unicodedata.normalize("NFD", text))))
 
 
@@ -476,7 +477,7 @@ def _with_plain_form(word: re.Match[str]) -> str:
 
 
 def _in_pairs(run: re.Match[str]) -> str:
-    """東京都 becomes 東京 京都; a character that stands alone stays."""
+    """東京都 becomes 東京 京都; a single character stays."""
     characters = run[0]
     pairs = [characters[place : place + 2] for place in range(max(1, len(characters) - 1))]
     return f" {' '.join(pairs)} "
@@ -487,7 +488,7 @@ def _with_ungrouped_form(number: re.Match[str]) -> str:
 
 
 def row_of(text: Text) -> dict[str, Any]:
-    """The parameters of `_ADD`: what a text gives its `IndexedText`, and both sides, whose terms are counted."""
+    """The parameters of `_ADD`: the data of a text's `IndexedText`, and both sides, whose terms are counted."""
     return {
         **text.columns(),
         "configuration": configuration_of(text.said, text.answered),
@@ -500,7 +501,7 @@ def row_of(text: Text) -> dict[str, Any]:
 
 
 def _add_one(text: Text, place: Place) -> bool:
-    """Nearly every such text is new: only one that is not costs a second look."""
+    """Nearly every such text is new, so only an existing one costs a second query."""
     row = row_of(text)
     if _insert(row):
         return True
@@ -510,7 +511,7 @@ def _add_one(text: Text, place: Place) -> bool:
 
 
 def _add_changed(entry: Entry) -> set[int]:
-    """Most chunks of a document are as they were: one look tells which are not."""
+    """Most chunks of a document are unchanged: one query finds the others."""
     known = IndexedText.objects.at(entry.place)
     kept = {
         index: (bytes(content_hash), configuration)
@@ -530,7 +531,7 @@ def _add_changed(entry: Entry) -> set[int]:
 
 
 def _delete(texts: IndexedTextQuerySet) -> bool:
-    """Returns whether there were any. A foreign key takes pending terms along; those in a segment get a tombstone."""
+    """Returns whether there were any. A foreign key deletes pending terms; terms in a segment get a tombstone."""
     owners: dict[int, list[int]] = {}
     for user_id, text_id in texts.values_list("user_id", "pk"):
         owners.setdefault(user_id, []).append(text_id)
@@ -555,7 +556,7 @@ def _insert(row: dict[str, Any]) -> bool:
 
 
 def _insert_on_node(row: dict[str, Any]) -> bool:
-    """As `_ADD` does, on a cluster: two tables are written by two statements there, with values."""
+    """Does the work of `_ADD` on a cluster, where two tables need two statements, with values."""
     ((lexemes, said, said_length, answered, answered_length),) = _fetch(_COUNT_TERMS, row)
     text = {**row, "content_hash": row["text_hash"], "said_length": said_length, "answered_length": answered_length}
     ending = "ON CONFLICT DO NOTHING RETURNING id"

@@ -1,11 +1,11 @@
-"""The trigram filter: finds the texts that contain a piece of text as it stands, code, a number or half a word.
+"""The trigram filter: finds the texts that contain a literal piece of text, such as code, a number or part of a word.
 
-Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, where one of them
-is a digit or not ASCII: a number, a Chinese word). A text contains a piece only if it has all of the piece's bits, so
-that a search passes over nearly all others; whether it does is then read in the text. The source: B. H. Bloom,
-Space/Time Trade-offs in Hash Coding with Allowable Errors (1970), with a single hash.
+Each text has a Bloom filter with a bit for each stretch of three characters in it (and for each two, if one of them is
+a digit or not ASCII: a number, a Chinese word). A text can contain a piece only if it has all of the piece's bits, so a
+search skips nearly all others and reads only the remaining texts. Source: B. H. Bloom, Space/Time Trade-offs in Hash
+Coding with Allowable Errors (1970), with a single hash.
 
-Both sides of a comparison are folded: letter case, how much space is between two words, and the compatibility form of
+Both sides of a comparison are folded: letter case, the amount of space between two words, and the compatibility form of
 a letter (full width, composed or not) do not matter.
 """
 
@@ -24,17 +24,18 @@ from memory.models.corpora import Corpus, Key, Scope
 # longest so much that it is looked at more often than it need be.
 LENGTHS = tuple(1 << power for power in range(8, 15))
 LONGEST_BITS = 14
-# So many bits for each stretch: of four texts without a stretch one has its bit all the same, of 64 one has three bits.
+# The bits for each stretch: of four texts without a stretch one has its bit by chance, of 64 one has three bits.
 BITS_A_STRETCH = 3.5
 
 FIRST_BEYOND_ASCII = 128
-# Odd numbers of 64 bits: multiplied by them, characters spread over the high bits, which are a place in the longest.
+# Odd numbers of 64 bits: multiplied by them, characters are spread over the high bits, which are a position in the
+# longest.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
 _SHIFT = np.uint64(64 - LONGEST_BITS)
 
-# As many texts are read at a time as make a short list's worth of hits, if most of them do contain the piece.
+# The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
 AT_ONCE = 50
-# Nothing tells which texts contain one or two letters, and most do: this many of the newest are read, not all.
+# No filter can find one or two letters, and most texts contain them: only this many of the newest are read.
 MOST_READ_FOR_A_SHORT_PIECE = 2_000
 
 _POSSIBLE = """
@@ -46,20 +47,22 @@ SELECT source_id, chunk_index
 
 
 def fold(text: str) -> str:
-    """As both a text and a piece are compared."""
+    """The form in which texts and pieces are compared."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
 def trigram_filter(*texts: str) -> str:
-    """The filter of all the texts together, in hexadecimal after an x; its length goes by how much is in them."""
-    # One text with a mark between both sides: for two, all that follows would be done twice.
+    """The filter of all the texts together, in hexadecimal after an x; its length depends on their size."""
+    # One text with a mark between both sides: with two texts, all further work would be done twice.
     occurs = _occurring("\0".join(map(fold, texts)))
     return _as_bits(occurs, _length(int(np.count_nonzero(occurs))))
 
 
 def masks(piece: str) -> dict[int, str]:
-    """By a filter's length, the bits it has if its text contains the piece; none for a piece too short to tell."""
+    """For each length of a filter, the bits that it has if its text contains the piece; none for a piece that is too
+    short.
+    """
     occurs = _occurring(fold(piece))
     return {length: _as_bits(occurs, length) for length in LENGTHS} if occurs.any() else {}
 
@@ -69,9 +72,9 @@ def _length(stretches: int) -> int:
 
 
 def _occurring(folded: str) -> NDArray[np.bool_]:
-    """The longest filter, where each stretch has its bit."""
+    """The longest filter, with a bit for each stretch."""
     if folded.isascii():
-        # Looked up, not computed: most texts are such, and somebody waits while they are saved.
+        # Looked up and not computed: most texts are such, and a request waits while they are saved.
         codes = np.frombuffer(folded.encode(), np.uint8)
         first, second, third = (places[codes] for places in _PLACES_OF_ASCII)
         is_telling = _TELLING_IN_ASCII[codes]
@@ -102,18 +105,18 @@ _TELLING_IN_ASCII = _is_telling(_ASCII)
 
 
 def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
-    """A shorter filter is the longest one folded, so that a stretch has one place whatever the length."""
+    """A shorter filter is the longest one folded, so that a stretch has one position for every length."""
     together = occurs.size // length
-    # Several truth values at once, as one number, where there is a number of that size.
+    # Several truth values at once, as one number, if there is a number of that size.
     wide = min(together, np.uint64().itemsize)
     bits = occurs.view(f"u{wide}").reshape(length, -1).any(axis=1) if together > wide else occurs.view(f"u{wide}") != 0
     return "x" + np.packbits(bits).tobytes().hex()
 
 
 def containing(scope: Scope, *, text: str, limit: int) -> list[Key]:
-    """The newest turns in `scope` one side of which contains `text`, whatever the case; its characters are just that.
+    """The newest turns in `scope` one side of which contains `text`, in any case; every character is literal.
 
-    Shorter than three letters, it is looked for among the newest 2,000 turns.
+    Shorter than three letters, it is searched in the newest 2,000 turns.
     """
     piece = fold(text)
     if not piece or "\0" in piece or Corpus.CHAT not in scope.corpora:
@@ -137,7 +140,7 @@ def _confirmed(scope: Scope, piece: str) -> Iterator[Key]:
 def _possible(scope: Scope, piece: str) -> list[Key]:
     """The turns whose filter has all of the piece's bits, the newest first."""
     by_length = masks(piece)
-    # The shorter of two bit strings would have to be padded to be compared: each length has a mask of its own.
+    # Comparing two bit strings would need padding: each length has its own mask.
     cases = " ".join(f"WHEN {length} THEN signature & %(m{length})s::varbit = %(m{length})s" for length in by_length)
     statement = _POSSIBLE.format(
         narrowed=f"AND CASE length(signature) {cases} END" if by_length else "",

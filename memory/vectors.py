@@ -1,9 +1,9 @@
-"""The vectors of each person's texts: stored by a worker, packed into blocks, and scanned exactly by every search.
+"""The vectors of each user's texts: stored by a worker, packed into blocks, and scanned exactly by every search.
 
-`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. The scan's time goes into rows more than
-into distances, so ten vectors stand side by side in a row of `embedding_blocks` (`v0` to `v9`, with the keys of their
-rows in `embeddings` and the times at which they were said), and the scan asks each block how near its nearest one is. A
-vector that no block has yet is unpacked: it is scanned in its own row.
+`store` and `pack_all` write, `nearest` and `distances` read, `delete` removes. Most of a scan's time is for rows and
+not for distances. So a row of `embedding_blocks` holds ten vectors (`v0` to `v9`, with the keys of their rows in
+`embeddings` and the times of their texts), and the scan computes the nearest distance of each block. A vector without a
+block is unpacked: it is scanned in its own row.
 """
 
 import re
@@ -26,21 +26,21 @@ from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 from memory.models.corpora import Key, PlainKey, Scope
 from memory.models.embeddings import SLOTS
 
-# How many of a text's passages are among the nearest, for most texts.
+# The number of a text's passages among the nearest, for most texts.
 USUAL_PASSAGES = 3
-# Where long texts take most of the places with their passages, so many times as many are fetched, and again.
+# If long texts take most places with their passages, this many times as many are fetched, repeatedly.
 MORE_PASSAGES = 8
-# So many of a person's passages, whichever, show how far away the unrelated lie; the nearest would not.
+# This many of a user's passages, any ones, show the distance of unrelated texts; the nearest would not.
 SAMPLE = 200
-# PostgreSQL's largest row, less what a block holds beside its vectors, and what stands before each vector.
+# PostgreSQL's largest row, minus a block's other data and the header of each vector.
 _BLOCK_BYTES = 8_160 - 232
 _HEAD_BYTES = 8
 
 Rows = list[tuple[Any, ...]]
 
-# Stores vectors and packs them together with what lay unpacked beside them, so that each row is written once. A row
-# whose text has changed keeps waiting, one that has a vector by now keeps that, and rows that somebody is deleting or
-# another worker is packing are left to them.
+# Stores vectors and packs them with earlier unpacked ones, so that each row is written once. A row with a changed text
+# stays pending, a row that has a vector keeps it, and rows that another transaction is deleting or packing are left to
+# it.
 _STORE = """
 WITH made AS MATERIALIZED (
     SELECT id, content_hash, text::halfvec AS vector
@@ -88,7 +88,7 @@ WITH made AS MATERIALIZED (
 UPDATE embeddings SET block_id = passage.block_id FROM passage JOIN unpacked USING (id) WHERE embeddings.id = passage.id
 """
 
-# On a cluster no one statement writes two tables: the steps of `_STORE` and `_PACK`.
+# On a cluster one statement cannot write two tables: these are the steps of `_STORE` and `_PACK`.
 _STORE_OF_ONE = """
 WITH made AS MATERIALIZED (
     SELECT id, content_hash, text::halfvec AS vector
@@ -116,7 +116,7 @@ _PACKED = "UPDATE embeddings SET block_id = %(block_id)s WHERE user_id = %(user_
 _LOCK_BLOCKS = """
 SELECT id FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE
 """
-# What else they held becomes unpacked. A foreign key would do so too, but on no cluster.
+# Their other vectors become unpacked. A foreign key would do so too, but not on a cluster.
 _UNPACK = "UPDATE embeddings SET block_id = NULL WHERE user_id = %(user_id)s AND block_id = ANY(%(ids)s)"
 _DELETE_BLOCKS = "DELETE FROM embedding_blocks WHERE user_id = %(user_id)s AND id = ANY(%(ids)s)"
 
@@ -307,14 +307,13 @@ SELECT pending, (SELECT unrelated FROM sample), (SELECT count(*) FROM near), (SE
 """
 )
 
-# Both, where a slot that was said at another time counts like an empty one. For a scan without dates it would cost as
-# much as the distances do.
+# Both, where a vector of another time counts like an empty slot. Without dates it would cost as much as the distances.
 _IN_TIME = {
     statement: re.sub(r"\bv(\d) <", r"CASE WHEN t\1 >= %(since)s AND t\1 < %(until)s THEN v\1 END <", statement)
     for statement in (_NEAREST, _DISTANCES)
 }
 
-# Row by row, for the few texts that are shown or looked at again: a scan that handed this on would be slower for all.
+# Row by row, for the few texts that are shown or reranked: a scan that returned this would be slower for all.
 _NEAREST_PASSAGES = """
 SELECT source_id, chunk_index, nearest.*
   FROM unnest(%(sources)s::uuid[], %(chunks)s::int[]) AS wanted(source_id, chunk_index)
@@ -335,7 +334,7 @@ SELECT count(DISTINCT (source_id, chunk_index))
    AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
 """
 
-# The beginning of a text says what it is about; what is further on in a long one is embedded last, and left out here.
+# The beginning of a text says what it is about; further passages of a long text are embedded last, and left out here.
 _EMBEDDED = """
 SELECT text.id
   FROM indexed_texts AS text
@@ -349,7 +348,7 @@ SELECT text.id
  WHERE text.user_id = %(user_id)s
  ORDER BY text.id
 """
-# A lookup for each text, also when the planner knows little of tables that were filled a moment ago.
+# A lookup for each text, even if the planner has no statistics of newly filled tables.
 _MEANS = """
 SELECT text.id, halfvec_send(mean)
   FROM indexed_texts AS text
@@ -363,7 +362,7 @@ SELECT text.id, halfvec_send(mean)
  WHERE text.user_id = %(user_id)s AND text.id = ANY(%(texts)s) AND mean IS NOT NULL
  ORDER BY text.id
 """
-# What `halfvec_send` writes before the numbers, in numbers: how many they are, and a reserved one.
+# The header of `halfvec_send` before the numbers: their count, and a reserved number.
 _SENT_BEFORE = 2
 
 
@@ -372,7 +371,7 @@ Block = tuple[int, int]
 
 
 class NearText(NamedTuple):
-    """`distance` is the cosine distance of its nearest passage, `beginning` a turn's first words; None of no turn."""
+    """`distance` is the cosine distance of its nearest passage, `beginning` a turn's first words (None: no turn)."""
 
     source_id: UUID
     chunk_index: int
@@ -381,14 +380,14 @@ class NearText(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """Texts, the nearest first; and how many of the corpora, of whatever date, have a passage without a vector."""
+    """Texts, the nearest first; and how many of the corpora, of any date, have a passage without a vector."""
 
     texts: list[NearText]
     pending: int
 
 
 class MeasuredText(NamedTuple):
-    """A text's distances: of its nearest passage and of its first one, where the user speaks; None without vector.
+    """A text's distances: of its nearest passage and of its first one, with the user's text; None without a vector.
 
     `said_at` is in seconds since 1970, `terms` the text's length.
     """
@@ -404,8 +403,8 @@ class MeasuredText(NamedTuple):
 class Distances(NamedTuple):
     """Texts in no order.
 
-    `unrelated` is the distance that three in ten of the person's passages are beyond, None if there are none; `pending`
-    is as in `Nearest`.
+    `unrelated` is the distance that three in ten of the user's passages exceed, None if there are none; `pending` is as
+    in `Nearest`.
     """
 
     texts: list[MeasuredText]
@@ -414,7 +413,7 @@ class Distances(NamedTuple):
 
 
 def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
-    """Store a batch's vectors, of one model, and pack them with what is unpacked of the same people."""
+    """Store a batch's vectors, of one model, and pack them with the same users' unpacked ones."""
     parameters: dict[str, Any] = {
         "ids": [row.pk for row in rows],
         "hashes": [bytes(row.content_hash) for row in rows],
@@ -430,7 +429,7 @@ def store(rows: Sequence[Embedding], vectors: Matrix, *, now: datetime) -> None:
 
 
 def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> None:
-    """As `_STORE` does, each person's rows on their node: first the vectors, and then what can be packed."""
+    """Does the work of `_STORE`, each user's rows on their node: first the vectors, then the packing."""
     for user_id in sorted({row.user_id for row in rows}):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_STORE_OF_ONE, parameters | {"user_id": user_id})
@@ -440,7 +439,8 @@ def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> No
 
 
 def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
-    """As `_PACK` does; returns how many vectors it packed. Keys and vectors come here and go back: see `insert_values`.
+    """Does the work of `_PACK`; returns the number of packed vectors. Keys and vectors are read and written: see
+    `insert_values`.
 
     Must run in a transaction.
     """
@@ -464,12 +464,12 @@ def _pack_on_node(owner: dict[str, Any], *, slots: int) -> int:
 
 
 def slots_for(dimensions: int) -> int:
-    """How many vectors of so many dimensions, two bytes each, a block takes: at least 1 of those a column can hold."""
+    """The number of vectors of this many dimensions, two bytes each, in a block: at least 1."""
     return max(1, min(SLOTS, _BLOCK_BYTES // (_HEAD_BYTES + 2 * dimensions)))
 
 
 def pack_all(*, until: datetime | None = None) -> int:
-    """Pack what is unpacked anywhere, or until the time is up; returns how many vectors that were."""
+    """Pack all unpacked vectors, or until the time is up; returns their number."""
     with connection.cursor() as cursor:
         cursor.execute(_UNPACKED_BY_OWNER)
         owners = cursor.fetchall()
@@ -490,7 +490,7 @@ def pack_all(*, until: datetime | None = None) -> int:
 
 
 def delete(rows: EmbeddingQuerySet) -> int:
-    """Remove rows with their vectors, and the blocks that hold those; returns how many rows they were."""
+    """Delete rows with their vectors, and the blocks that hold those; returns the number of rows."""
     deleted = 0
     with transaction.atomic():
         for some in by_owner(rows):
@@ -500,10 +500,10 @@ def delete(rows: EmbeddingQuerySet) -> int:
 
 
 def unpack(rows: EmbeddingQuerySet) -> None:
-    """Remove the blocks that hold vectors of these rows, which are about to lose them; a worker packs the rest anew.
+    """Remove the blocks that hold vectors of these rows, which are about to lose them; a worker packs the rest again.
 
-    Must run in a transaction. Blocks are locked before rows everywhere, so that two who delete neighbours cannot
-    deadlock. Then the rows stay locked; the second look is for what a worker has packed since the first.
+    Must run in a transaction. Blocks are always locked before rows, so that two deletions of neighbours cannot
+    deadlock. Then the rows stay locked; the second query is for blocks that a worker has packed since the first.
     """
     for some in by_owner(rows):
         _delete_blocks(_blocks_of(some))
@@ -511,9 +511,9 @@ def unpack(rows: EmbeddingQuerySet) -> None:
 
 
 def sweep() -> int:
-    """Remove blocks with a vector whose row is gone, deleted behind this module's back; returns how many they were.
+    """Remove blocks with a vector whose row was deleted without this module; returns the number of blocks.
 
-    A search finds nothing of such a vector, since it looks the row up.
+    A search never finds such a vector, because it reads the row.
     """
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
     parameters = {"models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
@@ -529,8 +529,8 @@ def nearest(
 ) -> Nearest:
     """The `limit` nearest texts in `scope`, each once; exact. `further`: as in `Calibration`.
 
-    A few passages a text are fetched at first, since few texts crowd a ranking with theirs. Where they do, more are,
-    until there are enough texts or no more passages.
+    It first fetches a few passages per text, because few texts crowd a ranking. If they do, it fetches more, until
+    there are enough texts or no more passages.
     """
     parameters = {"model": model, "vector": _halfvec(vector), "further": further, "length": beginning_length}
     passages = limit * USUAL_PASSAGES
@@ -548,8 +548,8 @@ def distances(
 ) -> Distances:
     """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`.
 
-    Where a few long texts take most of the places with theirs, more passages are fetched, so that there is a text for
-    every third of `passages` at least. `further`: as in `Calibration`.
+    If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
+    `passages`. `further`: as in `Calibration`.
     """
     parameters = {
         "model": model,
@@ -573,7 +573,7 @@ def distances(
 def nearest_passages(
     scope: Scope, *, model: str, vector: Vector, further: float, keys: Collection[Key]
 ) -> dict[Key, PassageSpan]:
-    """Where in each of these texts its nearest passage lies; nowhere while it has no vector."""
+    """The position of the nearest passage in each of these texts; none without a vector."""
     parameters = {
         **scope.parameters(),
         "model": model,
@@ -590,7 +590,7 @@ def nearest_passages(
 
 
 def embedded_texts(user_id: int, *, model: str) -> list[int]:
-    """The ids of a person's texts, of every corpus, that have a vector of this model; in order."""
+    """The ids of a user's texts, of every corpus, that have a vector of this model; in order."""
     return [text_id for (text_id,) in _fetch(_EMBEDDED, {"user_id": user_id, "model": model})]
 
 
@@ -598,7 +598,7 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
     """For each of these texts (ids in `indexed_texts`) the mean of its passages' vectors, of length 1.
 
     Returns the ids, in order and without those that have no vector, and a matrix with a row for each (texts,
-    dimensions). What is further on in long texts is left out.
+    dimensions). Further passages of long texts are left out.
     """
     rows = _fetch(_MEANS, {"user_id": user_id, "model": model, "texts": list(texts)}) if texts else []
     if not rows:
@@ -610,7 +610,7 @@ def means(user_id: int, *, model: str, texts: Sequence[int]) -> tuple[list[int],
 
 
 def count_pending(scope: Scope, *, model: str) -> int:
-    """How many texts of the person's in the corpora, of whatever date, have a passage without a vector."""
+    """The number of the user's texts in the corpora, of any date, that have a passage without a vector."""
     ((count,),) = _fetch(_COUNT_PENDING, {**scope.parameters(), "model": model})
     return int(count)
 
@@ -642,5 +642,5 @@ def _fetch(statement: str, parameters: dict[str, Any]) -> Rows:
 
 
 def _halfvec(vector: Vector) -> str:
-    """A vector in half precision, as PostgreSQL reads it."""
+    """A vector in half precision, in PostgreSQL's text form."""
     return str(HalfVectorField().get_prep_value(vector))

@@ -1,7 +1,7 @@
-"""Wakes a worker after a save, from a thread of its own, so that a dead or silent broker delays nobody.
+"""Wakes a worker after a save, from its own thread, so that a dead or silent broker delays no request.
 
-The message carries nothing but the name of a request: the pending rows are the queue. Many calls become one message,
-and the sweep makes up for a lost one.
+The message contains only the id of a request: the pending rows are the queue. Many calls become one message, and the
+sweep makes up for a lost one.
 """
 
 import logging
@@ -15,14 +15,15 @@ from core.request_ids import request_id
 
 logger = logging.getLogger(__name__)
 
-# By its name: the tasks are built on what wakes their workers.
+# By name: the tasks import the module that wakes their workers.
 TASK = "memory.embed_pending"
-# After each message: sending one takes a millisecond or two of Python, for which a series of saves would wait.
+# The pause after each message: sending one takes a millisecond or two of Python, which a series of saves would wait
+# for.
 PAUSE_SECONDS = 0.05
 
 
 class Waker:
-    """One thread for each process, started with the first call. `task`: the name of the one that it sends."""
+    """One thread per process, started with the first call. `task`: the name of the task that it sends."""
 
     def __init__(self, task: str = TASK) -> None:
         self._task = task
@@ -50,7 +51,7 @@ class Waker:
             request_id.set(self._request_id)
             try:
                 current_app.send_task(self._task, retry=False, ignore_result=True)
-            except Exception as error:  # whatever ails the broker, the sweep will find the rows
+            except Exception as error:  # whatever the broker's error, the sweep will find the rows
                 logger.warning("No worker could be woken: %s", type(error).__name__)
             time.sleep(PAUSE_SECONDS)
 

@@ -1,1 +1,1 @@
-"""The MCP edge: the registry's tools over streamable HTTP at `/mcp` and over the pipes of `manage.py mcp`."""
+"""The tools over MCP: streamable HTTP at `/mcp`, and stdio with `manage.py mcp`."""

@@ -1,8 +1,8 @@
-"""Cancelling over HTTP in the 2025 revisions: a notification in one request stops the call in another.
+"""Cancels a call over HTTP in the 2025 revisions: a notification in one request stops the call in another.
 
-Requests share no state here but this table of calls under way. A call is known by its token, its session and its id;
-should two clients be alike in all three, nobody can say whose call was meant, and none is stopped. The 2026 revision
-needs none of this: there a client cancels by closing the response.
+Requests share only this table of running calls. A call is identified by its token, its session and its id. If two
+clients share all three, the notification is ambiguous, and no call is stopped. The 2026 revision does not need this:
+there a client cancels by closing the response.
 """
 
 from collections import defaultdict
@@ -41,8 +41,8 @@ class CallsUnderWay:
 
 
 def cancelled_id(body: bytes) -> RequestId | None:
-    """Which call a message cancels, if that is what it is for."""
-    # Most messages are not, and need not be read twice.
+    """The call that a message cancels, if it is a cancellation."""
+    # Most messages are not, and need not be parsed twice.
     if METHOD.encode() not in body:
         return None
     try:

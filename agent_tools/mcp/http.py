@@ -1,11 +1,10 @@
-"""`/mcp`: one request, one answer, by the SDK; around it, who may ask, how much, and for how long.
+"""The endpoint `/mcp`: authenticates, limits and supervises each request, and passes it to the SDK.
 
 1. The site: Host and Origin (`agent_tools.mcp.site`).
 2. The caller: a bearer token, or 401.
-3. The message: POST alone, one megabyte at most. The server never speaks first, so there is no stream to GET, and it
-   remembers no session, so there is none to DELETE: any process can answer any request.
-4. The answer: one JSON document, kept by no cache. While it is being made, the caller is watched: whoever leaves, or
-   whose token is revoked, is no longer worked for.
+3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
+   keeps no session, so there is none to DELETE: any process can answer any request.
+4. The response: one JSON document, never cached. The work stops when the caller disconnects or the token is revoked.
 """
 
 import logging
@@ -48,7 +47,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 1024 * 1024
-# So much is still read of a larger body, so that its sender gets to read the refusal.
+# How much of a larger body is still read, so that its sender can read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
 CALLER_IS_CHECKED_EVERY_SECONDS = 2
 EXCHANGE = "agent_tools.exchange"
@@ -57,7 +56,7 @@ PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosn
 
 @dataclass
 class Exchange:
-    """One request: who makes it, and in which session, which only serves to tell one client's ids from another's."""
+    """One request: its caller, and its session, which only separates the ids of different clients."""
 
     caller: TokenCaller
     session_id: str
@@ -67,16 +66,16 @@ class Exchange:
 
 
 class Gone(Exception):
-    """The client has left: there is nobody to answer."""
+    """The client has disconnected: no one would read the response."""
 
 
 class McpEndpoint:
-    """An ASGI application; it answers while `running`, which may be entered again after it was left."""
+    """An ASGI application; it answers while `running`, which may be entered again."""
 
     def __init__(self, tools: Registry) -> None:
         self._tools = tools
         self._calls = CallsUnderWay()
-        # By the event loop that it was made in, of which a process may have several.
+        # By event loop, of which a process may have several.
         self._managers: WeakKeyDictionary[AbstractEventLoop, StreamableHTTPSessionManager] = WeakKeyDictionary()
 
     @asynccontextmanager
@@ -101,7 +100,7 @@ class McpEndpoint:
             await _refuse(as_recollect_error(error) or Unavailable(), scope, receive, send)
 
     async def _answer(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
-        # Blanks around a value are no part of it (RFC 9110, 5.5), and the SDK compares some with the body's.
+        # Blanks around a value are not part of it (RFC 9110, 5.5), and the SDK compares some with the body's.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         request = ASGIRequest(dict(scope), BytesIO())
         if misplaced := site.refusal(request):
@@ -124,7 +123,7 @@ class McpEndpoint:
         return None
 
     async def _exchange(self, scope: ConnectionScope, body: bytes, receive: Receive, send: Send) -> None:
-        """Hand the message to the SDK, for as long as the caller is there and may ask."""
+        """Pass the message to the SDK, as long as the caller is connected and has access."""
         manager = self._managers[get_running_loop()]
         exchange: Exchange = scope[EXCHANGE]
         is_refused = False
@@ -149,7 +148,7 @@ class McpEndpoint:
             raise TokenRefused(Refusal.UNKNOWN)
 
     async def _keep_track(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The SDK's middleware: names a session when one begins, and makes calls stoppable."""
+        """The SDK's middleware: issues a session id, and makes calls stoppable."""
         exchange = _exchange(ctx)
         digest, session_id = exchange.caller.digest, exchange.session_id
         if ctx.method == "initialize":
@@ -193,7 +192,7 @@ async def _until_refused(digest: str) -> None:
 
 
 async def _read(receive: Receive, headers: Headers) -> bytes:
-    """The whole body; raises `TooLarge`, or `Gone` if the client left in the middle."""
+    """The whole body; raises `TooLarge`, or `Gone` if the client disconnected in the middle."""
     body, wasted = bytearray(), 0
     is_more = True
     while is_more:
@@ -215,7 +214,7 @@ async def _read(receive: Receive, headers: Headers) -> bytes:
 
 
 def _replay(body: bytes) -> Receive:
-    """The body again, for the SDK; that the client left it learns by being cancelled."""
+    """The body again, for the SDK, which learns of a disconnect by being cancelled."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -256,7 +255,7 @@ async def _refuse(
     extra = {**PRIVATE, **(headers or {})}
     if isinstance(error, AuthenticationRequired):
         missing = isinstance(error, TokenRefused) and error.reason is Refusal.MISSING
-        # RFC 6750, section 3.1: a request without a token is told no more than how to bring one.
+        # RFC 6750, section 3.1: a request without a token gets no error code.
         where = f', resource_metadata="{metadata_of(ASGIRequest(dict(scope), BytesIO()))}"'
         extra["WWW-Authenticate"] = CHALLENGE + where + ("" if missing else ', error="invalid_token"')
     if error.retryable:

@@ -1,4 +1,4 @@
-"""A tool's output as MCP writes it: text for the model, structured content for programs, and failures as results."""
+"""Formats a tool's output for MCP: text for the model, structured content for programs, and failures as results."""
 
 import json
 import logging
@@ -16,7 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 def described(tool: Tool[Any, Any]) -> McpTool:
-    """A tool that writes only adds: nothing is overwritten, and a second call adds again. None reaches beyond here."""
+    """A tool that writes only adds: it overwrites nothing, and a second call adds again. None accesses the outside
+    world.
+    """
     return McpTool(
         name=tool.name,
         description=tool.description,
@@ -40,7 +42,7 @@ def succeeded(output: BaseModel) -> CallToolResult:
 
 
 def failed(error: Exception) -> CallToolResult:
-    """The contract's code and message as text: structured content is promised to fit the output schema."""
+    """The contract's code and message as text, because structured content must conform to the output schema."""
     known = as_recollect_error(error)
     if known is None:
         logger.error("A tool failed", exc_info=error)

@@ -1,7 +1,7 @@
-"""Whether a request was meant for this site: its Host and its Origin, by the deployment's own settings.
+"""Checks a request's Host and Origin by the deployment's settings.
 
-A page of another site can make a browser send requests here, and a name it controls can be made to lead here. The
-bearer token already keeps both out; this keeps them from finding out even that somebody is at home.
+A page of another site can make a browser send requests here, and a name that it controls can point here. The bearer
+token already stops both; this check also hides from them that a server is running.
 """
 
 from contextvars import ContextVar
@@ -12,12 +12,12 @@ from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 
 MISDIRECTED, FORBIDDEN = 421, 403
-# This server's own, as the present call named it, such as `https://recollect.example`; empty over stdio.
+# This server's own address in the current request, such as `https://recollect.example`; empty over stdio.
 origin: ContextVar[str] = ContextVar("origin", default="")
 
 
 def refusal(request: ASGIRequest) -> tuple[int, str] | None:
-    """A status and a sentence for what was not meant for this site."""
+    """A status and a sentence for a request to another site."""
     try:
         host = request.get_host()
     except DisallowedHost:

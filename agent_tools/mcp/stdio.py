@@ -1,4 +1,4 @@
-"""MCP over this process's standard input and output, for one caller: what `manage.py mcp` runs."""
+"""Serves MCP over standard input and output for one caller, for `manage.py mcp`."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ EX_NOPERM = 77
 
 
 async def serve(tools: Registry, *, secret: str) -> None:
-    """Serve until the client closes the pipe; a token that is refused ends the process, whatever is under way."""
+    """Serve until the client closes the pipe; a revoked token ends the process, even during a call."""
 
     def who_calls(_: Any) -> TokenCaller:
         return verify(secret, now=timezone.now())
@@ -29,7 +29,7 @@ async def serve(tools: Registry, *, secret: str) -> None:
     server = build_server(tools, who_calls)
     async with anyio.create_task_group() as group:
         group.start_soon(_leave_when_refused, secret)
-        # While the client and the server greet each other, so that the first search does not wait for it.
+        # During the handshake, so that the first search does not wait for it.
         group.start_soon(_warm_up)
         async with stdio_server() as (read_stream, write_stream):
             await server.run(read_stream, write_stream, server.create_initialization_options())
@@ -48,7 +48,7 @@ async def _leave_when_refused(secret: str) -> None:
         except TokenRefused as refused:
             sys.stderr.write(f"{refused.detail}\n")
             sys.stderr.flush()
-            # At once: a thread is waiting for standard input, and an orderly end would wait for that thread.
+            # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
             os._exit(EX_NOPERM)
         except (OperationalError, InterfaceError):
             continue

@@ -1,9 +1,9 @@
-"""OAuth 2.1 for agents that know this server's address alone, by django-oauth-toolkit.
+"""OAuth 2.1 for agents that know only this server's address, by django-oauth-toolkit.
 
-1. An agent asks `/mcp` without a token; the 401 names the metadata (`metadata`).
-2. It registers (`registration`), or is known by the address of its own metadata.
-3. Its person logs in and agrees (`authorizing`), and it exchanges the code for tokens (`exchange`).
-4. `/mcp` finds the person by the access token (`access`). The person sees and ends what is connected (`connections`).
+1. An agent calls `/mcp` without a token; the 401 names the metadata (`metadata`).
+2. It registers (`registration`), or is identified by the address of its own metadata.
+3. Its user logs in and agrees (`authorizing`), and it exchanges the code for tokens (`exchange`).
+4. `/mcp` finds the user by the access token (`access`). The user sees and ends the connections (`connections`).
 
-docs/decisions/0037-agents-by-address.md says why it is so.
+The reasons are in docs/decisions/0037-oauth-for-agents.md.
 """

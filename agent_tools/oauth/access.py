@@ -1,4 +1,4 @@
-"""The person behind an access token of OAuth, found by its checksum before anybody is known."""
+"""Finds the user of an OAuth access token by its checksum."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from agent_tools.oauth.addresses import is_resource
 
 
 def find(checksum: str) -> Any:
-    """The toolkit's row with its user; None where there is none that stands for somebody."""
+    """The toolkit's row with its user; None without a valid one."""
     return (
         get_access_token_model()
         .objects.select_related("user")
@@ -19,7 +19,7 @@ def find(checksum: str) -> Any:
 
 
 def is_for(token: Any, resource: str) -> bool:
-    """Whether the token was issued for this endpoint (RFC 8707). One that names none is for none."""
+    """Whether the token was issued for this endpoint (RFC 8707). A token that names none is for none."""
     return any(is_resource(named, resource) for named in token.resource)
 
 

@@ -1,4 +1,4 @@
-"""Names and addresses in OAuth: this server's own, and those of clients, to which a person may be sent back."""
+"""Names and addresses in OAuth: this server's own, and the redirect addresses of clients."""
 
 from urllib.parse import urlsplit
 
@@ -14,12 +14,12 @@ LONGEST_NAME = 80
 
 
 def resource_of(request: HttpRequest) -> str:
-    """The identifier of the MCP endpoint (RFC 8707), under the name by which it was asked for."""
+    """The identifier of the MCP endpoint (RFC 8707), with the host name of the request."""
     return f"{origin_of(request)}{MCP_PATH}"
 
 
 def metadata_of(request: HttpRequest) -> str:
-    """Where the endpoint's metadata are (RFC 9728, section 3.1)."""
+    """The address of the endpoint's metadata (RFC 9728, section 3.1)."""
     return f"{origin_of(request)}{METADATA_PATH}"
 
 
@@ -28,7 +28,7 @@ def origin_of(request: HttpRequest) -> str:
 
 
 def is_resource(named: str, resource: str) -> bool:
-    """Whether a client means this endpoint: a slash at the end and the case of the host do not matter."""
+    """Whether a client means this endpoint, ignoring a final slash and the case of the host."""
     try:
         given, own = urlsplit(named), urlsplit(resource)
         ports = given.port, own.port
@@ -44,7 +44,7 @@ def is_resource(named: str, resource: str) -> bool:
 
 
 def may_send_back_to(address: str) -> bool:
-    """Whether a code may be sent there: over HTTPS, to a program on the person's own machine, or to a known app."""
+    """Whether a code may be sent there: over HTTPS, to a program on the user's own machine, or to a known app."""
     try:
         parts = urlsplit(address)
         _ = parts.port
@@ -63,7 +63,7 @@ def may_send_back_to(address: str) -> bool:
 
 
 def receiver_of(address: str) -> str:
-    """Who gets the code, for the person to read."""
+    """The receiver of the code, for the user to read."""
     parts = urlsplit(address)
     if parts.scheme == "http":
         return _("a program on this computer")
@@ -73,6 +73,6 @@ def receiver_of(address: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """What a client calls itself, in one line and without anything invisible: a person reads it when they are asked."""
+    """A client's name in one line and without invisible characters, because the user reads it on the page."""
     plain = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(plain.split())[:LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""The page on which a person lets an agent in, or not."""
+"""The page on which a user allows an agent, or refuses it."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ MOST_RESOURCES = 5
 
 @method_decorator(never_cache, name="dispatch")
 class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
-    """Nothing about the request is kept in the form: both methods read it from the address, and check it."""
+    """The form contains nothing of the request: both methods read it from the address, and check it."""
 
     http_method_names = ["get", "post"]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        # Before anything is looked up: a visitor is somebody to Django, and may let nobody in.
+        # First of all: Django treats a visitor as a user, but a visitor may not connect agents.
         if not is_registered(request):
             return redirect_to_login(request.get_full_path())
         require_recent_proof(request)
@@ -67,7 +67,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
             "scopes": [(scope, MEANINGS[TokenScope(scope)]) for scope in scopes if not _is_included(scope, scopes)],
         }
         page = render(self.request, "agent_tools/authorize.html", context)
-        # A browser holds the whole way from the form to the policy, and the client may lead on from where it is sent.
+        # A browser applies the policy to all redirects of a form, and the client may redirect further.
         schemes = sorted({"https:", f"{sent_to.partition(':')[0]}:"})
         return csp_update({"form-action": schemes})(lambda _: page)(self.request)
 
@@ -85,12 +85,12 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
 
 
 def _is_included(scope: str, scopes: list[str]) -> bool:
-    """An agent that may search may read, so nobody is asked about that."""
+    """An agent that may search may also read, so the page does not ask for that."""
     return scope == TokenScope.READ and TokenScope.SEARCH in scopes
 
 
 def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
-    """PKCE by S256, and for this endpoint alone (RFC 8707). Puts the endpoint into the credentials."""
+    """Requires PKCE by S256, and a token for this endpoint only (RFC 8707). Adds the endpoint to the credentials."""
     state, address = credentials.get("state"), credentials["redirect_uri"]
     if credentials.get("code_challenge_method") != "S256":
         wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)

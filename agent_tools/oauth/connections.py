@@ -1,4 +1,4 @@
-"""The agents that a person has connected: noted, listed and ended."""
+"""Records, lists and ends the agents that a user has connected."""
 
 import re
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from intake.accounts import activity
 from intake.models import Activity, User
 
 AN_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
-# A client that was let in has been changed at least so long after it came.
+# A client that was allowed has been changed at least this long after its creation.
 MARK_OF_USE = timedelta(minutes=1)
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """`name`: as the agent calls itself. `sent_to`: who received the code when the person agreed."""
+    """`name` is the agent's own. `sent_to` is the receiver of the code when the user agreed."""
 
     id: int
     name: str
@@ -43,9 +43,9 @@ class ConnectionInfo:
 
 
 def note_tokens(token: Any, *, now: datetime) -> None:
-    """An agent has been given tokens, the first or the next ones."""
+    """An agent has got tokens, the first or later ones."""
     clients = get_application_model().objects.filter(pk=token.application_id)
-    # Marks it as one that was let in (`sweeping`).
+    # Marks the client as allowed (`sweeping`).
     clients.update(updated=Greatest(Value(now), F("created") + MARK_OF_USE))
     with acting_as(token.user):
         _, is_new = AgentConnection.objects.update_or_create(
@@ -59,7 +59,7 @@ def note_tokens(token: Any, *, now: datetime) -> None:
 
 
 def note_use(token: Any, *, address: str, now: datetime) -> None:
-    """To the minute: a write for every call would cost more than it tells."""
+    """To the minute: a write for every call would cost more than it is worth."""
     is_due = Q(last_used_at=None) | Q(last_used_at__lt=now - USE_NOTED_EVERY)
     with acting_as(token.user):
         AgentConnection.objects.filter(is_due, user=token.user, application=token.application_id).update(
@@ -68,7 +68,7 @@ def note_use(token: Any, *, address: str, now: datetime) -> None:
 
 
 def list_connections(*, user: User, now: datetime) -> list[ConnectionInfo]:
-    """Those that can still ask for something, the newest first."""
+    """Those that still have access, the newest first."""
     mine = {"user": OuterRef("user"), "application": OuterRef("application")}
     can_refresh = Exists(get_refresh_token_model().objects.filter(**mine, revoked=None, access_token__isnull=False))
     can_call = Exists(get_access_token_model().objects.filter(**mine, expires__gt=now))
@@ -78,7 +78,7 @@ def list_connections(*, user: User, now: datetime) -> list[ConnectionInfo]:
 
 
 def end_connection(*, user: User, connection_id: str) -> None:
-    """Nothing that the agent was given works any more. Raises `NotFound` alike for malformed and for others' ids."""
+    """Revoke all access of the agent. Raises `NotFound` alike for malformed ids and for other users'."""
     if not AN_ID.fullmatch(connection_id):
         raise NotFound
     theirs = {"user": user, "application": int(connection_id)}
@@ -95,8 +95,8 @@ def end_all_connections(*, user: User) -> None:
 
 def _delete(theirs: dict[str, Any], user: User) -> None:
     get_grant_model().objects.filter(**theirs).delete()
-    # A refresh locks the old token first. It has then ended, and the next look sees what it made; or it waits, and
-    # finds the token gone.
+    # A refresh locks the old token first. Either it has ended, and the next query sees its new tokens; or it waits, and
+    # finds the token deleted.
     while list(get_refresh_token_model().objects.filter(**theirs).select_for_update().values_list("pk")):
         get_refresh_token_model().objects.filter(**theirs).delete()
     get_access_token_model().objects.filter(**theirs).delete()

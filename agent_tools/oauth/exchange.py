@@ -1,4 +1,4 @@
-"""Where an agent exchanges a code or a refresh token for tokens, and gives them back (RFC 6749, RFC 7009)."""
+"""The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ LONGEST_FIELD = 2000
 
 
 class BoundedForm:
-    """Refuses a form that no client sends before anything reads it."""
+    """Refuses an oversized form before anything reads it."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         values = [value for _, given in request.POST.lists() for value in given]
@@ -31,7 +31,7 @@ class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
         try:
             response = super().post(request, *args, **kwargs)
         except (ObjectDoesNotExist, IntegrityError):
-            # The person has ended the connection, or left, at this very moment.
+            # The user has ended the connection, or deleted the account, at this moment.
             return _refused("invalid_grant", "It was ended meanwhile.")
         # The toolkit leaves some of its errors without a type.
         response["Content-Type"] = "application/json"

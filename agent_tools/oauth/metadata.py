@@ -1,4 +1,4 @@
-"""The documents by which an agent finds out where to register, to ask and to exchange (RFC 9728, RFC 8414)."""
+"""The metadata documents that tell an agent where to register, authorize and exchange (RFC 9728, RFC 8414)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class ResourceMetadataView(OAuthProtectedResourceMetadataView):  # type: ignore[
 
 
 class ServerMetadataView(OAuthServerMetadataView):  # type: ignore[misc]
-    """The toolkit's, at the root alone: the issuer is the origin."""
+    """The toolkit's view, only at the root: the issuer is the origin."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return super().get(request)

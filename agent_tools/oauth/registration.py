@@ -1,4 +1,4 @@
-"""Dynamic registration of clients (RFC 7591): bounded in every field, counted, and swept if nothing comes of it."""
+"""Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ LARGEST_DOCUMENT = 16_384
 
 
 class ClientMetadata(BaseModel):
-    """What a client says of itself; what is not used here is not kept."""
+    """A client's own description; unused fields are not stored."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -83,7 +83,7 @@ def _registered(wanted: ClientMetadata) -> dict[str, Any]:
         authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
         registration_source=model.RegistrationSource.DCR,
     )
-    # Saving puts its digest in its place.
+    # Saving replaces it by its digest.
     secret = client.client_secret
     client.save()
     answer = {

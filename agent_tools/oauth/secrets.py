@@ -1,4 +1,4 @@
-"""The secrets of OAuth: how they are made, told apart and hashed."""
+"""Creates and hashes the secrets of OAuth, and recognises them."""
 
 import hashlib
 import secrets
@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.hashers import BasePasswordHasher
 from django.utils.crypto import constant_time_compare
 
-# Tells a token of OAuth from one that a person made: those are hexadecimal.
+# Distinguishes an OAuth token from a user's own token, which is hexadecimal.
 ACCESS_PREFIX = "rcat_"
 REFRESH_PREFIX = "rcrt_"
 RANDOM_BYTES = 32
@@ -27,7 +27,7 @@ def checksum_of(secret: str) -> str:
 
 
 class RandomSecretHasher(BasePasswordHasher):
-    """For secrets that were made here: random and long, so a digest needs no salt and no slow hash."""
+    """For secrets that were created here: random and long, so a digest needs no salt and no slow hash."""
 
     algorithm = "sha256_random"
 

@@ -1,4 +1,4 @@
-"""Removes what OAuth leaves behind: tokens past their time, and clients of which nothing came."""
+"""Removes old OAuth data: expired tokens, and clients that no user has allowed."""
 
 from datetime import datetime, timedelta
 
@@ -13,13 +13,13 @@ from oauth2_provider.models import (
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.connections import MARK_OF_USE
 
-# A client that registered and was never let in; and one that was, and may come again.
+# For a client that was never allowed; and for one that was, and may return.
 NEVER_USED_FOR = timedelta(days=1)
 UNUSED_FOR = timedelta(days=30)
 
 
 def sweep(*, now: datetime) -> None:
-    """As the worker role, which sees everybody's rows; twice leaves the same."""
+    """Run as the worker role, which sees all rows; a second run changes nothing."""
     clear_expired()
     theirs = {"user": OuterRef("user"), "application": OuterRef("application")}
     can_refresh = Exists(get_refresh_token_model().objects.filter(**theirs, revoked=None))

@@ -1,4 +1,4 @@
-"""The addresses of OAuth, under the names by which the toolkit's metadata find them."""
+"""The addresses of OAuth, with the names that the toolkit's metadata use."""
 
 from django.urls import path
 

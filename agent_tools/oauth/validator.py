@@ -1,4 +1,4 @@
-"""What this server asks of OAuth requests beyond the toolkit's own checks."""
+"""Additional checks of OAuth requests, beyond the toolkit's own."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +14,13 @@ from core.rate_limits import client_address, take_all
 
 class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no types
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kw: Any) -> bool:
-        """Also for a client whose metadata come from elsewhere, which nobody here has looked at."""
+        """Also for a client whose metadata come from another server, and were never checked here."""
         return may_send_back_to(redirect_uri) and super().validate_redirect_uri(client_id, redirect_uri, request)
 
     def validate_scopes(
         self, client_id: str, scopes: list[str], client: Any, request: Request, *args: Any, **kw: Any
     ) -> bool:
-        """A client may ask for more than there is (`offline_access`); it is told what it was given."""
+        """A client may request unknown scopes (`offline_access`); the response names the granted ones."""
         known = [scope for scope in oauth2_settings.SCOPES if scope in scopes]
         request.scopes = known
         return bool(known)
@@ -33,12 +33,12 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit has no ty
 
 
 class MayBeFetched:
-    """Whether a client's metadata document is fetched: for a person who is asked to agree, and not too often."""
+    """Limits the fetching of a client's metadata document: only while a user is being asked, and not too often."""
 
     def has_permission(self, request: Request, client_id: str) -> bool:
         """Raises `RateLimited`."""
         if not str(request.uri).startswith(reverse("oauth2_provider:authorize")):
-            # A client that comes for tokens has been known since its person agreed.
+            # A client that requests tokens has been known since its user agreed.
             return False
         address = client_address(SimpleNamespace(META=request.headers))  # type: ignore[arg-type]
         take_all(("client_address", address), ("client",))

@@ -1,1 +1,1 @@
-"""The DRF edge: tools under `/api/v1/tools/`, a person's tokens under `/api/v1/tokens/`."""
+"""The REST API of tools, under `/api/v1/tools/`, and of tokens, under `/api/v1/tokens/`."""

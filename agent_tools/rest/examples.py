@@ -1,4 +1,4 @@
-"""A real call of each tool, for the OpenAPI document and the manual: input and answer, as they go over the wire."""
+"""A real call of each tool with its response, for the OpenAPI document and the manual."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`/api/v1/tokens/`: a person's own tokens, for the person alone: a token may neither make nor revoke tokens."""
+"""`/api/v1/tokens/`: a user's own tokens, only for sessions: a token can neither create nor revoke tokens."""
 
 from datetime import datetime
 from typing import Annotated

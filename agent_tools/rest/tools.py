@@ -23,7 +23,7 @@ from intake.identity import may_read, person_of
 from intake.schemas import A_KEY, KEY_SCHEMA, problems
 
 UNUSABLE_INPUT = (400, 413, 415)
-# As the request has it: `request.headers` makes a mapping of all of them, for each request anew.
+# As in the request: `request.headers` would build a mapping of all headers for each request.
 _KEY = f"HTTP_{idempotency.HEADER.upper().replace('-', '_')}"
 
 FORMAT = OpenApiParameter(
@@ -95,7 +95,7 @@ class ToolListViewSet(ViewSet):
 
 
 class UnknownToolViewSet(ViewSet):
-    """Authenticates first: to somebody without credentials a missing tool looks like any other."""
+    """Authenticates first: without credentials, a missing tool looks like any other."""
 
     required_scope = None
 
@@ -120,7 +120,7 @@ def viewset_of(tool: Tool[Any, Any]) -> type[ViewSet]:
     def call(self: ViewSet, request: Request) -> HttpResponse:
         key = request.META.get(_KEY)
         if tool.is_read_only or key is None:
-            # Written by pydantic at once, rather than by DRF from what pydantic has made of it.
+            # Written by pydantic directly, and not by DRF from pydantic's result.
             answer = as_json(tool.call(request.data, user=person_of(request), may_read=may_read(request)))
             return HttpResponse(answer, content_type="application/json")
         return _call_once(tool, request, idempotency.clean_key(key))
@@ -139,7 +139,7 @@ def _call_once(tool: Tool[Any, Any], request: Request, key: str) -> Response:
         kept = idempotency.once(
             caller=Caller(user_id=user.pk),
             key=key,
-            # A token that may not read gets no answer that was given to one that may.
+            # A token that may not read must not get the kept response of one that may.
             operation=tool.name if reads else f"{tool.name} by a writer",
             data=data,
             run=lambda: as_data(tool.call(data, user=user, may_read=reads)),

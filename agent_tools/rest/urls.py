@@ -1,4 +1,4 @@
-"""The API's paths that this app answers."""
+"""The addresses of tools and tokens under `/api/v1/`."""
 
 from django.urls import URLPattern, path
 

@@ -1,4 +1,4 @@
-"""The tools there are."""
+"""The registry of all tools."""
 
 from agent_tools.registry import Registry
 from agent_tools.tools.chat_history import search_chat_history
@@ -17,7 +17,7 @@ registry.register(list_recent_conversations)
 registry.register(save_memory)
 registry.register(append_daily_log)
 
-# Over MCP there are two more, under the names that ChatGPT's connectors look for.
+# Over MCP there are two more, with the names that ChatGPT's connectors expect.
 mcp_registry = Registry()
 for tool in (*registry, search, fetch):
     mcp_registry.register(tool)

@@ -17,7 +17,7 @@ from memory.search.time_windows import TimeWindow
 NO_HISTORY = "no chat history found"
 NOT_YET = "nothing found yet, and {} still waiting to be indexed: try again shortly"
 
-# Notes that both searches share.
+# The notes of both searches.
 RERANK = "Whether a second model looks at the best results again: a better order, some tenths of a second later."
 RERANKED = "Whether the second look happened, if it was asked for."
 RELEVANCE = "How likely it is what was wanted, 0 to 1."
@@ -94,7 +94,7 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
 
 
 def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
-    """How many turns were found, and links to the first of the conversations they are in."""
+    """The number of turns, and links to the first of their conversations."""
     if user is None:
         return NOBODY
     if not output.results:
@@ -108,7 +108,7 @@ def summarise(output: SearchChatHistoryOutput, user: User | None) -> str:
         for conversation_id, number in best_turns.items()
         if conversation_id in titles
     ]
-    # As the answer says it: what is only the nearest was not found.
+    # As in the answer: results that are only the nearest do not count as found.
     found = ONLY_NEAREST if output.nothing_relevant else f"Found {counted(output.total_found, 'turn')}"
     return f"{found}: {first_of(links)}"
 

@@ -1,6 +1,6 @@
-"""`search` and `fetch`: what ChatGPT's connectors ask of a server (a query, then one result whole), over MCP alone.
+"""`search` and `fetch`: the tools that ChatGPT's connectors require (a query, then one complete result), only over MCP.
 
-The shape is OpenAI's: https://developers.openai.com/api/docs/mcp. The search is that of `search_history`.
+The format is OpenAI's: https://developers.openai.com/api/docs/mcp. The search is that of `search_history`.
 """
 
 import re
@@ -29,7 +29,7 @@ from memory.search.history import HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Reference
 
 RESULTS = 10
-# As much of a text as a model has room for.
+# The part of a text for which a model has room.
 LONGEST_TEXT = 100_000
 TITLE_LENGTH = 80
 A_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
@@ -65,7 +65,7 @@ class ConnectorReference(ToolInput):
 class ConnectorDocument(ToolOutput):
     id: ResultId
     title: ResultTitle
-    # Not named `text` here: a model reads the whole of it as JSON.
+    # Not named `text` here: a model reads the complete output as JSON.
     content: Annotated[str, Field(alias="text", description="All of it, as far as it has 100,000 characters.")]
     url: ResultUrl
     metadata: Annotated[dict[str, str], Field(description="Its source and date, and whether it was cut.")]
@@ -90,7 +90,7 @@ def find(wanted: ConnectorQuery, user: User | None) -> ConnectorResults:
 
 
 def fetch_one(wanted: ConnectorReference, user: User | None) -> ConnectorDocument:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
     kind, _, key = wanted.id.partition(":")
     match kind:
@@ -122,7 +122,7 @@ def _titled(name: str, day: str) -> str:
 
 
 def _conversation(name: str, key: str, user: User) -> ConnectorDocument:
-    """A turn, or as much as fits of the end of a conversation."""
+    """A turn, or as much of the end of a conversation as fits."""
     conversation_id, _, number = key.partition(":")
     around = _as_number(number) if number else None
     window = conversations.MOST_AROUND if around is None else 0

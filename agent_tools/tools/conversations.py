@@ -1,4 +1,4 @@
-"""`get_conversation` and `list_recent_conversations`: what stands around a hit, and what was talked about when."""
+"""`get_conversation` and `list_recent_conversations`: the turns around a result, and conversations by time."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from intake.reading import get_conversation as find
 from intake.reading import turns_near
 
 MOST_AROUND = 10
-# The characters of all texts of an answer together: some 6,000 tokens, which leaves a model room to think.
+# The characters of all texts of a response together: some 6,000 tokens, so that a model has room to think.
 CHARACTERS = 24_000
 MOST_CONVERSATIONS = 50
 
@@ -127,11 +127,11 @@ class ListRecentConversationsOutput(ToolOutput):
 
 
 def get(wanted: GetConversationInput, user: User | None) -> GetConversationOutput:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     user = known(user)
     conversation = find(caller=Caller(user_id=user.pk), conversation_id=wanted.conversation_id)
     if conversation.expires_at is not None:
-        # A temporary chat is no part of the history.
+        # A temporary chat is not part of the history.
         raise NotFound
     if wanted.around is not None and wanted.around > conversation.turn_count:
         raise InvalidInput(errors={"around": [f"The conversation has {conversation.turn_count} turns."]})
@@ -164,7 +164,7 @@ def recent(wanted: ListRecentConversationsInput, user: User | None) -> ListRecen
 
 
 def _before(text: str, zone: ZoneInfo) -> Q:
-    """A date, a date-time, or the `more` of an earlier answer: conversations of one moment are told apart by it."""
+    """A date, a date-time, or the `more` of an earlier response, which distinguishes conversations of one moment."""
     try:
         return Position.parse(text).later_in_list(by="last_active_at")
     except ValueError:
@@ -172,7 +172,7 @@ def _before(text: str, zone: ZoneInfo) -> Q:
 
 
 def fair_limit(lengths: list[int], *, budget: int) -> int:
-    """How long each text may be so that all together fit: short ones leave what they do not need to the others."""
+    """The maximum length of each text so that all together fit: short texts leave their rest to the others."""
     left = budget
     for position, length in enumerate(sorted(lengths)):
         share = left // (len(lengths) - position)
@@ -229,7 +229,7 @@ def _say_turns(output: GetConversationOutput, user: User | None) -> str:
 
 
 def _say_list(output: ListRecentConversationsOutput, user: User | None) -> str:
-    """How many, and links to the first of them."""
+    """The number of conversations, and links to the first of them."""
     links = [link(each.title, conversation_path(each.conversation_id)) for each in output.conversations]
     return f"Listed {counted(len(links), 'conversation')}" + (f": {first_of(links)}" if links else "")
 

@@ -1,4 +1,4 @@
-"""The tool `search_history`: what the person said and wrote down, from every source, in one ranking."""
+"""The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -86,7 +86,7 @@ def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
-    """How much was found, and the first places it was found in: conversations as links."""
+    """The number of results, and the first places: conversations as links."""
     if user is None:
         return NOBODY
     if not output.results:
@@ -150,8 +150,8 @@ def history_text(query: str, scope: str, results: Sequence[HistoryResult], *, no
 
 
 def _block(number: int, result: HistoryResult) -> str:
-    """A stored text writes neither of these lines: a header is one line, and an excerpt has none that is like ours."""
-    # A session's title is in its excerpt.
+    """Stored text cannot imitate these lines: a header is one line, and an excerpt has no line like ours."""
+    # The excerpt of a session contains its title.
     session = f', session: "{as_one_line(result.session or "")}"' if result.source == "message" else ""
     about = f"score: {result.score:.2f}, source: {result.source}, date: {result.date}{session}"
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"

@@ -1,4 +1,4 @@
-"""The input of `search_history`, whose mistakes are told in the contract's very words."""
+"""The input of `search_history`, whose errors have the contract's wording."""
 
 import json
 from datetime import date
@@ -14,7 +14,7 @@ from memory.search.history import DEFAULT_RESULTS, MAX_RESULTS
 
 ScopeName = Literal["all", "memory", "daily_log", "sessions"]
 SCOPES = get_args(ScopeName)
-# An error quotes what came, but not a book of it.
+# An error quotes the input, but not a very long one.
 QUOTED = 100
 MAX_QUERY_LENGTH = 10_000
 
@@ -46,13 +46,13 @@ def _a_date(value: Any) -> date | None:
 
 
 def _quoted(value: Any) -> str:
-    """As it came: a string without its quotes, anything else as JSON."""
+    """Unchanged: a string without its quotes, anything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= QUOTED else text[:QUOTED] + "…"
 
 
 def _requires_the_query(schema: dict[str, Any]) -> None:
-    """It has a default only so that its absence is told in the contract's words."""
+    """It has a default only so that its absence gets the contract's message."""
     schema["required"] = ["query"]
     del schema["properties"]["query"]["default"]
 

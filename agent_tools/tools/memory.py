@@ -1,4 +1,4 @@
-"""The tool `search_memory`: the caller's own memory records by meaning, narrowed by type, project and tags."""
+"""The tool `search_memory`: a user's own memory records by meaning, filtered by type, project and tags."""
 
 import logging
 from typing import Annotated
@@ -30,7 +30,7 @@ from memory.search.records import (
 logger = logging.getLogger(__name__)
 
 NO_MATCHES = "no memory records found"
-# How much of a record stands in the list; the results have all of it.
+# The part of a record in the list; the results have the complete record.
 EXCERPT_LENGTH = 500
 
 
@@ -105,7 +105,7 @@ def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         tags=wanted.tags or (),
     )
     try:
-        # Counted first: what is embedded meanwhile is found, and nothing is missed without being counted.
+        # Counted first: a record that is embedded meanwhile may be counted and found, but never missed by both.
         pending = count_pending(user=user)
         found = search(query, user=user)
     except MemorySearchError as error:
@@ -126,7 +126,7 @@ def summarise(output: SearchMemoryOutput, user: User | None) -> str:
 
 
 def _as_told(error: MemorySearchError) -> RecollectError:
-    """The cause as a caller may know it: whether trying again helps."""
+    """The cause for the caller: whether a retry may help."""
     match error.cause:
         case EmbedderError():
             return EmbeddingModelAway()

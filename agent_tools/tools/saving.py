@@ -1,4 +1,4 @@
-"""`save_memory` and `append_daily_log`: what an agent keeps for the person; both only ever add."""
+"""`save_memory` and `append_daily_log`: save a user's notes; both only add."""
 
 import datetime as dt
 import string
@@ -122,7 +122,7 @@ def kept_record(wanted: SaveMemoryInput, output: SaveMemoryOutput) -> StoredByCa
 
 
 def delete_record(wanted: SaveMemoryInput, place: dict[str, Any], user: User, now: dt.datetime) -> None:
-    """One that has been deleted elsewhere is as gone as it can be."""
+    """A record that was deleted elsewhere counts as undone."""
     with suppress(NotFound):
         records.delete(user=user, record_id=UUID(place["recordId"]))
 
@@ -146,7 +146,7 @@ def _say_record(output: SaveMemoryOutput, user: User | None) -> str:
 
 
 def _plain(label: str) -> str:
-    """A label as Markdown that reads as the label."""
+    """A label as Markdown that displays as that label."""
     return "".join(f"\\{character}" if character in string.punctuation else character for character in label)
 
 

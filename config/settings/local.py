@@ -1,3 +1,3 @@
-"""This machine, as `make up` runs it: plain HTTP on a local port, on embedded servers unless others are named."""
+"""For `make up` on this machine: plain HTTP on a local port, on embedded servers unless others are named."""
 
 from config.settings.base import *

@@ -1,13 +1,13 @@
-"""Behind a TLS proxy: nothing secret has a default, cookies and redirects insist on HTTPS."""
+"""For production behind a TLS proxy: secrets have no default, cookies and redirects require HTTPS."""
 
 from config.settings.base import *
 
 SECRET_KEY = env.str("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
 
-# The proxy that ends TLS is one.
+# The proxy that terminates TLS counts as one.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1)
-# Only a proxy that overwrites this header may stand in front.
+# Only a proxy that overwrites this header may be in front.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_SSL_REDIRECT = env.bool("SECURE_SSL_REDIRECT", default=True)
 SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=31_536_000)
@@ -15,7 +15,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 # A domain is hard to remove from the browsers' built-in list, so its owner has to ask for `preload`.
 SECURE_HSTS_PRELOAD = env.bool("SECURE_HSTS_PRELOAD", default=False)
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "security.W021"]
-# A browser takes cookies of these names from this very host alone, over HTTPS and for all its paths.
+# A browser accepts cookies with these names only from this host, over HTTPS and for all its paths.
 SESSION_COOKIE_NAME = "__Host-sessionid"
 CSRF_COOKIE_NAME = "__Host-csrftoken"
 SESSION_COOKIE_SECURE = True

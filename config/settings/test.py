@@ -1,4 +1,4 @@
-"""Under pytest: the same parts as in production, with cheap passwords and a deterministic embedder."""
+"""For pytest: the same parts as in production, with cheap passwords and a deterministic embedder."""
 
 import os
 
@@ -8,7 +8,7 @@ SECRET_KEY = "for tests only"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", PASSWORD_HASHERS[-1]]
 # The real model has tests of its own; everywhere else words that two texts share are nearness enough.
 EMBEDDER = {"BACKEND": "memory.embedders.base.FakeEmbedder"}
-# A service of OpenID Connect to log in by; the tests that do so run one.
+# An OpenID Connect service for log-in; the tests that use it run one.
 INSTALLED_APPS.append("allauth.socialaccount.providers.openid_connect")
 OIDC_APP = {"provider_id": "oidc", "name": "Example ID", "client_id": "recollect", "secret": "for tests only"}
 SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
@@ -17,13 +17,13 @@ SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
 }
 METRICS_TOKEN = "for tests only"
 SECURITY_CONTACT = ["mailto:security@example.com"]
-# Whether the second look is in time depends on the machine; its own tests have it.
+# Whether reranking is in time depends on the machine; it has its own tests.
 RERANKER = None
 # A script has one step for each question; the tests of titles have one more.
 CHAT_TITLES = False
-# Tests come from one address and quickly; those of the limits set their own.
+# Tests send many requests from one address; those of the limits set their own.
 RATE_LIMITS = {}
 CONCURRENT_CALLS = CONCURRENT_ANSWERS = 0
-# The processes of one run collect them at the same time.
+# The processes of one run collect static files at the same time.
 STATIC_ROOT = VAR_DIR / f"static-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 IMPORTS_DIR = VAR_DIR / f"imports-for-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"

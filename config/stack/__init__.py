@@ -1,9 +1,9 @@
-"""One machine, one command: the servers that come in wheels, and the supervisor that runs everything beside them."""
+"""`make up`: the servers that come in wheels, and the supervisor of all processes."""
 
 
 class StackError(Exception):
-    """Something the person can put right; the message is one sentence that says what it is and what to do."""
+    """A problem that the user can fix; the message is one sentence that says what it is and what to do."""
 
 
-# The setting that says how many web processes share one address.
+# The setting for the number of web processes that share one address.
 WEB_PROCESSES = "WEB_PROCESSES"

@@ -1,6 +1,6 @@
 """`make up` and `make down`, as `python -m config.stack up|down`: one supervisor for each `var`.
 
-It begins by ending what a killed one left behind. A StackError is printed as its one sentence.
+It first ends the processes that a killed supervisor left. A StackError is printed as its one sentence.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
 from config.stack.supervisor import Address, RunPaths, Supervisor, say
 
-# A supervisor stops its parts in less, and starts them all in less.
+# A supervisor starts or stops all its parts in less time.
 STOP_SECONDS = 20
 START_SECONDS = 200
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +26,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> None:
     arguments = _parse()
-    # Logs, passwords and the address are nobody else's.
+    # Logs, passwords and the address are private.
     os.umask(0o077)
     read_environment()
     try:
@@ -78,7 +78,7 @@ class RunLock:
 
 
 def up(address: Address, *, demo: bool) -> None:
-    """Run everything until a signal ends it; raises StackError when something is in the way."""
+    """Run everything until a signal ends it; raises StackError if something prevents the start."""
     paths = RunPaths(var_dir())
     paths.make()
     lock = RunLock(paths.lock)
@@ -106,7 +106,7 @@ def up(address: Address, *, demo: bool) -> None:
 
 
 def down() -> None:
-    """Stop the supervisor and what it started, or what a killed one left behind."""
+    """Stop the supervisor and its processes, or those that a killed one left."""
     paths = RunPaths(var_dir())
     if not paths.lock.exists():
         say("Nothing is running.")
@@ -148,7 +148,7 @@ def _end_holder(lock: RunLock) -> None:
 
 
 def _end_earlier_run(paths: RunPaths) -> bool:
-    """Stop the processes that a killed supervisor left behind; returns whether there were any."""
+    """Stop the processes that a killed supervisor left; returns whether there were any."""
     root = servers_dir(paths.var)
     programs = find_marked(paths.var)
     brokers = find_servers("valkey-server", root / "broker")

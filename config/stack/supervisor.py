@@ -1,4 +1,4 @@
-"""Everything that one `make up` runs: started in order, watched, started again when it dies, and stopped."""
+"""The supervisor of `make up`: starts all parts in order, watches and restarts them, and stops them."""
 
 import http.client
 import secrets
@@ -20,22 +20,22 @@ from config.stack.processes import MARK, LogReader, Program, Service, Watch, beg
 # The first start also builds the embedding model.
 READY_SECONDS = 180
 LOOK_SECONDS = 0.2
-# While starting, a program that dies twice is not going to live.
+# During the start, a program that dies twice is given up.
 DEATHS_BEFORE_READY = 2
-# Later it is started again for ever; how it died is shown once it has died this often in a row.
+# Later it is restarted forever; the reason is shown once it has died this often in a row.
 DEATHS_BEFORE_SHOWN = 3
-# One worker process: its embedding model uses every core already. There is nobody else to gossip with.
-# The web process has run the system checks, which load much that neither needs.
+# One worker process: its embedding model uses every core already. There is no other worker to exchange messages with.
+# The web process has run the system checks, which import much that neither needs.
 CELERY = ("celery", "--skip-checks", "-A", "config.celery")
 WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
-# A process of its own, so that no turn waits behind an import. It embeds nothing.
+# A separate process, so that no turn waits behind an import. It embeds nothing.
 IMPORTER = (*CELERY, "worker", "--queues=imports", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
 BEAT = (*CELERY, "beat")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the web process listens."""
+    """The address of the web process."""
 
     host: str
     port: int
@@ -70,17 +70,17 @@ class RunPaths:
 
     @property
     def address(self) -> Path:
-        """Holds the address while it answers."""
+        """Contains the address while it answers."""
         return self.run / "address"
 
     @property
     def environment(self) -> Path:
-        """Holds what stands in for settings that nobody gave; commands run beside the supervisor read it too."""
+        """Contains generated values for missing settings; commands beside the supervisor read it too."""
         return self.var / "env"
 
     @property
     def passwords(self) -> Path:
-        """Holds the passwords of the roles that were made on a given server."""
+        """Contains the passwords of the roles that were created on a given server."""
         return self.var / "database-passwords"
 
     def make(self) -> None:
@@ -89,7 +89,7 @@ class RunPaths:
 
 
 class Supervisor:
-    """Starts every part, then keeps them alive until somebody stops it."""
+    """Starts every part, then keeps them running until it is stopped."""
 
     def __init__(self, paths: RunPaths, address: Address) -> None:
         self._paths = paths
@@ -99,7 +99,7 @@ class Supervisor:
         self._environment: dict[str, str] = {}
 
     def start(self, *, demo: bool) -> None:
-        """Start every part and return when the address answers; raises StackError when something is in the way."""
+        """Start every part and return when the address answers; raises StackError if something prevents it."""
         began, web_processes = time.monotonic(), _web_processes(read_environment())
         self._environment = self._make_environment()
         say("Starting …")
@@ -107,7 +107,7 @@ class Supervisor:
         self._wait_until_it_answers()
         for number in range(2, web_processes + 1):
             self._start_web(f"web-{number}")
-        # They need the tables that the web process makes, and it needs the processors until it answers.
+        # They need the tables that the web process creates, and it needs the processor until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
         self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
@@ -118,7 +118,7 @@ class Supervisor:
         say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
 
     def watch(self) -> None:
-        """Keep every part alive for ever."""
+        """Keep every part running."""
         while True:
             self._look_after()
             time.sleep(LOOK_SECONDS)
@@ -132,7 +132,7 @@ class Supervisor:
                 list(pool.map(lambda service: service.stop(), [s for s in services if isinstance(s, Program) is kind]))
 
     def _make_environment(self) -> dict[str, str]:
-        """Return the environment for every program, with servers of our own and a key for what nobody gave."""
+        """Return the environment of every program, with our own servers and a generated key for missing settings."""
         given = {name: value for name, value in read_environment().items() if value}
         made = {"SECRET_KEY": self._kept_key()} if "SECRET_KEY" not in given else {}
         root = servers_dir(self._paths.var)
@@ -154,12 +154,12 @@ class Supervisor:
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
             made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
         write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
-        # Backups are made by a command: no process that serves may read past row-level security.
+        # A command makes backups: no serving process may bypass row-level security.
         own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}
         return given | made | own
 
     def _kept_key(self) -> str:
-        """Return the key of the run before: a new one would log everybody out."""
+        """Return the key of the previous run: a new one would end all sessions."""
         with suppress(OSError):
             for line in self._paths.environment.read_text().splitlines():
                 if line.startswith("SECRET_KEY="):
@@ -203,7 +203,7 @@ class Supervisor:
             time.sleep(LOOK_SECONDS / 2)
 
     def _ask(self) -> str:
-        """Ask the web process how it is; returns the status and the body, or why there was no answer."""
+        """Query the web process; returns the status and the body, or the reason for the missing answer."""
         hosts = [host for host in self._environment.get("ALLOWED_HOSTS", "").split(",") if host.strip(".*")]
         connection = http.client.HTTPConnection(self._address.local_host, self._address.port, timeout=10)
         try:
@@ -216,7 +216,7 @@ class Supervisor:
             connection.close()
 
     def _look_after(self) -> list[Watch]:
-        """Start again what died and show what went wrong; returns the watches whose service has just died."""
+        """Restart dead parts and show errors; returns the watches whose service has just died."""
         died = []
         for watch in self._watches:
             if sentence := watch.tend():
@@ -232,13 +232,13 @@ class Supervisor:
 
 
 def say(text: str) -> None:
-    # The terminal may be gone by now, and that must not keep anything running.
+    # The terminal may be closed by now, which must not end the supervisor.
     with suppress(OSError):
         print(text, flush=True)
 
 
 def _web_processes(environment: dict[str, str]) -> int:
-    """How many web processes are to share the address. Raises StackError."""
+    """The number of web processes that share the address. Raises StackError."""
     text = environment.get(WEB_PROCESSES) or "1"
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise StackError(f"{WEB_PROCESSES}={text} is not a number of processes: give a whole number from 1 on.")

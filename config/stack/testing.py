@@ -1,8 +1,7 @@
-"""pytest plugin: before the settings are read, starts throw-away servers for what the environment does not name.
+"""A pytest plugin: starts temporary servers for missing addresses before the settings are read.
 
-Under `-n` each of the suite's processes has servers of its own. They share no database, no role and no queue, so a test
-may count on being alone with all of them, however many run beside it. `-n auto` is a process for each core, up to
-MOST_PROCESSES.
+Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
+alone with all of them, however many run in parallel. `-n auto` starts a process for each core, up to MOST_PROCESSES.
 """
 
 import argparse
@@ -23,7 +22,7 @@ from core.testing.throwaway_servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS,
 
 DATABASE = tuple(name for name in ADDRESSES if name.startswith("DATABASE"))
 NAMES = ADDRESSES
-# Each has a database, a broker and now and then a browser beside it.
+# Each has a database, a broker and sometimes a browser.
 MOST_PROCESSES = 4
 # Named by pytest-xdist in the environment of a process that it has started.
 WORKER = "PYTEST_XDIST_WORKER"
@@ -50,14 +49,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One for each core that this process may use; none beside it on a single core, or on servers that were given."""
+    """One for each core that this process may use; none on a single core, or with given servers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 0 if cores == 1 or _has_servers() else min(cores, MOST_PROCESSES)
 
 
 def _keep_bytecode() -> None:
-    """Even where the environment says otherwise, as in many containers: without it each process of the suite, and each
-    of a hundred that tests start, compiles every module anew."""
+    """Even if the environment says otherwise, as in many containers: otherwise each process of the suite, and each of a
+    hundred that tests start, would compile every module.
+    """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
 
@@ -86,9 +86,9 @@ def _start_servers(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module")
 def begin_migrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Throw-away servers that start meanwhile have the schema already: a tenth of the time of making it.
+    """Temporary servers that start meanwhile have the schema already, in a tenth of the time for creating it.
 
-    They begin with a copy of a folder, this one, which the first test to ask for it makes for the whole run.
+    They start with a copy of this folder, which the first test that needs it creates for the whole run.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if WORKER in os.environ else base

@@ -1,12 +1,12 @@
-"""Throw-away servers for the suite, the evals, the benchmarks and `chaos`: a database and a broker of one run.
+"""Temporary servers for the suite, the evals, the benchmarks and `chaos`: a database and a broker for one run.
 
 `python -m config.stack.throwaway_servers` prints `{"DATABASE_URL": …, "REDIS_URL": …, "SUPERUSER_URL": …, …}` once both
-answer. From then on each line of standard input is a command, answered by a line when it is done. The servers end when
-standard input does, so that even a killed run leaves none behind.
+answer. From then on each line of standard input is a command, which is answered by a line when it is done. The servers
+end with standard input, so that even a killed run leaves none behind.
 
-The database is durable: what it acknowledged must outlive a crash, and a benchmark's save must cost what a save costs.
-With `--for-tests` it is not, and it has the examiner's role. It begins empty, or, where BEGIN_AS names the folder of
-servers that were stopped, as a copy of theirs.
+The database is durable: acknowledged data must survive a crash, and a benchmark's save must cost what a save costs.
+With `--for-tests` it is not durable, and it has the examiner's role. It begins empty or, if BEGIN_AS names the folder
+of stopped servers, as a copy of theirs.
 """
 
 import json
@@ -30,16 +30,16 @@ from config.stack.postgres import OWNER, EmbeddedPostgres
 from core.testing.examiner import make_examiner
 from core.testing.throwaway_servers import ADDRESSES, BACKUP_ADDRESS, FOR_TESTS, ThrowawayServers
 
-# How many may connect to the silent socket before they are refused: none of a product's processes is one of so many.
+# How many may connect to the silent socket before others are refused; no process of a product opens as many.
 BACKLOG = 1024
 CONNECT_SECONDS = 2
-# In the environment of tests, for whom the migrations take longer than all else that they do with the servers.
+# In the environment of tests, for which migrating takes longer than all other work on the servers.
 BEGIN_AS = "THROWAWAY_SERVERS_BEGIN_AS"
 
 
 @contextmanager
 def unless_named(*, is_needed: bool) -> Iterator[None]:
-    """Throw-away servers within the block, where no others are named: in the environment, .env or by `make up`."""
+    """Temporary servers within the block, unless others are named: in the environment, .env or by `make up`."""
     if not is_needed or _is_named():
         yield
         return
@@ -60,7 +60,7 @@ def _is_named() -> bool:
     environ.Env.read_env(BASE_DIR / ".env")
     if "DATABASE_URL" in os.environ:
         return True
-    # The files of `make up` outlive a `make up` that was killed.
+    # The files of `make up` still exist after it was killed.
     environ.Env.read_env(var_dir() / "env")
     try:
         psycopg.connect(
@@ -72,7 +72,7 @@ def _is_named() -> bool:
 
 
 class SilentSocket:
-    """Takes a server's place: accepts every connection and never answers."""
+    """Replaces a server: accepts every connection and never answers."""
 
     def __init__(self, broker: EmbeddedRedis) -> None:
         self._path = broker.socket
@@ -82,7 +82,7 @@ class SilentSocket:
         self._path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(self._path))
-        # Nothing calls accept(): the kernel completes the connections, and what is written to them goes nowhere.
+        # Nothing calls accept(): the kernel completes the connections, and discards the written data.
         self._socket.listen(BACKLOG)
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class SilentSocket:
 
 
 class Levers:
-    """Both servers, and what may be done to them: each method is a command, with `-` for `_`."""
+    """Both servers, and the operations on them: each method is a command, with `-` for `_`."""
 
     def __init__(self, postgres: EmbeddedPostgres, broker: EmbeddedRedis) -> None:
         self._broker = broker
@@ -115,12 +115,12 @@ class Levers:
         self._broker.stop()
 
     def silence_broker(self) -> None:
-        """Put a socket in its place that accepts every connection and never answers."""
+        """Replace the broker by a socket that accepts every connection and never answers."""
         self.stop_broker()
         self._silence.open()
 
     def obey(self, command: str) -> str:
-        """The answer: `done`, or the sentence that says why not."""
+        """The answer: `done`, or a sentence with the reason of a failure."""
         if command not in self.commands:
             return f"There is no command {command!r}: {', '.join(self.commands)}."
         try:
@@ -133,14 +133,14 @@ class Levers:
 def main(*options: str) -> None:
     os.umask(0o077)
     root = temporary_servers_dir()
-    # Ends with its parent, in order, rather than at a signal to the whole terminal.
+    # Ends with its parent, in order, and not by a signal to the whole terminal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ExitStack() as cleanup:
         cleanup.callback(shutil.rmtree, root, ignore_errors=True)
         log = root / "servers.log"
         try:
             if begin_as := os.environ.get(BEGIN_AS):
-                # With its owners and modes, which the servers insist on.
+                # With its owners and modes, which the servers require.
                 subprocess.run(["cp", "-a", begin_as, root], check=True)  # noqa: S607 - the system's own
             make_private(root, choose_account())
             postgres = EmbeddedPostgres(root, log=log, durable=FOR_TESTS not in options)

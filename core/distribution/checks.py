@@ -1,6 +1,6 @@
-"""Whether a cluster's coordinator has the schema distributed: undistributed, it works, all of it on one machine.
+"""Checks that a cluster's schema is distributed: otherwise everything runs on the coordinator alone.
 
-`manage.py check --database default` says it, as a role of the application may: it reads catalogues alone.
+Part of `manage.py check --database default`. It reads only catalogues, so it works with the application's role.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What stands in the way of distributing the schema, each in a sentence that says what to do."""
+"""Finds everything that prevents the distribution of the schema, each with a sentence that says how to fix it."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,8 @@ from core.distribution.plan import OWNER_COLUMN, TablePlan
 from core.isolation.acting import is_cluster
 from core.isolation.cluster import nodes
 
-# Unique indexes that could not be kept over several nodes; a primary key is given its column by `distribute`.
+# Unique indexes that cannot be enforced over several nodes. Primary keys are excepted: `distribute` adds the column to
+# them.
 _UNIQUE_WITHOUT_OWNER = """
 SELECT indrelid::regclass::text, indexrelid::regclass::text
   FROM pg_index
@@ -24,7 +25,7 @@ _OWNED_BY_ANOTHER = """
 SELECT relname FROM pg_class
  WHERE oid = ANY(%s::regclass[]) AND NOT pg_has_role(relowner, 'USAGE') ORDER BY relname
 """
-# Citus has taken note of these on the coordinator; it places none, nor lets their foreign keys go.
+# Tables that Citus has registered on the coordinator. It neither distributes them nor releases their foreign keys.
 _REFERS_TOO_EARLY = """
 SELECT logicalrelid::text FROM pg_dist_partition
  WHERE logicalrelid = ANY(%s::regclass[]) AND autoconverted
@@ -38,11 +39,11 @@ _HAS_VECTOR = "SELECT count(*) FROM pg_extension WHERE extname = 'vector'"
 
 
 class CannotDistribute(Exception):
-    """The message is a sentence for each obstacle, a line each."""
+    """The message has one line for each obstacle."""
 
 
 def obstacles(plan: TablePlan) -> list[str]:
-    """As the owner of the tables. Empty where the schema can be distributed."""
+    """Run as the owner of the tables. Returns an empty list if the schema can be distributed."""
     if not is_cluster(connection):
         return ["This database has no extension citus: `distribute` is for the coordinator of a Citus cluster."]
     return list(_of_cluster()) or [*_of_nodes(), *_of_schema(plan), *_of_rows(plan)]
@@ -59,7 +60,9 @@ def _of_cluster() -> Iterator[str]:
 
 
 def _of_nodes() -> Iterator[str]:
-    """Every node must have pgvector, and let each of the roles in, since it is asked as the role that asks here."""
+    """Every node must have pgvector and admit each of the roles: a node is queried as the role that queries the
+    coordinator.
+    """
     for role in (None, *settings.DATABASE_ROLES.all):
         yield from _of_nodes_as(role)
 
@@ -107,7 +110,9 @@ def _of_schema(plan: TablePlan) -> Iterator[str]:
 
 
 def _of_rows(plan: TablePlan) -> Iterator[str]:
-    """Rows from before there were owners belong on no node. The owner sees rows only while policies are not forced."""
+    """Rows without an owner, from early versions, belong on no node. The owner sees rows only while policies are not
+    forced.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         for table in plan.personal:
             cursor.execute(

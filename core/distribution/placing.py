@@ -26,7 +26,7 @@ from core.isolation.cluster import placed_tables
 Log = Callable[[str], None]
 Cursor = CursorWrapper
 
-# A table that somebody else is using is waited for so long; meanwhile everybody else waits for this transaction.
+# The longest wait for a table that is in use; meanwhile all other transactions wait for this one.
 LOCK_SECONDS = 30
 
 # In the order in which Citus likes to place tables: one foreign key after another, on every shard.
@@ -41,8 +41,8 @@ SELECT conrelid::regclass::text, quote_ident(conname), pg_get_constraintdef(oid)
    AND (conrelid = ANY(%(tables)s::regclass[]) OR confrelid = ANY(%(tables)s::regclass[]))
  ORDER BY conrelid::regclass::text, conname
 """
-# Citus takes no SET NULL in a key that contains the distribution column, even where that column is not among those set.
-# The application clears these columns itself before it deletes; the key then only checks, at the end.
+# Citus does not accept SET NULL in a key that contains the distribution column, even if that column is not set. The
+# application clears these columns itself before it deletes, so the key only checks at the end.
 _SET_NULL = re.compile(r"ON DELETE SET NULL \([^)]*\)")
 _UNIQUE = """
 SELECT quote_ident(conname), contype::text,
@@ -55,9 +55,9 @@ SELECT quote_ident(conname), contype::text,
 
 
 def distribute(*, log: Log) -> list[str]:
-    """Place what is not placed yet, as the owner of the tables; returns the names of the tables that were.
+    """Place all tables that are not placed yet, as the owner of the tables; returns their names.
 
-    Raises `CannotDistribute`, before anything has changed.
+    Raises `CannotDistribute` before anything has changed.
     """
     plan = plan_tables()
     found = obstacles(plan)
@@ -91,7 +91,7 @@ def _place(cursor: Cursor, missing: TablePlan, log: Log) -> None:
         after = _count(cursor, table)
         if after != rows:
             raise CannotDistribute(f"{table} had {rows} rows and has {after} on the nodes: nothing has been changed.")
-        # What was copied still lies, hidden, in the table's own file.
+        # The copied rows still exist, hidden, in the table's own file.
         cursor.execute("SELECT truncate_local_data_after_distributing_table(%s)", [table])
 
 
@@ -104,8 +104,8 @@ def _without_foreign_keys(cursor: Cursor, missing: TablePlan) -> Iterator[None]:
     yield
     users = get_user_model()._meta.db_table
     for table, name, definition, other in keys:
-        # To write a row on every node, Citus asks for the right to write what it refers to. No role may change groups,
-        # permissions or content types beside the rows that refer to them; Django deletes the one with the other.
+        # To write a row on every node, Citus requires the right to write the referenced rows. Groups, permissions and
+        # content types are never changed beside the rows that refer to them; Django deletes both together.
         if table in missing.shared and other != users:
             continue
         wanted = _SET_NULL.sub("DEFERRABLE INITIALLY DEFERRED", definition)
@@ -127,7 +127,7 @@ def _not_forced(cursor: Cursor, missing: TablePlan) -> Iterator[None]:
 
 
 def _begin_key_with_owner(cursor: Cursor, table: str) -> None:
-    """Citus can tell that a key is unique only where it names the column that the table is distributed by."""
+    """Citus can enforce a unique key only if it contains the distribution column."""
     cursor.execute(_UNIQUE, [table])
     constraints = cursor.fetchall()
     ((key, columns),) = [(name, columns) for name, kind, columns in constraints if kind == "p"]
@@ -138,7 +138,7 @@ def _begin_key_with_owner(cursor: Cursor, table: str) -> None:
     changes = [f"ALTER {OWNER_COLUMN} SET NOT NULL", *(f"DROP CONSTRAINT {name}" for name in (key, *superfluous))]
     changes.append(f"ADD CONSTRAINT {key} PRIMARY KEY ({', '.join(wanted)})")
     cursor.execute(f"ALTER TABLE {table} {', '.join(changes)}")
-    # Workers and staff, who act as nobody, find rows by their ids.
+    # Workers and staff, who act as no user, find rows by their ids.
     cursor.execute(f"CREATE INDEX ON {table} ({', '.join(columns)})")
 
 

@@ -1,4 +1,4 @@
-"""Which tables go where on a cluster: personal ones by their user, all others on every node."""
+"""Plans the distribution of tables on a cluster: personal tables by their user, all others on every node."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,9 @@ class TablePlan:
 
 
 def plan_tables() -> TablePlan:
-    """Of the tables that the database has. One that refers to a personal table lies beside it, with row-level security
-    or without: no reference leads from every node to one."""
+    """Plan the tables of the database. A table that refers to a personal table is placed beside it, with or without
+    row-level security, because a table on every node cannot refer to a distributed one.
+    """
     existing = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
     existing |= {"django_migrations"} & set(connection.introspection.table_names())
     personal = {model._meta.db_table for model in personal_models()} & existing

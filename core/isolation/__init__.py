@@ -1,1 +1,1 @@
-"""Row-level security beneath the application: its roles, its policies, and the checks that both are in force."""
+"""Row-level security: the database roles, the policies, and the checks that both are active."""

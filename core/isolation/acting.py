@@ -1,10 +1,11 @@
-"""The only way to personal rows: for one transaction the database is told which user is asking.
+"""The only access to personal rows: sets, for one transaction, which user is asking.
 
-Row-level security compares each row with that setting in every query. The setting ends with the transaction, so
-a connection that returns to the pool carries nothing. Without it personal tables are empty.
+Row-level security compares each row with that setting in every query. The setting ends with the transaction, so a
+connection that returns to the pool carries nothing. Without the setting, personal tables are empty.
 
-Pages, the API, tools, the chat's stream, staff pages and commands all come through here once they know their caller.
-Asynchronous code calls it inside `sync_to_async`. A stream must not: nothing may stay open while it lasts.
+Pages, the API, tools, the chat's stream, staff pages and commands use this module once they know their caller.
+Asynchronous code calls it inside `sync_to_async`. A stream does not keep it open: no transaction may stay open while it
+lasts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,37 +23,37 @@ from core.isolation.caller import Caller
 from core.request_ids import APPLICATION, request_id
 
 if TYPE_CHECKING:
-    # The database engine imports this module before there may be models.
+    # The database engine imports this module before models can be imported.
     from django.contrib.auth.base_user import AbstractBaseUser
 
 T = TypeVar("T")
 
-# The role that logged in, also after another has been taken on.
+# The role of the login, also after SET ROLE.
 OWN_ROLE = "none"
 
-# The request's id stands in `pg_stat_activity` and in PostgreSQL's log.
+# The request's id appears in `pg_stat_activity` and in PostgreSQL's log.
 _BECOME = """
 SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
        set_config('application_name', %(name)s, true)
 """
-# On a Citus cluster a setting reaches the nodes as a statement alone, and as a whole: `set_config` stays on this one.
+# On a Citus cluster only a complete SET statement reaches the nodes; `set_config` stays on the coordinator.
 BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
 _ON_NODES_TOO = "SET LOCAL citus.propagate_set_commands = 'local'"
 _HAS_CITUS = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
 _WHO = "SELECT current_setting('app.user_id', true), current_setting('role')"
 
 
-# By the address of a database: Citus is installed once, before the schema.
+# By database address: Citus is installed once, before the schema.
 _clusters: dict[tuple[Any, ...], bool] = {}
 _lock = Lock()
 
 
 class ActingAsAnother(RuntimeError):
-    """One person's work led to another's: a fault of the program, stopped before it shows anybody anything."""
+    """Code that acts as one user tried to act as another: a bug, stopped before any row is shown."""
 
 
 class PersonalChange(NamedTuple):
-    """One statement that changes rows of one person's, without a semicolon."""
+    """One statement, without a semicolon, that changes rows of one user."""
 
     user_id: int
     statement: str
@@ -69,19 +70,18 @@ class _Identity(NamedTuple):
 
 @contextmanager
 def acting_as(who: "AbstractBaseUser | Caller") -> Iterator[None]:
-    """A transaction in which the rows of `who`, and no others, can be seen and written.
+    """A transaction that can see and write only the rows of `who`.
 
-    Within another `acting_as` of the same caller it costs nothing; within one of somebody else it raises
-    `ActingAsAnother`.
+    Inside another `acting_as` of the same caller it is free. Inside one of another user it raises `ActingAsAnother`.
     """
     with _being(_identity(who)):
         yield
 
 
 def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
-    """What `work` returns within `acting_as(who)`. It changes nothing, so it may read the replica, where there is one.
+    """Run `work` within `acting_as(who)` and return its result. It must not write, so it may use the replica.
 
-    If that fails on the way, `work` is done again on the primary.
+    If the replica fails, `work` runs again on the primary.
     """
     identity = _identity(who)
     if replica.ALIAS in connections.settings and not _database().in_atomic_block:
@@ -99,9 +99,9 @@ def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
 
 
 def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
-    """Make the changes of several people in one message and one transaction, each while acting as its person alone.
+    """Apply the changes of several users in one message and one transaction, each while acting as its own user.
 
-    Returns how many rows each has changed. Not within `acting_as`; nothing is left of any of them at the end.
+    Returns the number of changed rows for each. Must not run within `acting_as`. No user is set at the end.
     """
     database = _database()
     if getattr(database, "acting", None) is not None:
@@ -115,13 +115,13 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
         counts = [cursor.rowcount]
         while cursor.nextset():
             counts.append(cursor.rowcount)
-    # A setting counts no rows.
+    # A setting has no row count.
     return [count for count in counts if count >= 0]
 
 
 @contextmanager
 def acting_as_staff() -> Iterator[None]:
-    """A transaction that sees everybody's embeddings from outside, and no table with a word of what anybody said."""
+    """A transaction of the staff role: it sees everybody's embeddings and their states, but no users' text."""
     with _being(_Identity(role=settings.DATABASE_ROLES.staff)):
         yield
 
@@ -145,15 +145,17 @@ def _being(identity: _Identity) -> Iterator[None]:
             _remember_changes(database, identity)
         finally:
             database.acting = None
-        # A transaction that ends takes the settings along, and so does a savepoint that is rolled back; one that is
-        # released leaves them to the transaction around it.
+        # A rollback of the transaction or of a savepoint also reverts the settings. A released savepoint leaves them to
+        # the enclosing transaction.
         if before is not None and not database.needs_rollback:
             _become(before)
 
 
 @contextmanager
 def _losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
-    """A node that a cluster loses is a database that is away; at a commit Citus calls it an internal error."""
+    """Report a node that a cluster loses as an unavailable database; at a commit Citus raises an internal error
+    instead.
+    """
     try:
         yield
     except InternalError as error:
@@ -163,14 +165,14 @@ def _losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 def _remember_changes(database: BaseDatabaseWrapper, identity: _Identity) -> None:
-    """So that nothing that reads a replica for this person later reads from before these changes."""
+    """Record the position of the commit, so that later reads of a replica for this user include it."""
     is_asked = replica.ALIAS in connections.settings and identity.user_id and database.alias != replica.ALIAS
     if is_asked and not database.needs_rollback and replica.has_changes(database):
         transaction.on_commit(partial(replica.remember_position, identity.user_id))
 
 
 def is_cluster(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the connection's database is part of a Citus cluster; asked once for each database and process."""
+    """Whether the connection's database is part of a Citus cluster; queried once per database and process."""
     address = tuple(connection.settings_dict[name] for name in ("HOST", "PORT", "NAME"))
     with _lock:
         known = _clusters.get(address)
@@ -202,7 +204,7 @@ def _become(identity: _Identity) -> None:
     database = _database()
     statement = _BECOME
     if is_cluster(database):
-        # In one message. A number or nothing: no text of anybody's gets here.
+        # One message. Only a number or nothing is interpolated, never a user's text.
         on_nodes = BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else "")
         statement = f"{on_nodes}; {_BECOME}"
     with database.cursor() as cursor:

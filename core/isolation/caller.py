@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller, by their session or token: a user's id, or None before one is known.
+    """The caller, from the session or token: a user's id, or None before one is known.
 
-    `is_visitor`: the user has not registered, so their tools answer that an identity is required. It opens no row.
+    `is_visitor`: the user has not registered, so the tools answer that an identity is required. The flag grants no
+    access.
     """
 
     user_id: int | None

@@ -1,7 +1,7 @@
-"""Whether the database will refuse what the application should never ask: looked at before a process serves or works.
+"""Checks that the database refuses rows of other users, before a process serves or works.
 
-`manage.py check --database default` says the same. The checks ask the database's catalogue, not the migrations: what a
-migration once did is no proof of what holds now.
+`manage.py check --database default` runs the same checks. They read the database's catalogue, not the migrations: a
+migration that once ran does not prove the present state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 DOCUMENTED = "See docs/isolation.md."
 
-# A role that has the owner's rights may switch the policies off.
+# A role with the owner's rights can switch the policies off.
 _OWNED = """
     SELECT relname FROM pg_class
      WHERE oid = ANY(SELECT to_regclass(name) FROM unnest(%s::text[]) AS name) AND pg_has_role(relowner, 'USAGE')
@@ -31,12 +31,12 @@ _GUARDED = """
 
 
 class NotIsolated(Exception):
-    """A process that would show somebody what is not theirs does not start; the message says why, a line each."""
+    """Raised instead of starting a process that could show rows of other users. The message has one line per reason."""
 
 
 @checks.register(checks.Tags.database)
 def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """Run by `manage.py check --database default`: either of the application's roles will do."""
+    """Run by `manage.py check --database default`; accepts either of the application's roles."""
     roles = settings.DATABASE_ROLES
     return [
         found for alias in databases or () for found in problems(connections[alias], roles=(roles.web, roles.worker))
@@ -44,7 +44,9 @@ def check_isolation(databases: Sequence[str] | None = None, **kwargs: Any) -> li
 
 
 def refuse_unless_isolated(role: str) -> None:
-    """Raise `NotIsolated` unless this process is `role`, that role is harmless, and every personal table is guarded."""
+    """Raise `NotIsolated` unless the process logs in as `role`, the role is harmless, and every personal table is
+    guarded.
+    """
     found = problems(connections["default"], roles=(role,))
     if found:
         raise NotIsolated("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
@@ -63,7 +65,7 @@ def problems(connection: BaseDatabaseWrapper, *, roles: Sequence[str]) -> list[c
 
 
 def personal_models() -> Iterator[type[models.Model]]:
-    """Every model that refers to a person, unless `settings.NOT_PERSONAL` says why its rows have no owner."""
+    """Every model that refers to a user, except those for which `settings.NOT_PERSONAL` gives a reason."""
     user = get_user_model()
     for model in apps.get_models():
         refers = any(field.is_relation and field.related_model is user for field in model._meta.concrete_fields)

@@ -1,4 +1,4 @@
-"""What the database knows of its cluster: which nodes it has, and which tables are distributed."""
+"""Reads the cluster's metadata: its nodes, and the distributed tables."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 _NODES = (
     "SELECT nodename, nodeport, groupid, shouldhaveshards FROM pg_dist_node WHERE isactive AND noderole = 'primary'"
 )
-# Not those that lie on the coordinator and are known to Citus because they refer to a table that is on every node.
+# Without tables that are on the coordinator and known to Citus only because they refer to a table on every node.
 _TABLES = (
     "SELECT logicalrelid::regclass::text, partmethod FROM pg_dist_partition WHERE partmethod = 'h' OR repmodel = 't'"
 )
 
 
-# For a transaction that changes several tables and their copies on every node: what has been changed on all shards at
-# once, Citus changes no further in the same transaction through a table that refers to it.
+# For a transaction that changes several tables and their copies on every node. After a parallel change on all shards,
+# Citus refuses further changes in the same transaction through a table that refers to them.
 ONE_SHARD_AFTER_ANOTHER = "SET citus.multi_shard_modify_mode = 'sequential'"
 
 
@@ -38,7 +38,7 @@ def nodes(connection: BaseDatabaseWrapper) -> list[Node]:
 
 
 def placed_tables(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    """The tables that Citus knows, each with its method: "h" is distributed, "n" a table on every node."""
+    """The tables that Citus knows, with their method: "h" is distributed, "n" is a table on every node."""
     with connection.cursor() as cursor:
         cursor.execute(_TABLES)
         return dict(cursor.fetchall())

@@ -1,4 +1,4 @@
-"""Logging in as somebody else for a while: the owner for migrations, the worker for its work outside a worker."""
+"""Connects as another role for a while: as the owner for migrations, as the worker for its work outside a worker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ import environ
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 
-# The login and the place in an address; the database is the current one, also a test's or a scratch database.
+# The login and host of an address. The database is the current one, also in tests and scratch databases.
 OF_THE_ADDRESS = ("USER", "PASSWORD", "HOST", "PORT")
 
 
 @contextmanager
 def connected_as(url: str) -> Iterator[None]:
-    """Within the block this thread has a connection of its own, made with `url`, to the database that it has now.
+    """Within the block this thread uses a separate connection, made with `url`, to its current database.
 
-    The connection that it has otherwise, and any transaction that is open there, are left as they are.
+    The thread's other connection, and any transaction open on it, stay unchanged.
     """
     kept = connections[DEFAULT_DB_ALIAS]
     connections[DEFAULT_DB_ALIAS] = type(kept)(parameters(url, name=kept.settings_dict["NAME"]), DEFAULT_DB_ALIAS)
@@ -29,7 +29,7 @@ def connected_as(url: str) -> Iterator[None]:
 
 @contextmanager
 def connected_as_owner() -> Iterator[None]:
-    """As DATABASE_OWNER_URL says; where it says nothing, DATABASE_URL is taken to be the owner's for once."""
+    """Connect with DATABASE_OWNER_URL; without it, DATABASE_URL is taken as the owner's."""
     if not settings.DATABASE_OWNER_URL:
         yield
         return
@@ -39,7 +39,7 @@ def connected_as_owner() -> Iterator[None]:
 
 @contextmanager
 def connected_as_worker() -> Iterator[None]:
-    """As DATABASE_WORKER_URL says; a process that has no such address is a worker's own."""
+    """Connect with DATABASE_WORKER_URL; a process without it already is a worker."""
     if not settings.DATABASE_WORKER_URL:
         yield
         return

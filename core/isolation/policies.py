@@ -1,7 +1,7 @@
-"""Migration operations that put a table under row-level security, or grant roles access to one without owners.
+"""Migration operations that put a table under row-level security, or grant roles access to a table without owners.
 
-A personal table is one line in a migration: `isolate("table")`. What is not granted is refused, so a table that was
-forgotten is one that the application cannot read.
+A personal table is one line in a migration: `isolate("table")`. Rights that are not granted are refused, so the
+application cannot read a table that was forgotten.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from django.db.migrations.operations import RunSQL
 
 from core.isolation.roles import Roles
 
-# Stable, so an index scan on `user_id` stays one; and without a subquery, which Citus takes in no policy.
+# Stable, so an index scan on `user_id` remains possible. Without a subquery, which Citus does not allow in a policy.
 USER = "nullif(current_setting('app.user_id', true), '')::bigint"
 
 READ = ("SELECT",)
@@ -21,10 +21,10 @@ Rights = Sequence[str]
 
 
 def isolate(table: str, *, web: Rights = EVERYTHING, worker: Rights = (), staff: Rights = ()) -> RunSQL:
-    """Row-level security, forced, on a table whose `user_id` says whose a row is.
+    """Force row-level security on a table whose `user_id` names the owner.
 
-    The web role reads and writes (or `web`) the rows of the user it acts as, and no others. The worker and
-    staff see every row, with these rights alone.
+    The web role reads and writes (or has the rights in `web` on) only the rows of the user it acts as. The worker and
+    staff see every row, with only these rights.
     """
     roles: Roles = settings.DATABASE_ROLES
     policies = [_policy(table, "person", roles.web, f"user_id = {USER}")]
@@ -49,7 +49,7 @@ def isolate(table: str, *, web: Rights = EVERYTHING, worker: Rights = (), staff:
 
 
 def grant(table: str, *, web: Rights = (), worker: Rights = (), staff: Rights = ()) -> RunSQL:
-    """The grants of each role on a table without owners, or one that is read before the caller is known."""
+    """Grant rights to each role on a table without owners, or on one that is read before the caller is known."""
     roles: Roles = settings.DATABASE_ROLES
     return _operation(_grants(table, roles, web=web, worker=worker, staff=staff), [_revoke(table, roles)])
 

@@ -1,9 +1,9 @@
-"""A standby that searches and pages may read in place of the primary: `DATABASE_REPLICA_URL`, by streaming replication.
+"""Lets searches and pages read a standby in place of the primary: `DATABASE_REPLICA_URL`, by streaming replication.
 
-A standby is behind by a moment. It is read when it has replayed
+A standby is slightly behind. It is read when it has replayed
 
-1. all that the primary had written `DATABASE_REPLICA_STALENESS_SECONDS` ago, and
-2. all that this person has committed since, in any process: their last position is kept in Redis.
+1. everything that the primary had written `DATABASE_REPLICA_STALENESS_SECONDS` ago, and
+2. everything that this user has committed since, in any process: Redis keeps the user's last position.
 
 Both are positions in the write-ahead log, so that no machine's clock matters. Otherwise the primary is read, also while
 the standby or Redis does not answer.
@@ -27,12 +27,12 @@ from django.utils.crypto import salted_hmac
 from core import redis_clients
 
 ALIAS = "replica"
-# After it has failed, the standby is left alone for so long: nobody waits for it again and again.
+# How long the standby is not tried after a failure, so that requests do not wait for it repeatedly.
 LEFT_ALONE_SECONDS = 5
 REDIS_SECONDS = 0.5
 _MEMBER = "position"
 
-# Positions are counted in bytes from the log's beginning.
+# Positions are counted in bytes from the beginning of the log.
 _WRITTEN = "SELECT (pg_current_wal_lsn() - '0/0')::bigint"
 _REPLAYED = "SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint"
 _HAS_CHANGES = "SELECT (pg_current_xact_id_if_assigned() IS NOT NULL)::int"
@@ -41,14 +41,14 @@ logger = getLogger(__name__)
 
 
 class _Sample(NamedTuple):
-    """What the primary had written at a moment of this process's clock."""
+    """The primary's position at a time of this process's clock."""
 
     taken_at: float
     position: int
 
 
 class _Known:
-    """What this process knows of the two: where the primary's log was a while ago, and when the standby last failed."""
+    """The process's knowledge of both servers: the primary's earlier log positions, and the standby's last failure."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -56,7 +56,7 @@ class _Known:
         self.failed_at = -inf
 
     def primary_position(self, primary: BaseDatabaseWrapper) -> int:
-        """The oldest within the staleness that is allowed; the primary is asked at most twice in that time."""
+        """The oldest position within the allowed staleness; the primary is queried at most twice in that time."""
         allowed = settings.DATABASE_REPLICA_STALENESS_SECONDS
         now = monotonic()
         with self._lock:
@@ -72,9 +72,9 @@ _known = _Known()
 
 @contextmanager
 def reading_replica(user_id: str) -> Iterator[bool]:
-    """Within the block Django's default connection is the standby's, if it is near enough for this person.
+    """Within the block Django's default connection is the standby's, if it is recent enough for this user.
 
-    Yields whether it is. What fails there may be asked of the primary again, after `leave_alone()`.
+    Yields whether it is. After a failure, call `leave_alone()` and query the primary.
     """
     primary, replica = connections[DEFAULT_DB_ALIAS], connections[ALIAS]
     if not _is_near(primary, replica, user_id):
@@ -88,19 +88,19 @@ def reading_replica(user_id: str) -> Iterator[bool]:
 
 
 def has_changes(primary: BaseDatabaseWrapper) -> bool:
-    """Whether the transaction that is open has changed anything."""
+    """Whether the open transaction has changed anything."""
     return bool(_ask(primary, _HAS_CHANGES))
 
 
 def remember_position(user_id: str) -> None:
-    """After a commit of this person's: what reads for them next must have replayed it."""
+    """Record the position after a commit of this user; later reads of a standby for the user must include it."""
     position = _ask(connections[DEFAULT_DB_ALIAS], _WRITTEN)
     key = _key(user_id)
     try:
         with _redis(settings.REDIS_URL).pipeline() as together:
-            # Two processes may come in either order: the higher position stays.
+            # Two processes may write in either order: the higher position wins.
             together.zadd(key, {_MEMBER: position}, gt=True)
-            # Later the other bound says as much.
+            # After that time the staleness bound is enough.
             together.expire(key, int(settings.DATABASE_REPLICA_STALENESS_SECONDS) + 60)
             together.execute()
     except redis.RedisError:
@@ -108,7 +108,7 @@ def remember_position(user_id: str) -> None:
 
 
 def leave_alone() -> None:
-    """For some seconds, after a failure; its connection may be of no use any more."""
+    """Do not use the standby for some seconds after a failure; its connection may be broken."""
     _known.failed_at = monotonic()
     connections[ALIAS].close()
 
@@ -133,12 +133,12 @@ def _ask(connection: BaseDatabaseWrapper, statement: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(statement)
         (number,) = cursor.fetchone()
-    # A server that replays nothing is no standby, and has replayed nothing.
+    # A server that has replayed nothing is not a standby.
     return number or 0
 
 
 def _key(user_id: str) -> str:
-    """Two installations may share a Redis."""
+    """Two installations may share one Redis."""
     return f"recollect:written:{salted_hmac('core.isolation.replica', user_id).hexdigest()}"
 
 

@@ -1,8 +1,8 @@
-"""The roles beneath the application: what each is called, and how they are made on a server. Knows nothing of Django.
+"""Creates the database roles of the application on a server. Does not depend on Django.
 
-The owner runs the migrations, owns the tables and is used for nothing else. The web role and the worker role
-log in; neither is a superuser, passes over policies, owns a table or can make another role. Staff is no login: the web
-role becomes it for the length of a transaction, and has nothing of its rights otherwise.
+The owner runs the migrations and owns the tables; nothing else uses it. The web role and the worker role log in.
+Neither is a superuser, bypasses policies, owns a table or can create roles. Staff does not log in: the web role
+switches to it for a transaction, and otherwise has none of its rights.
 """
 
 import re
@@ -18,13 +18,13 @@ from psycopg import sql
 ServerConnection = psycopg.Connection[Any]
 
 DEFAULT_PREFIX = "recollect"
-# Another maker of the same roles, in another database of the server, is a moment ahead.
+# Another process may create the same roles at this moment, in another database of the server.
 LOST_RACES = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation, psycopg.errors.InternalError_)
 TRIES = 5
 
 
 class RoleRefused(Exception):
-    """The roles cannot be made or are not what they have to be; the message is one sentence."""
+    """The roles cannot be created or have wrong properties; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _alone(server: ServerConnection) -> Iterator[None]:
 
 
 def existing(server: ServerConnection, roles: Roles) -> set[str]:
-    """The roles of these that the server has."""
+    """The roles of these that exist on the server."""
     found = server.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY(%s)", [list(roles.all)])
     return {str(name) for (name,) in found}
 

@@ -1,7 +1,7 @@
-"""Which person a connection's statements are about, so that a cluster can tell from each on which node it runs.
+"""Adds the user to a connection's statements, so that a cluster can route each statement to one node.
 
-Acting as somebody says so for everything within (core/isolation/acting.py). A worker, which acts as nobody, says it
-with `about` where it works on one person's rows. It opens no row: that is the policies'.
+`acting_as` sets it for everything within (core/isolation/acting.py). A worker acts as no user and sets it with `about`
+when it works on one user's rows. It grants no access: the policies do.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from django.db.models import Field, QuerySet
 from core.isolation.acting import OWN_ROLE, is_cluster
 from core.isolation.checks import personal_models
 
-# No person has this number. A caller who is nobody sees no row on any node, and one is enough to ask, or to lock on.
+# No user has this number. A caller without a user sees no row on any node, so one node is enough to query or lock.
 NOBODY = 0
 
 AnyRows = TypeVar("AnyRows", bound="QuerySet[Any, Any]")
@@ -24,7 +24,7 @@ AnyRows = TypeVar("AnyRows", bound="QuerySet[Any, Any]")
 
 @contextmanager
 def about(user_id: int | None) -> Iterator[None]:
-    """Within the block every query of the ORM on personal tables is for this person's rows, on a cluster."""
+    """Within the block, on a cluster, every ORM query on personal tables is restricted to this user's rows."""
     database: Any = connections[DEFAULT_DB_ALIAS]
     before = getattr(database, "about_user", None)
     database.about_user = user_id
@@ -35,7 +35,7 @@ def about(user_id: int | None) -> Iterator[None]:
 
 
 def routed_to(connection: BaseDatabaseWrapper) -> int | None:
-    """The one person whose rows the connection's statements are about; None where that is not known or no cluster."""
+    """The user whose rows the connection's statements are about; None if unknown, or without a cluster."""
     acting = getattr(connection, "acting", None)
     user_id: int | None = getattr(connection, "about_user", None)
     if acting is not None and acting.role == OWN_ROLE:
@@ -44,9 +44,9 @@ def routed_to(connection: BaseDatabaseWrapper) -> int | None:
 
 
 def by_owner(rows: AnyRows) -> Iterator[AnyRows]:
-    """The rows as they are; on a cluster, where they may be several people's, those of one after the other.
+    """Return the rows unchanged; on a cluster, where rows of several users are possible, user by user.
 
-    A lock is taken on one node: a caller that locks rows of many begins here.
+    A lock is taken on one node, so a caller that locks rows of many users starts here.
     """
     if not is_cluster(connections[rows.db]) or routed_to(connections[rows.db]) is not None:
         yield rows
@@ -59,5 +59,5 @@ def by_owner(rows: AnyRows) -> Iterator[AnyRows]:
 
 @cache
 def owner_fields() -> dict[str, "Field[Any, Any]"]:
-    """By its table: the field of each personal model that names the owner."""
+    """For each personal model, by table: the field that names the owner."""
     return {model._meta.db_table: model._meta.get_field("user") for model in personal_models()}  # type: ignore[misc]

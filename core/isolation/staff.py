@@ -1,4 +1,4 @@
-"""Staff's pages: the database gives them the index from outside, and not a word of what anybody said."""
+"""The admin site: every page runs with the staff role, which sees the index but no users' text."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -28,14 +28,14 @@ class StaffLoginForm(AdminAuthenticationForm):
     )
 
     def confirm_login_allowed(self, user: Any) -> None:
-        """This page asks for a password alone, so it lets in nobody who has a second factor."""
+        """This page asks only for a password, so it refuses users who have a second factor."""
         super().confirm_login_allowed(user)
         if is_mfa_enabled(user):
             raise ValidationError(SECOND_FACTOR, code="second_factor")
 
 
 class StaffSite(AdminSite):
-    """Each page acts as staff, once it is certain that staff asks."""
+    """Runs each page as the staff role, after checking that the user is staff."""
 
     login_form = StaffLoginForm
 
@@ -48,7 +48,7 @@ def _as_staff(view: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         with acting_as_staff():
             response: HttpResponse = view(request, *args, **kwargs)
-            # The admin's templates ask the database too.
+            # The admin's templates query the database too.
             return response.render() if isinstance(response, SimpleTemplateResponse) else response
 
     return wrapper

@@ -1,1 +1,1 @@
-"""Real servers for tests: a language model's protocol with scripted answers, and this application itself."""
+"""Real servers for tests: a scripted language model, and this application itself."""

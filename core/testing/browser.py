@@ -1,4 +1,4 @@
-"""Pytest fixtures for the pages in a real browser: headless Chromium, watched for anything a page must never do."""
+"""Pytest fixtures for pages in a real browser: headless Chromium, which reports anything a page must never do."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
-# A page takes a tenth of a second; a machine that does something else as well, fifty times that.
+# A page takes a tenth of a second; on a busy machine, fifty times that.
 PATIENCE_MS = 30_000
 
 
@@ -68,10 +68,10 @@ def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"
 
     expect.set_options(timeout=PATIENCE_MS)
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        # No code that uses the database runs in that loop, yet Django sees it and would refuse.
+        # No code that uses the database runs in that loop, but Django detects the loop and would refuse.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         launched = playwright.chromium.launch(executable_path=_executable(playwright), args=ARGUMENTS)
-        # Under a loop Django's connections are others than without one.
+        # Inside an event loop Django uses other connections than outside.
         with django_db_blocker.unblock():
             let_the_examiner_look()
         yield launched
@@ -82,8 +82,9 @@ def browser(django_db_setup: None, django_db_blocker: Any) -> Iterator["Browser"
 
 @pytest.fixture(scope="module")
 def _kept_context(browser: "Browser", _running_server: str) -> "BrowserContext":
-    """Most tests' context: a page takes 1.2 s of a processor in a new one, and half of that beside another page,
-    whose process and compiled scripts it shares."""
+    """The context of most tests: a page takes 1.2 s of a processor in a new one, and half of that beside another page,
+    whose process and compiled scripts it shares.
+    """
     context = browser.new_context(base_url=_running_server)
     context.new_page().goto("/offline/")
     return context
@@ -101,7 +102,7 @@ def open_page(
     trespasses = Trespasses(home=server)
 
     def open_page(path: str = "/", *, user: Any = None, **options: Any) -> "Page":
-        # A module may have a server of its own.
+        # A module may have its own server.
         is_kept = not options and server == _running_server and _kept_context not in contexts
         context = _kept_context if is_kept else browser.new_context(**{"base_url": server, **options})
         contexts.append(context)
@@ -126,7 +127,7 @@ def open_page(
 
 
 def _forget_everything(page: "Page", home: str) -> None:
-    """Remove what the test before left in this context. Files named by their content may stay in its cache."""
+    """Remove the data of the previous test from this context. Files named by their content may stay in its cache."""
     page.context.clear_cookies()
     page.context.set_offline(False)
     devtools = page.context.new_cdp_session(page)

@@ -1,8 +1,9 @@
-"""A test database on the Citus cluster of `CITUS_URLS`: the superuser's address of each node, coordinator first.
+"""Creates a test database on the Citus cluster of `CITUS_URLS`: the superuser's address of each node, coordinator
+first.
 
-The suite, or a part of it, runs on that cluster then, with the schema distributed as `manage.py distribute` does it:
-`CITUS_URLS="postgres://postgres@127.0.0.1:5501/postgres …" pytest config/tests/test_endpoints.py`. Where the variable
-is missing, the tests that need a cluster are skipped.
+The suite, or a part of it, then runs on that cluster, with the schema distributed by `manage.py distribute`:
+`CITUS_URLS="postgres://postgres@127.0.0.1:5501/postgres …" pytest config/tests/test_endpoints.py`. Without the
+variable, the tests that need a cluster are skipped.
 """
 
 import os
@@ -30,12 +31,12 @@ def cluster_urls() -> list[str]:
 
 
 def make_roles_everywhere(urls: Sequence[str]) -> dict[str, str]:
-    """The product's roles and the examiner on every node; returns the product's addresses on the coordinator."""
+    """Create the product's roles and the examiner on every node; returns the product's addresses on the coordinator."""
     roles = Roles()
     password = secrets.token_urlsafe(24)
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
-            # Each node is told by itself: Citus would take the roles along only to nodes that this database has.
+            # Each node is set up separately: Citus would create the roles only on nodes that this database has.
             server.execute("SET citus.enable_create_role_propagation = off")
             server.execute("SET citus.enable_alter_role_propagation = off")
             for name, kind in (
@@ -60,7 +61,7 @@ def make_roles_everywhere(urls: Sequence[str]) -> dict[str, str]:
 
 
 def make_database(urls: Sequence[str], owner_password: str, *, name: str = TEST_DATABASE) -> None:
-    """An empty test database on every node, as a cluster of its own; one that an earlier run left is dropped."""
+    """Create an empty test database on every node, as a cluster; drop one that an earlier run left."""
     drop_database(urls, name)
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
@@ -78,12 +79,12 @@ def make_database(urls: Sequence[str], owner_password: str, *, name: str = TEST_
         server.execute("SELECT citus_set_coordinator_host(%s, %s)", [first.hostname, first.port or 5432])
         for other in others:
             server.execute("SELECT citus_add_node(%s, %s)", [other.hostname, other.port or 5432])
-        # As few as show that rows are spread: each shard is a table with its indexes, made anew for each run.
+        # The fewest that show distributed rows: each shard is a table with its indexes, created for each run.
         server.execute(sql.SQL("ALTER DATABASE {} SET citus.shard_count = 4").format(sql.Identifier(name)))
 
 
 def drop_database(urls: Sequence[str], name: str) -> None:
-    """On every node, ending the sessions that are still connected."""
+    """On every node, ending the open sessions."""
     for url in urls:
         with psycopg.connect(url, autocommit=True) as server:
             server.execute("SET citus.enable_create_database_propagation = off")

@@ -1,4 +1,4 @@
-"""Empties the tables after a test that commits, in a small part of the time that Django's `flush` takes."""
+"""Empties the tables after a test that commits, much faster than Django's `flush`."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from psycopg.errors import DeadlockDetected
 
 from core.isolation.acting import is_cluster
 
-# Migrations filled these, and no test changes them: `flush` would empty them and make every row again.
+# Migrations filled these and no test changes them; `flush` would empty and refill them.
 KEPT = {"django_content_type", "auth_permission"}
 TRIES = 5
 
 
 def empty(alias: str) -> None:
-    """Delete every row of every table but those that are KEPT.
+    """Delete every row of every table except those in KEPT.
 
-    As TRUNCATE would, it first waits for transactions that are still writing; where one of them waits for it as well,
-    and PostgreSQL ends this one of the two, it begins again. Deleting only where there is something leaves the other
-    tables' files and their indexes' alone, and most tests write to a few.
+    Like TRUNCATE, it first waits for transactions that are still writing. If one of them waits for it too, PostgreSQL
+    ends one of the two, and if it is this one, it starts again. It deletes only from tables with rows, because most
+    tests write to a few, and leaves the files of the others alone.
     """
     for tries_left in reversed(range(TRIES)):
         try:
@@ -36,10 +36,11 @@ def _empty(alias: str) -> None:
     tables = sorted(connection.ops.quote_name(name) for name in names)
     with transaction.atomic(using=alias), connection.cursor() as cursor:
         if is_cluster(connection):
-            # A table on every node is emptied after others, whose shards must have been one after the other too.
+            # A table on every node is emptied after the others, whose shards must then have been changed one after the
+            # other.
             cursor.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
         cursor.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
-        # With a column, without which Citus does not take the subquery.
+        # With a column, because Citus requires one in the subquery.
         cursor.execute("SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {table})" for table in tables))
         for table, has_rows in zip(tables, cursor.fetchone(), strict=True):
             if has_rows:
@@ -47,7 +48,7 @@ def _empty(alias: str) -> None:
 
 
 def delete_past_signals(rows: "QuerySet[Any]") -> None:
-    """Delete as somebody at the prompt of psql would: Django hears nothing of it."""
+    """Delete as at the psql prompt: without Django's signals."""
     table = connection.ops.quote_name(rows.model._meta.db_table)
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {table} WHERE id = ANY(%s)", [list(rows.values_list("id", flat=True))])

@@ -1,7 +1,7 @@
-"""The examiner of tests: a role that sees every row, so that a test can set things up and see what became of them.
+"""The examiner of tests: a role that sees every row, so that a test can create and inspect data.
 
-The examiner exists on servers for tests alone. The application never is the examiner: each endpoint goes through
-`acting_as`, which begins by putting the examiner away, and what asks without it runs as the web role and sees nothing.
+The examiner exists only on test servers. The application never runs as the examiner: each endpoint uses `acting_as`,
+which first resets the role, and code without it runs as the web role and sees nothing.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,9 @@ EXAMINER = "recollect_examiner"
 
 
 def make_examiner(server: psycopg.Connection[Any], *, owner: str, web: str, worker: str) -> None:
-    """As a superuser. The web role may become the examiner, and for a worker's work the worker, on this server only."""
+    """Run as a superuser. Only on this server the web role may become the examiner and, for a worker's work, the
+    worker.
+    """
     roles = {"examiner": EXAMINER, "owner": owner, "web": web, "worker": worker}
     names = {name: sql.Identifier(role) for name, role in roles.items()}
     if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [EXAMINER]).fetchone():
@@ -27,7 +29,7 @@ def make_examiner(server: psycopg.Connection[Any], *, owner: str, web: str, work
 
 
 def let_the_examiner_look() -> None:
-    """From now on this thread's connection is the examiner's; every other thread's is the web role's."""
+    """From now on this thread's connection uses the examiner; every other thread's uses the web role."""
     kept = connections[DEFAULT_DB_ALIAS]
     options = {key: value for key, value in kept.settings_dict["OPTIONS"].items() if key != "pool"}
     seeing = {**kept.settings_dict, "OPTIONS": {**options, "assume_role": EXAMINER}}
@@ -37,20 +39,20 @@ def let_the_examiner_look() -> None:
 
 @contextmanager
 def as_the_application() -> Iterator[None]:
-    """The web role, acting as nobody yet: how every request begins."""
+    """Use the web role without a user: the state at the start of every request."""
     with _being("none"):
         yield
 
 
 @contextmanager
 def as_a_worker() -> Iterator[None]:
-    """The worker role, as in a worker's process."""
+    """Use the worker role, as a worker's process does."""
     with _being(settings.DATABASE_ROLES.worker):
         yield
 
 
 def take_policies_away() -> None:
-    """The database refuses nothing from here on; the end of the test's transaction takes that back."""
+    """Remove all policies; the end of the test's transaction restores them."""
     from core.isolation.acting import is_cluster
     from core.isolation.checks import personal_models  # the servers' keeper imports this module without Django
 
@@ -59,7 +61,7 @@ def take_policies_away() -> None:
 
         pytest.skip("On a cluster tests commit, and nobody would take it back.")
     with connection.cursor() as cursor:
-        # Constraints that wait for the end of a transaction block ALTER TABLE.
+        # Deferred constraints block ALTER TABLE.
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for model in personal_models():
             cursor.execute(f"ALTER TABLE {model._meta.db_table} DISABLE ROW LEVEL SECURITY")
@@ -72,7 +74,7 @@ def _being(role: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # A transaction that was rolled back has put the role before back by itself; one that is broken will.
+        # A rolled-back transaction has restored the role already; a broken one will.
         if not connection.needs_rollback and _role() != before:
             _become(before)
 

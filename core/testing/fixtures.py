@@ -1,4 +1,4 @@
-"""Pytest fixtures for every app: the application served for real, and a browser session's worth of HTTP."""
+"""Pytest fixtures for every app: the served application, and an HTTP client with a browser's cookies."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -18,14 +18,14 @@ from core.testing.sse_client import Event, read_events
 
 
 class Client(httpx2.Client):
-    """A browser's habits: cookies, and the CSRF token sent back."""
+    """An HTTP client that keeps cookies and sends the CSRF token, like a browser."""
 
     def chat(self, message: Any = None, **fields: Any) -> httpx2.Response:
         body = fields if message is None else {"message": message, **fields}
         return self.post("/api/v1/intake/chat", json=body, headers=self._csrf())
 
     def events(self, message: str | None = None, **fields: Any) -> list[Event]:
-        """Say something, or have something done with a turn, and read the whole answer."""
+        """Send a message, or a command about a turn, and read the complete answer."""
         body = fields if message is None else {"message": message, **fields}
         with self.stream("POST", "/api/v1/intake/chat", json=body, headers=self._csrf()) as response:
             if response.status_code != 200:
@@ -45,7 +45,7 @@ class Client(httpx2.Client):
 
 @pytest.fixture(scope="session")
 def _running_server(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
-    """One for all tests: it keeps no state but the connections that it closes at the end."""
+    """One server for all tests: its only state is the connections, which it closes at the end."""
     with ExitStack() as stack:
         with django_db_blocker.unblock():
             address = stack.enter_context(serving(import_string(settings.ASGI_APPLICATION)))
@@ -54,7 +54,7 @@ def _running_server(django_db_setup: None, django_db_blocker: Any) -> Iterator[s
 
 @pytest.fixture
 def server(_running_server: str, transactional_db: None) -> str:
-    """The address of the whole application under uvicorn, on the test database."""
+    """The address of the complete application under uvicorn, on the test database."""
     return _running_server
 
 
@@ -71,7 +71,7 @@ def visitor(new_client: Callable[[], Client]) -> Client:
 
 @pytest.fixture
 def log_in(new_client: Callable[[], Client]) -> Callable[[Any], Client]:
-    """A client of its own for this person, whose password is `password`."""
+    """A separate client, logged in as this user, whose password is `password`."""
 
     def log_in(user: Any) -> Client:
         client = new_client()
@@ -94,7 +94,7 @@ def stranger(transactional_db: None) -> Any:
 
 @pytest.fixture
 def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
-    """Has the chat ask a model server that follows this script."""
+    """Makes the chat use a model server that follows this script."""
     with ExitStack() as stack:
 
         def follow(*script: Step) -> ScriptedModel:
@@ -108,7 +108,9 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
 
 @pytest.fixture
 def logged() -> Iterator[Everything]:
-    """The log of this project from DEBUG on, and of its dependencies from INFO on, formatted as in the settings."""
+    """Captures the log of this project from DEBUG on and of its dependencies from INFO on, formatted as in the
+    settings.
+    """
     handler, root = Everything(), logging.getLogger()
     levels = dict.fromkeys(("config", "evals", "agent_tools", "imports", "memory", "intake", "core"), logging.DEBUG)
     loggers = {logging.getLogger(name): level for name, level in levels.items()} | {root: logging.INFO}

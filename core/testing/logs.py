@@ -1,4 +1,4 @@
-"""Listens to what is logged, to find what should not be."""
+"""Captures log records, so that tests can search them for text that must not be there."""
 
 import logging
 

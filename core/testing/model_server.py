@@ -1,4 +1,4 @@
-"""A language model's stand-in: a real HTTP server that speaks OpenAI's and Anthropic's streaming protocols."""
+"""A fake language model: a real HTTP server that speaks OpenAI's and Anthropic's streaming protocols."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 @dataclass(frozen=True)
 class Say:
-    """Stream these pieces of text, so many seconds apart; `finish_reason` is `length` for an answer that is cut.
+    """Stream these pieces of text with this pause between them; `finish_reason` is `length` for a cut answer.
 
-    `thoughts` are streamed before, as a thinking model's.
+    `thoughts` are streamed first, as a thinking model's.
     """
 
     pieces: tuple[str, ...]
@@ -28,7 +28,7 @@ class Say:
 
 @dataclass(frozen=True)
 class CallTool:
-    """Ask for a tool, the arguments in two pieces as real models send them; a text is sent as it is."""
+    """Call a tool. The arguments arrive in two pieces, as from real models; a text is sent unchanged."""
 
     name: str
     arguments: dict[str, Any] | str
@@ -36,7 +36,7 @@ class CallTool:
 
 @dataclass(frozen=True)
 class CallTools:
-    """Ask for several tools at once."""
+    """Call several tools at once."""
 
     calls: tuple[CallTool, ...]
 
@@ -61,17 +61,17 @@ class Hang:
     """Accept the request and never answer."""
 
 
-# What each request takes.
+# The duration of each request.
 TOKENS = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 Step = Say | CallTool | CallTools | Refuse | BreakOff | Hang
 
 
 class ScriptedModel:
-    """One step of the script for each request.
+    """Answers each request with one step of the script.
 
-    `requests` holds what was asked, `closed_at` when a reader left, `streaming` how many are being answered now, and
-    `sent` how many pieces of text were taken in all. `names` are the models that it lists, `keys` the ones it was sent.
+    `requests` holds the requests, `closed_at` the times when readers left, `streaming` the number of running answers,
+    and `sent` the number of text pieces sent. `names` are the models that it lists, `keys` the API keys it received.
     """
 
     def __init__(self, *script: Step, names: Sequence[str] = ("scripted",)) -> None:
@@ -89,7 +89,7 @@ class ScriptedModel:
         self.application = Starlette(routes=routes)
 
     def follow(self, *script: Step) -> None:
-        """From now on these, and as if nobody had asked yet."""
+        """Use these steps from now on and reset all counters."""
         self.script, self.requests, self.closed_at = list(script), [], None
 
     async def _list(self, request: Request) -> Response:
@@ -97,7 +97,7 @@ class ScriptedModel:
         return JSONResponse({"object": "list", "data": [{"id": name, "object": "model"} for name in self.names]})
 
     async def _message(self, request: Request) -> Response:
-        """Anthropic's protocol, for steps that say something."""
+        """Anthropic's protocol, for steps with text."""
         self.requests.append(await request.json())
         self.keys.append(request.headers.get("authorization"))
         step = self.script.pop(0)
@@ -151,13 +151,13 @@ class ScriptedModel:
 
 
 def _pieces(step: Say | BreakOff) -> list[tuple[str, str]]:
-    """Each with the field in which it is streamed."""
+    """The pieces, each with its field in the stream."""
     thoughts = step.thoughts if isinstance(step, Say) else ()
     return [*(("reasoning_content", piece) for piece in thoughts), *(("content", piece) for piece in step.pieces)]
 
 
 def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
-    """The ids are the same in every answer, as some servers have them."""
+    """The ids are the same in every answer, as on some servers."""
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
     half = len(arguments) // 2
     begun = {

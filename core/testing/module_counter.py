@@ -1,4 +1,4 @@
-"""Counts the modules of ours that a piece of work runs through: how many a reader opens who follows it."""
+"""Counts this project's modules in which a function runs: the number of files to open to follow the work."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ class ModuleCounter:
 
     @property
     def modules(self) -> list[str]:
-        """Without the framework's, the tests' and what only tests run."""
+        """Without modules of the framework and the tests."""
         paths = [Path(name).relative_to(self._root) for name in list(self._files) if self._is_inside(name)]
         return [str(path) for path in paths if not NOT_THE_PRODUCT & {*path.parts}]
 
@@ -37,9 +37,9 @@ class ModuleCounter:
 
 @contextmanager
 def counted_modules() -> Iterator[ModuleCounter]:
-    """Within the block this thread's calls are counted, and those of every thread that starts meanwhile.
+    """Within the block, counts the calls of this thread and of every thread that starts meanwhile.
 
-    Warm up first: what is done once in a process is not on the way.
+    Warm up first: work that a process does only once is not counted.
     """
     counter = ModuleCounter()
     threading.setprofile(counter.note)

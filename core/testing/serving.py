@@ -18,7 +18,7 @@ def serving(application: Any) -> Iterator[str]:
     config = uvicorn.Config(application, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # As in the web process: a reader who stops reading is noticed soon.
+        # As in the web process: it soon notices a reader who stops reading.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""The test database as the migrations left it, for tests that need a second one: copying takes a tenth of migrating."""
+"""Copies the migrated test database for tests that need a second one: copying takes a tenth of migrating."""
 
 import psycopg
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -6,12 +6,12 @@ from psycopg import sql
 
 
 def template_of(name: str) -> str:
-    """The name of the copy, to which nobody writes."""
+    """The name of the copy, which is never written to."""
     return f"{name}_migrated"
 
 
 def make_template(owners: BaseDatabaseWrapper) -> None:
-    """Copy the database of this connection, the only one to it, over what an earlier run may have left."""
+    """Copy the database of this connection, the only one to it, over the copy of an earlier run."""
     name = str(owners.settings_dict["NAME"])
     with _server(owners) as server:
         drop_template(owners)
@@ -27,7 +27,7 @@ def drop_template(owners: BaseDatabaseWrapper) -> None:
 
 
 def _server(owners: BaseDatabaseWrapper) -> "psycopg.Connection[tuple[object, ...]]":
-    """A connection to the server, outside the database that is copied."""
+    """A connection to the server, outside the copied database."""
     wanted = {**owners.get_connection_params(), "dbname": "postgres", "autocommit": True}
     for name in ("cursor_factory", "assume_role"):
         wanted.pop(name, None)

@@ -1,6 +1,6 @@
-"""Throw-away servers as their starter sees them: a database and a broker that end with this process.
+"""Client for temporary servers: a database and a broker that end with this process.
 
-What starts them is `config.stack.throwaway_servers`, a program of its own, so that nothing is left of a killed run.
+A separate program, `config.stack.throwaway_servers`, starts them, so that a killed run leaves nothing.
 """
 
 import json
@@ -15,9 +15,9 @@ import redis
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 FOR_TESTS = "--for-tests"
-# The names of the servers' settings in the environment.
+# The environment variables with the servers' settings.
 ADDRESSES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "REDIS_URL")
-# Beside them, where servers are given it may be missing.
+# May be missing if the servers are given by the environment.
 BACKUP_ADDRESS = "DATABASE_BACKUP_URL"
 DATABASE = "recollect"
 STOP_SECONDS = 30
@@ -28,7 +28,7 @@ class ServersFailed(Exception):
 
 
 class ThrowawayServers:
-    """The servers as their starter sees them; started when this is made. Raises ServersFailed if they do not start."""
+    """The temporary servers, started by the constructor. Raises ServersFailed if they do not start."""
 
     def __init__(self, *options: str) -> None:
         self._process = subprocess.Popen(
@@ -42,7 +42,7 @@ class ThrowawayServers:
         self.urls: dict[str, str] = json.loads(self._answer())
 
     def command(self, name: str) -> None:
-        """Returns when it is done: a server that was started answers. Raises ServersFailed if it cannot be done."""
+        """Run a command and return when it is done. Raises ServersFailed if it fails."""
         with self._lock:
             stdin = cast(IO[str], self._process.stdin)
             stdin.write(f"{name}\n")
@@ -55,7 +55,7 @@ class ThrowawayServers:
             client.flushall()
 
     def connect_as_superuser(self) -> psycopg.Connection[Any]:
-        """A connection that sees everybody's rows, as no role of the product does."""
+        """A connection that sees all rows, which no role of the product can."""
         return psycopg.connect(self.urls["SUPERUSER_URL"], dbname=DATABASE, autocommit=True)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds where a word is still kept: in every column of every table, in every session, in every key of the broker."""
+"""Searches for a word in every column of every table, in every session and in every key of the broker."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,12 +20,12 @@ TABLES = """
 
 
 def traces_of(word: str) -> list[str]:
-    """The places where it was found, in any case."""
+    """The places that contain the word, in any case."""
     return [*_in_tables(word), *_in_sessions(word), *_in_broker(word)]
 
 
 def rows_naming(column: str, value: Any) -> list[str]:
-    """The tables that have this column with this value in it."""
+    """The tables with this value in this column."""
     found = []
     with connection.cursor() as cursor:
         cursor.execute(TABLES)

@@ -1,1 +1,1 @@
-"""The page on which a person brings a history along; it works through the API of imports."""
+"""The import page, which uses the REST API of imports."""

@@ -1,4 +1,4 @@
-"""How to get one's history out of each product, step by step, and how one sees that it has come."""
+"""Instructions for getting an export from each product, step by step."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as _
 class Instruction:
     label: str
     steps: tuple[str, ...]
-    # How the file comes: the e-mail, or where it lies.
+    # How the file arrives: the e-mail, or its location.
     arrives: str
 
 

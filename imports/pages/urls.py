@@ -1,4 +1,4 @@
-"""Where the pages of imports are."""
+"""The addresses of the import pages."""
 
 from django.urls import path
 
@@ -8,6 +8,6 @@ app_name = "imports"
 
 urlpatterns = [
     path("import/", views.home, name="home"),
-    # Any text, so that a malformed id gets the same answer as one that is not there.
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
     path("import/<str:import_id>/", views.one, name="one"),
 ]

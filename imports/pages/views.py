@@ -1,4 +1,4 @@
-"""The page `/import/` and that of each import: what the server knows already; the rest is drawn in the browser."""
+"""The page `/import/` and the page of each import, with the server's data; scripts render the rest."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_noop as _

@@ -1,1 +1,1 @@
-"""Pure readers: files in, conversations, documents and what was left out; nothing here knows Django or the database."""
+"""Pure readers: files in; conversations, documents and skipped items out. They do not use Django or the database."""

@@ -1,7 +1,7 @@
-"""Takeout's activity list as a web page, which is what Google makes unless it is asked for JSON: its cards as records.
+"""Reads Takeout's activity list as a web page, Google's default format: its cards as records.
 
-A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and what was asked,
-a line break, the date in the account's language, a line break, and the answer.
+A card is `div.outer-cell` with the product in its header, and a first `content-cell` with the verb and the question, a
+line break, the date in the account's language, a line break, and the answer.
 """
 
 import codecs
@@ -14,7 +14,7 @@ from typing import IO, Any
 
 _CARD = re.compile(r'<div\b[^<>]{0,40}\bclass\s*=\s*["\']?outer-cell\b', re.IGNORECASE)
 _CELL = re.compile(r'<div\b[^<>]{0,40}\bclass\s*=\s*["\']?content-cell\b[^<>]{0,300}>', re.IGNORECASE)
-# Where a line ends: a break goes, the beginning of a block stays.
+# Where a line ends: line breaks are removed, the beginning of a block stays.
 _LINE_END = re.compile(r"<br\b[^<>]{0,40}>|(?=<(?:p|div|h[1-6]|ul|ol|pre|table|blockquote)\b)", re.IGNORECASE)
 _FILE = re.compile(r"<(?:a|img)\b[^<>]{0,2000}?\b(?:href|src)\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)')", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
@@ -23,7 +23,7 @@ _ATTACHED = re.compile(r"-\s.{0,9}<a\b.*", re.IGNORECASE | re.DOTALL)
 _GENERATED = re.compile(r"\d{1,3} generated images?\b.{0,5}", re.IGNORECASE)
 _CHUNK = 1 << 20
 _LONGEST_CARD = 32 << 20
-# Lines before the date: a question of very many lines is one nevertheless.
+# The maximum number of lines before the date: a question may have very many lines.
 _MOST_LINES = 5_000
 
 _TIME = re.compile(r"(?<!\d)(\d{1,2})[:.h](\d{2})(?:[:.](\d{2}))?(?!\d)")
@@ -39,7 +39,7 @@ _MORNING = re.compile(r"\ba\.? ?m\b|上午|午前|오전", re.IGNORECASE)
 _LONGEST_DATE = 80
 NOON = 12
 MONTHS = 12
-# By their beginnings, without accents: what no other month of any of these languages begins with.
+# By prefixes without accents that no other month of any of these languages shares.
 _MONTHS = (
     "jan gen ene янв sty oca",
     "feb fev фев lut sub",
@@ -55,7 +55,7 @@ _MONTHS = (
     "dec dez dic дек gru ara",
 )
 _MONTH_OF = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
-# Hours from UTC, as the names of zones are meant in English and in the country's own language.
+# Hours from UTC, as zone names are meant in English and in the country's own language.
 _HOURS = {
     "UTC": 0, "GMT": 0, "WET": 0, "BST": 1, "WEST": 1, "CET": 1, "MEZ": 1, "HNEC": 1, "CEST": 2, "MESZ": 2, "HAEC": 2,
     "EET": 2, "SAST": 2, "EEST": 3, "MSK": 3, "TRT": 3, "EAT": 3, "GST": 4, "PKT": 5, "IST": 5.5, "WIB": 7, "ICT": 7,
@@ -70,7 +70,7 @@ def is_activity(beginning: str) -> bool:
 
 
 def cards(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Each card as the record that the list has for it as JSON; without `time` where the date cannot be read."""
+    """Each card in the form of the list's JSON records; without `time` if the date cannot be read."""
     for card in _pieces(stream):
         cells = list(_CELL.finditer(card))
         if cells:
@@ -93,7 +93,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[str]:
             start = found.start()
         if not data:
             break
-        # A beginning may be cut in two.
+        # A beginning may be split between two chunks.
         cut = start if start >= 0 and len(held) - start < _LONGEST_CARD else max(0, len(held) - 200)
         held, start = held[cut:], -1
     if start >= 0:
@@ -101,7 +101,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[str]:
 
 
 def _record(cell: str) -> dict[str, Any]:
-    """The question stands before the date, the answer after it."""
+    """The question comes before the date, the answer after it."""
     begins = 0
     lines: list[str] = []
     for found in _LINE_END.finditer(cell):
@@ -132,7 +132,7 @@ def _asked(lines: list[str]) -> list[str]:
     for line in lines:
         is_file = _ATTACHED.fullmatch(html.unescape(line).strip()) is not None
         if is_file and not is_among_files and len(asked) > 1:
-            # In any language it says how many follow.
+            # In any language the line contains the number of files.
             asked.pop()
         is_among_files = is_file
         if not is_file and not (asked and _GENERATED.fullmatch(line.strip())):
@@ -148,7 +148,7 @@ def read_date(text: str) -> datetime | None:
     """A day with a time, as Google writes it in many languages: `Sep 3, 2025, 9:15:00\u202fAM CEST`."""
     if len(text) > _LONGEST_DATE:
         return None
-    # The last one: days are written with points, too.
+    # The last one, because dates may contain points too.
     times = list(_TIME.finditer(_OFFSET.sub("", text)))
     day = _day_in(text[: times[-1].start()]) if times else None
     if day is None:
@@ -178,7 +178,7 @@ def _day_in(text: str) -> tuple[int, int, int] | None:
         return int(found[1]), int(found[2]), int(found[3])
     if found := _YEAR_LAST.search(text):
         first, second = int(found[1]), int(found[3])
-        # `9/30/2025` is American; of all others the day comes first.
+        # `9/30/2025` is American; in all other formats the day comes first.
         return (int(found[4]), first, second) if second > MONTHS else (int(found[4]), second, first)
     year = _YEAR.search(text)
     day = _DAY.search(text)

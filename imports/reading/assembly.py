@@ -1,4 +1,4 @@
-"""From the nodes that a reader saw to a conversation: branches, times, and whether anything was said at all."""
+"""Builds a conversation from the nodes that a reader found: branches, times, and whether it has any message."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class ConversationDraft(SessionTree):
     external_id: str
     title: str = ""
     created_at: datetime | None = None
-    # Used where no message has a time: renaming or opening a conversation moves it in some products.
+    # Used if no message has a time: in some products, renaming or opening a conversation changes it.
     last_at: datetime | None = None
     is_archived: bool = False
     project: str | None = None
     leaf: str | None = None
 
     def finished(self) -> Item:
-        """The conversation, or why there is none."""
+        """The conversation, or the reason why there is none."""
         if not self.visible:
             return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
         leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
@@ -55,7 +55,7 @@ class ConversationDraft(SessionTree):
 
 
 def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any], Iterable[Item]]) -> Items:
-    """What is made of each record of these files, with its place; and where a file breaks off."""
+    """The item of each record of these files, with its position; reports where a file breaks off."""
     for name in names:
         try:
             for where, record in records(files, name):
@@ -65,6 +65,6 @@ def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any], Iter
 
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:
-    """The report of a file that could be read to some place only."""
+    """The report of a file that was readable only up to some position."""
     reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
     return Skipped(where=name, reason=reason)

@@ -1,4 +1,4 @@
-"""What was read from an export, in the shape of an expectation, and how the two differ."""
+"""Converts a reading into the format of an expectation, and compares the two."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ _PREFIX = 30
 
 @dataclass(kw_only=True)
 class Reading:
-    """Everything that came of an export, or the sentence that refuses it."""
+    """All items of an export, or the sentence that refuses it."""
 
     conversations: list[ImportedConversation] = field(default_factory=list)
     documents: list[ImportedDocument] = field(default_factory=list)
@@ -127,7 +127,7 @@ def _iso(at: date | datetime | None) -> str | None:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """A sentence for each way in which what was read is not what is expected; none if it is."""
+    """A sentence for each difference between the reading and the expectation."""
     allowed = {expected["outcome"], expected.get("or_else")}
     if found["outcome"] == "refused":
         return [] if allowed & {"refused", "any"} else [f"refused: {found.get('why')}"]
@@ -301,7 +301,7 @@ def _names(place: str, wanted: dict[str, Any]) -> bool:
 
 
 def _appears(secret: str, found: dict[str, Any]) -> bool:
-    """In what would be stored: a report names the places that were not read."""
+    """Without the positions in reports: they are not stored."""
     return secret in str(found["conversations"]) or secret in str(found["documents"])
 
 

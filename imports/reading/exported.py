@@ -1,6 +1,6 @@
-"""What Recollect's own export says of one conversation, document or record, as an item, or why it cannot be one.
+"""Converts a conversation, document or record of Recollect's own export into an item, or reports why it is invalid.
 
-The export may have been changed by hand or by somebody else: every field is looked at, and none is trusted.
+The export may have been edited or forged, so every field is checked.
 """
 
 import json
@@ -27,7 +27,8 @@ from imports.reading.items import (
 from imports.reading.values import list_of, object_of, objects_of, text_of
 
 PRODUCT = "recollect"
-# What the database and the chat take: longer texts are refused here, by their place. Readers do not know Django.
+# The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
+# Django.
 LONGEST = {"title": 80, "source": 32, "external_id": 200, "type": 100, "project_id": 200, "tag": 100}
 LONGEST |= {"model": 200, "instructions": 4_000}
 HOTTEST = 2.0
@@ -43,11 +44,11 @@ _TITLES = {"memory": "MEMORY", "about": "USER"}
 
 
 class _Unusable(Exception):
-    """A field that cannot be what it says: the sentence for the report."""
+    """An invalid field, with the sentence for the report."""
 
 
 def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversation | Skipped:
-    """The conversation with all turns that can be read; the others are listed in it."""
+    """The conversation with all readable turns; it lists the others."""
     turns, skipped = _turns(objects_of(fields.get("turns")))
     try:
         title = _short(fields, "title")
@@ -189,7 +190,7 @@ def _temperature(value: object) -> float | None:
 
 
 def _branch(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Where it goes on from, or nothing."""
+    """The conversation and turn from which a branch continues; empty without a branch."""
     after = fields.get("branched_after")
     if fields.get("branched_from") is None or not isinstance(after, int) or not 0 < after <= LAST_NUMBER:
         return {}
@@ -228,7 +229,7 @@ def _messages(conversation: ExportedConversation) -> tuple[tuple[ImportedMessage
 
 
 def plain(value: Any) -> Any:
-    """The value with JSON's own types, as the database takes them; None for what is nested beyond measure."""
+    """The value with JSON's own types, for the database; None for excessive nesting."""
     try:
         return storable(json.loads(json.dumps(value, default=_number)))
     except (RecursionError, ValueError, TypeError):
@@ -254,7 +255,7 @@ def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
 
 
 def _time(fields: Mapping[str, Any], name: str) -> datetime:
-    """To the letter, as long as it is a time with a zone."""
+    """Unchanged, if it is a time with a zone."""
     value = fields.get(name)
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None

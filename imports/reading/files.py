@@ -1,6 +1,6 @@
-"""The files of an export, whether a folder, a zip, a zip in a zip or a single file: names as data, never as paths.
+"""Opens the files of an export: a folder, a zip, a zip in a zip or a single file. Names are data, never paths.
 
-A reader asks for names and opens streams; what is too large, too deep or unsafe never reaches it.
+A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
 """
 
 import os
@@ -95,7 +95,7 @@ class FolderFiles:
 
 @contextmanager
 def open_files(path: Path, limits: Limits | None = None) -> Iterator[Files]:
-    """The files at `path`, by what is there rather than by its name. Raises `UnreadableExport`."""
+    """The files at `path`, recognised by content and not by name. Raises `UnreadableExport`."""
     limits = limits or Limits()
     try:
         kind = path.stat()

@@ -1,6 +1,6 @@
-"""The items that every reader yields: conversations, documents, and what was left out with its reason.
+"""The items that every reader yields: conversations, documents, and skipped items with the reason.
 
-Pure data: nothing here knows Django. Times are aware datetimes in UTC; None says that the export has none.
+Pure data, without Django. Times are aware datetimes in UTC; None means that the export has none.
 """
 
 from collections.abc import Iterator
@@ -13,32 +13,32 @@ Role = Literal["user", "assistant"]
 
 
 class UnreadableExport(Exception):
-    """Nothing of this can be read: one sentence for a person, saying what it is and what to do."""
+    """The export cannot be read: one sentence for the user that says what it is and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedMessage:
-    """One visible message. `parent` is the id of the nearest visible message above it, in whichever branch."""
+    """One visible message. `parent` is the id of the nearest visible message above it, in any branch."""
 
     id: str
     parent: str | None
     role: Role
     text: str
     at: datetime | None = None
-    # The source has no usable time of its own here; `at` is that of the message before.
+    # The source has no usable time here; `at` is that of the previous message.
     at_inferred: bool = False
     model: str = ""
-    # Names alone: the files themselves do not come in.
+    # Only names: the files themselves are not imported.
     attachments: tuple[str, ...] = ()
-    # Text that came along with a message (a pasted file): kept with it, never part of what was said.
+    # Text that was attached to a message (a pasted file): kept with it, but not part of the message.
     attached_texts: tuple[str, ...] = ()
-    # Calls and reasoning that the export folds into an answer: `{name, input?, summary?}`, shown folded, never indexed.
+    # Calls and reasoning of an answer in the export: `{name, input?, summary?}`, shown folded, never indexed.
     tool_calls: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedMessage:
-    """A node of a conversation that is not shown: its id, or its line in the file."""
+    """A hidden node of a conversation: its id, or its line in the file."""
 
     why: str
     id: str | None = None
@@ -47,7 +47,7 @@ class SkippedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedTurn:
-    """A turn exactly as Recollect's own export has it, to be stored with the same number, status and time."""
+    """A turn of Recollect's own export, to be stored with the same number, status and time."""
 
     turn_number: int
     # The number of the turn that this one follows; None for a first one. Turns of one parent are versions.
@@ -55,7 +55,7 @@ class ExportedTurn:
     user_message: str
     assistant_message: str
     said_at: datetime
-    # `complete`, `interrupted` or `failed`: an answer that was being written while it was exported is interrupted.
+    # `complete`, `interrupted` or `failed`: an answer that was running during the export is interrupted.
     status: str
     is_recall: bool = False
     tool_calls: tuple[Any, ...] = ()
@@ -68,9 +68,9 @@ class ExportedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedConversation:
-    """What Recollect's own export says of a conversation beside its messages: all of it is kept when it is stored.
+    """The fields of a conversation in Recollect's own export, all of which are stored.
 
-    `source` and `external_id` are those of the product it once came from; its own id is the imported `external_id`.
+    `source` and `external_id` are those of its original product; its own id is the imported `external_id`.
     """
 
     id: UUID
@@ -84,10 +84,10 @@ class ExportedConversation:
     archived_at: datetime | None = None
     # The turn at the end of the chosen path; None: no path was chosen.
     current_number: int | None = None
-    # For a branch: the conversation and the turn that it goes on from.
+    # For a branch: the conversation and the turn from which it continues.
     branched_from: UUID | None = None
     branched_after: int | None = None
-    # How it is answered.
+    # The settings for its answers.
     model: str = ""
     instructions: str = ""
     temperature: float | None = None
@@ -101,7 +101,8 @@ class ExportedConversation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedConversation:
     """A conversation: `messages` is the current branch in order, `other_branches` all other visible messages, each
-    after its parent. Without an id in the export, the reader makes one that stays the same for the same content."""
+    after its parent. If the export has no id, the reader makes one that depends only on the content.
+    """
 
     product: str
     external_id: str
@@ -115,7 +116,7 @@ class ImportedConversation:
     messages: tuple[ImportedMessage, ...]
     other_branches: tuple[ImportedMessage, ...] = ()
     skipped: tuple[SkippedMessage, ...] = ()
-    # Of Recollect's own export alone: its turns are stored instead of `messages`, which say the same.
+    # Only for Recollect's own export: its turns are stored instead of `messages`, which contain the same.
     exported: ExportedConversation | None = None
 
 
@@ -128,10 +129,10 @@ class ImportedDocument:
     title: str
     text: str
     at: date | datetime | None = None
-    # `memory` and `about` merge into the person's MEMORY.md and USER.md, `daily_log` into the log of the day `at`.
+    # `memory` and `about` merge into the user's MEMORY.md and USER.md, `daily_log` into the log of the day `at`.
     kind: Literal["note", "memory", "about", "daily_log"] = "note"
-    # Of Recollect's own export alone: a document that is missing is made with these and the text as it is; a note with
-    # its id.
+    # Only for Recollect's own export: a missing document is created with these and the unchanged text; a note with its
+    # id.
     id: UUID | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -139,7 +140,7 @@ class ImportedDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRecord:
-    """A memory record of Recollect's own export. `id` is kept, so that the same export again adds nothing."""
+    """A memory record of Recollect's own export. Its `id` is kept, so that importing the export again adds nothing."""
 
     product: str
     id: UUID
@@ -152,7 +153,7 @@ class ImportedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Something that did not come in: where it stands in the export (`file.json:12`), and why, for a person."""
+    """A skipped item: its position in the export (`file.json:12`), and the reason for the user."""
 
     where: str
     reason: str
@@ -161,7 +162,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something the person should know about how the export was read, such as a grouping by time."""
+    """Information for the user about how the export was read, such as a grouping by time."""
 
     text: str
 

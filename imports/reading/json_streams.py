@@ -1,4 +1,4 @@
-"""JSON as a stream of values for the readers: one element in memory at a time, no recursion, broken text repaired.
+"""Streams the values of JSON files: one element in memory at a time, no recursion, broken text repaired.
 
 A single object is read as a list of one, because products export either.
 """
@@ -27,7 +27,7 @@ _BROKEN = (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError)
 
 
 class BrokenJSON(Exception):
-    """The text ends early, or is no JSON from here on."""
+    """The text ends early, or is invalid from here on."""
 
 
 class Repaired:
@@ -64,7 +64,7 @@ def _encoding(beginning: bytes) -> str:
 
 
 def _end_of_escapes(text: str) -> int:
-    """Where to cut so that no escape, nor a pair of them, is cut in two."""
+    """Where to cut so that no escape, nor a pair of them, is split."""
     at = text.find("\\", max(0, len(text) - _LONGEST_ESCAPE))
     if at < 0:
         return len(text)
@@ -80,7 +80,7 @@ def _repaired(text: str) -> str:
 
 
 def elements(stream: IO[bytes]) -> Iterator[Any]:
-    """The elements of an array, or the one value there is. Raises `BrokenJSON` where the text breaks off."""
+    """The elements of an array, or the single value. Raises `BrokenJSON` where the text breaks off."""
     events = _events(stream)
     kind, value = next(events, ("end", None))
     if kind != "start_array":
@@ -121,7 +121,7 @@ def _events(stream: IO[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 def _build(events: Iterator[tuple[str, Any]], kind: str, value: Any) -> Any:
-    """One value, however deep it is nested."""
+    """One value, at any depth of nesting."""
     if kind not in ("start_array", "start_map"):
         return value
     builder = ijson.ObjectBuilder()
@@ -171,7 +171,7 @@ def json_names(files: Files, at_most: int = 500) -> list[str]:
 
 
 def names_with(files: Files, *wanted: set[str]) -> list[str]:
-    """Files whose beginning has all keys of one of the sets; damaged ones too, as long as there are others."""
+    """Files whose beginning has all keys of one of the sets; also damaged ones, if there are others."""
     found, damaged = [], []
     error = None
     for name in json_names(files):

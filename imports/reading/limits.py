@@ -1,4 +1,4 @@
-"""How much an export may unpack to: counted over all levels of zips in zips together, before anything is unpacked."""
+"""Limits the unpacked size of an export: counted over all levels of nested zips, before anything is unpacked."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ _MEGABYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The largest export that is read. JSON of chats packs 5 to 20 times, very repetitive text 60 times."""
+    """The largest export that is read. Chat JSON has a compression ratio of 5 to 20, very repetitive text of 60."""
 
     unpacked_bytes: int = 50 * 1024 * _MEGABYTE
     entries: int = 200_000
     ratio: int = 200
-    # A small file may be packed as tightly as it likes: it harms nobody.
+    # A small file may have any compression ratio.
     ratio_from_bytes: int = 32 * _MEGABYTE
     # A zip, zips in it, and zips in those.
     depth: int = 3
 
 
 class Budget:
-    """Counts what one export claims, at every level, against the limits."""
+    """Counts the claimed sizes of one export, at every level, against the limits."""
 
     def __init__(self, limits: Limits, *, packed: int) -> None:
         self.limits = limits

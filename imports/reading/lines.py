@@ -1,4 +1,4 @@
-"""Logs of one JSON object a line, as the agents in a terminal write them: a line in memory at a time, none too long."""
+"""Reads JSON Lines logs of terminal agents: one line in memory at a time, with a length limit."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ JsonLine = tuple[int, dict[str, Any] | Skipped]
 
 
 def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
-    """The number and object of each line; `Skipped` instead of the object where there is none."""
+    """The number and object of each line; `Skipped` instead of the object if the line is invalid."""
     try:
         with files.open(name) as stream:
             for number, raw in _numbered(stream):
@@ -29,13 +29,13 @@ def _numbered(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     while raw := stream.readline(LONGEST_LINE):
         number += 1
         yield number, raw
-        # The rest of a line that is too long is passed over.
+        # Skip the rest of a line that is too long.
         while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
             raw = stream.readline(LONGEST_LINE)
 
 
 def _parsed(raw: bytes) -> dict[str, Any] | str | None:
-    """The object of a line, or why there is none, or None for an empty line."""
+    """The object of a line, or the reason why there is none, or None for an empty line."""
     if not raw.strip(b" \t\r\n\0"):
         return None
     if len(raw) == LONGEST_LINE:
@@ -48,7 +48,7 @@ def _parsed(raw: bytes) -> dict[str, Any] | str | None:
 
 
 def titles_by_id(files: Files, name: str, key: str, title: str) -> dict[str, str]:
-    """An index of sessions, one a line: the last entry of an id counts."""
+    """An index of sessions, one per line: the last entry of an id counts."""
     found = {}
     for _, line in json_lines(files, name):
         if isinstance(line, dict) and (text := line_of(line.get(title))):

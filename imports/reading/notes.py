@@ -1,4 +1,4 @@
-"""The text of a note in any encoding, and the title and date that its front matter or name gives."""
+"""Reads a note in any encoding, and the title and date from its front matter or its name."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +21,7 @@ _EARLIEST = date(1900, 1, 1)
 
 
 def note_text(files: Files, name: str) -> str | Skipped:
-    """The whole text with plain newlines, or why it is not read."""
+    """The whole text with plain newlines, or the reason why it is not read."""
     if files.size(name) > LONGEST_NOTE:
         return Skipped(where=name, reason="this note is too large")
     try:
@@ -40,7 +40,7 @@ def _decoded(raw: bytes) -> str:
     bad = text.count("\ufffd")
     if bad <= 1 or sum(char > "\x7f" for char in text) - bad > bad:
         return text
-    # Guessing needs no more than the beginning; Windows' Western encoding is the commonest of old notes.
+    # The beginning is enough for guessing; Windows' Western encoding is the commonest one of old notes.
     guess = from_bytes(raw[:65536]).best() if bad > _FEW else None
     return raw.decode(guess.encoding if guess else "cp1252", errors="replace")
 
@@ -50,12 +50,12 @@ _FEW = 24
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values before the note and the note without them; no values, and the whole text, where they are not valid."""
+    """The front matter's values, and the note without it; no values and the whole text if it is invalid."""
     found = _FRONT_MATTER.match(text)
     if not found:
         return {}, text
     try:
-        # Nothing but texts: a date that cannot be must not make the rest invalid.
+        # Only texts: an impossible date must not make the rest invalid.
         values = yaml.load(found["head"], yaml.BaseLoader)  # noqa: S506 - this loader makes strings alone
     except (yaml.YAMLError, RecursionError, ValueError):
         return {}, text
@@ -76,7 +76,7 @@ def date_of(values: dict[str, Any], name: str) -> date | datetime | None:
 
 
 def day_in(name: str) -> date | None:
-    """The day with which a file's name begins."""
+    """The day at the beginning of a file's name."""
     found = _DAY.match(name.rpartition("/")[2])
     day = _when(found[0]) if found else None
     return day if isinstance(day, date) else None

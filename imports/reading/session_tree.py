@@ -1,4 +1,4 @@
-"""The nodes of a conversation, which are a tree, until it is made of them: calls fold into the answer after them."""
+"""The tree of nodes from which conversations are built: calls are folded into the answer after them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from imports.reading.times import parse_time
 from imports.reading.trees import Branches, branches, newest_leaf, with_inferred_times
 from imports.reading.values import compact, line_of, list_of, object_of, objects_of, text_of
 
-# Calls between two messages that are kept, folded, with the second one.
+# The number of calls between two messages that are kept, folded, with the second one.
 _CALLS_KEPT = 200
 
 
@@ -25,7 +25,7 @@ class SessionTree:
     calls: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
     def add(self, node: str, parent: str | None, at: datetime | None, shown: ImportedMessage | str) -> None:
-        """A node with its message, or with the reason why it is not shown."""
+        """A node with its message, or with the reason why it is hidden."""
         self.parents[node] = parent
         self.times[node] = at
         if isinstance(shown, str):

@@ -1,4 +1,4 @@
-"""Times as exports write them: seconds, milliseconds or microseconds, ISO texts, numbers in texts, and nonsense."""
+"""Parses the times of exports: seconds, milliseconds or microseconds, ISO texts, numbers in texts; rejects nonsense."""
 
 import math
 import re

@@ -1,6 +1,7 @@
-"""Conversations are trees in most exports: the current branch, and everything else that was said.
+"""Splits a conversation's tree into the current branch and all other messages.
 
-Nothing here recurses, and a circle ends a walk: a chain of 100,000 nodes and a node that is its own parent are input.
+No function recurses, and a circle ends a walk: the input may contain a chain of 100,000 nodes, or a node that is its
+own parent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +45,7 @@ def path_to(parents: Mapping[str, str | None], leaf: str | None) -> list[str]:
 
 
 def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> str | None:
-    """The newest node without children; the last of them in the export where the times do not decide."""
+    """The newest node without children; if the times are equal, the last of them in the export."""
     with_children = {parent for node, parent in parents.items() if parent is not None and parent != node}
     leaves = [node for node in parents if node not in with_children] or list(parents)
     if not leaves:
@@ -65,7 +66,7 @@ def nearest_visible(parents: Mapping[str, str | None], visible: Iterable[str]) -
             here.add(node)
             walked.append(node)
             node = parents[node]
-        # A circle, or a parent that is not there, ends the walk: nothing is known above.
+        # A circle, or a missing parent, ends the walk: nothing is known above.
         found = None if node is None or node in here or node not in parents else _here_or_above(node, shown, above)
         for each in reversed(walked):
             above[each] = found
@@ -96,7 +97,7 @@ def _under(message: ImportedMessage, visible: Mapping[str, ImportedMessage], par
 
 
 def with_inferred_times(found: Branches, created_at: datetime | None) -> Branches:
-    """A message without a usable time takes that of the message before it, the first one the conversation's."""
+    """A message without a usable time gets that of the previous message, the first one the conversation's."""
     current, others = found
     first = next((message.at for message in current if message.at), None) or next(
         (message.at for message in others if message.at), None

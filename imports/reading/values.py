@@ -1,4 +1,4 @@
-"""Values of JSON that may have any type: the text, the list or the object that was expected, or an empty one."""
+"""Reads JSON values of unknown type: the expected text, list or object, or an empty one."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from core.pg_text import storable_text
 
 
 def text_of(value: Any) -> str:
-    """A text that can be stored; empty for everything that is none."""
+    """A text that can be stored; empty for any other type."""
     return storable_text(value) if isinstance(value, str) else ""
 
 
@@ -19,7 +19,7 @@ def line_of(value: Any) -> str:
 
 
 def id_of(value: Any) -> str:
-    """An id; numbers become texts, everything else none."""
+    """An id; numbers become texts, all other types an empty one."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
         return str(value)
     return text_of(value).strip()
@@ -43,7 +43,7 @@ def joined(texts: Iterable[str]) -> str:
 
 
 def compact(value: Any, at_most: int = 4000) -> str:
-    """A value as short JSON for a folded tool call; what is nested too deeply is left out."""
+    """A value as short JSON for a folded tool call; deeply nested parts are left out."""
     try:
         return storable_text(json.dumps(value, ensure_ascii=False, default=str))[:at_most]
     except (RecursionError, ValueError):
@@ -51,5 +51,5 @@ def compact(value: Any, at_most: int = 4000) -> str:
 
 
 def stable_id(*parts: object) -> str:
-    """The same id for the same content, where an export has none."""
+    """The same id for the same content, if the export has none."""
     return hashlib.sha256("\0".join(map(str, parts)).encode(errors="replace")).hexdigest()[:32]

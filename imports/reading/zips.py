@@ -1,4 +1,4 @@
-"""A zip, with the zips in it, as files: the directory is judged before anything is unpacked, names never are paths."""
+"""Opens a zip, with the zips in it, as files: checks the directory before unpacking, and never uses names as paths."""
 
 import io
 import re
@@ -30,7 +30,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, NotImplement
 
 
 def is_zip(stream: IO[bytes]) -> bool:
-    """Whether the stream begins as a zip does; it is left at its beginning."""
+    """Whether the stream begins like a zip; its position is reset."""
     beginning = stream.read(4)
     stream.seek(0)
     return beginning in _BEGINNINGS
@@ -126,7 +126,7 @@ class ZipEntries:
 
 
 class _Unpacking(io.RawIOBase):
-    """Unpacks in small steps: never more than an entry claims, and an error of the zip becomes a sentence."""
+    """Unpacks in small steps: never more than an entry claims. An error of the zip becomes a sentence."""
 
     def __init__(self, entry: IO[bytes], name: str) -> None:
         self._entry = entry
@@ -167,7 +167,7 @@ def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
 
 
 def _check_directory(stream: IO[bytes], budget: Budget) -> None:
-    """Counts the directory's entries before `zipfile` makes an object of each."""
+    """Counts the directory's entries before `zipfile` creates an object for each."""
     end = stream.seek(0, io.SEEK_END)
     tail_at = stream.seek(max(0, end - _END_RECORD_AND_COMMENT - 76))
     tail = stream.read()

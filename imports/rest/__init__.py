@@ -1,1 +1,1 @@
-"""The DRF edge of imports."""
+"""The REST API of imports."""

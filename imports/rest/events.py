@@ -1,6 +1,7 @@
-"""`GET /api/v1/imports/{id}/events/`: the import as it changes, as server-sent events, until it rests.
+"""`GET /api/v1/imports/{id}/events/`: streams the import as server-sent events while it changes.
 
-The row is looked at twice a second, in a thread that gives its connection back at once: a stream outlives any pool.
+The row is read twice a second, in a thread that returns its connection at once: a stream lasts longer than a pool can
+wait.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from intake.views.admission import refusal
 
 LOOK_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 15
-# So many looks between two checks that the caller is still let in.
+# The number of reads between two checks of the caller's access.
 LOOKS_PER_CHECK = 6
 
 
@@ -45,11 +46,11 @@ LOOKS_PER_CHECK = 6
 class ImportEventsView(View):
     """Checks the caller itself: a token with the scope `import`, or a session."""
 
-    # The stubs know of synchronous views only.
+    # The type stubs know only synchronous views.
     async def http_method_not_allowed(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """In the words of the other endpoints."""
+        """The same response as of the other endpoints."""
         error = InvalidInput(f'Method "{request.method}" not allowed.')
         response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
         response["Allow"] = "GET, HEAD, OPTIONS"
@@ -63,7 +64,7 @@ class ImportEventsView(View):
             return await sync_to_async(refusal)(request, error)
         response = StreamingHttpResponse(_events(user, import_id, first, is_still_in), content_type="text/event-stream")
         response["Cache-Control"] = "no-store"
-        # Some proxies gather a response before they pass it on; this one is asked not to.
+        # Some proxies buffer a response; this header asks them not to.
         response["X-Accel-Buffering"] = "no"
         return response
 
@@ -103,7 +104,7 @@ async def _events(user: User, import_id: str, first: dict[str, Any], is_still_in
         except Exception as error:
             if not isinstance(as_recollect_error(error), RecollectError):
                 raise
-            # The database is away for the moment.
+            # The database is unavailable for the moment.
             continue
         if now != shown:
             shown, silent, number = now, 0.0, number + 1

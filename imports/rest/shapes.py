@@ -1,4 +1,4 @@
-"""What leaves and enters the REST edge of imports, field by field."""
+"""The JSON shapes of the imports' REST API."""
 
 from datetime import datetime
 from typing import Annotated, Any, Self
@@ -19,7 +19,7 @@ Ids = Annotated[list[Annotated[str, Field(max_length=LONGEST_ID)]], Field(max_le
 
 
 def _read(value: object) -> datetime:
-    """Pydantic would read the text of a number as well, as the seconds since 1970."""
+    """Pydantic would also accept a number in a text, as the seconds since 1970."""
     if not isinstance(value, str) or "T" not in value.upper():
         raise ValueError("write a date and time such as 2025-03-01T00:00:00Z")
     return datetime.fromisoformat(value.upper())

@@ -1,4 +1,4 @@
-"""Where under `/api/v1/` the imports are."""
+"""The addresses of imports under `/api/v1/`."""
 
 from django.urls import URLPattern, path
 
@@ -9,7 +9,7 @@ from imports.rest.events import ImportEventsView
 def import_urls() -> list[URLPattern]:
     return [
         path("imports/", views.ImportListViewSet.as_view({"get": "look", "post": "create"}), name="imports"),
-        # Any text, so that what is no id gets the answer of one that is not there.
+        # Any text, so that a malformed id gets the same answer as one that does not exist.
         path(
             "imports/<str:import_id>/",
             views.ImportViewSet.as_view({"get": "retrieve", "delete": "destroy"}),

@@ -1,4 +1,4 @@
-"""`/api/v1/imports/`: bringing a history along, step by step, in a session or with a token of the scope `import`."""
+"""`/api/v1/imports/`: creates, uploads, previews, starts and undoes imports, for a session or a token with `import`."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from intake.rest.acting import ActsAsCaller
 from intake.schemas import problems
 from memory.rest.queries import PlainText, validate_query
 
-# The token's scope, by its name: tokens belong to an app above.
+# The scope by its name, because tokens belong to an app above this one.
 IMPORT_SCOPE = "import"
 RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})", re.ASCII)
 LONGEST_RANGE = 60
@@ -46,11 +46,11 @@ TITLE_SCHEMA = {"type": "string", "maxLength": LONGEST_TITLE}
 CURSOR = {"type": "string", "maxLength": LONGEST_REFERENCE}
 IMPORT_ID = OpenApiParameter("import_id", OpenApiTypes.UUID, OpenApiParameter.PATH)
 CHANGING = problems(400, 401, 404, 409, 413, 415, 503)
-"""What asks nothing of a body that it does not need."""
+"""The failures of changes that need no body."""
 
 
 class ChunkParser(BaseParser):
-    """A chunk of a file, as it came."""
+    """A chunk of a file, unparsed."""
 
     media_type = "application/octet-stream"
 
@@ -234,7 +234,7 @@ class ImportUndoViewSet(ImportsViewSet):
 
 
 def data_of(batch: Import) -> dict[str, Any]:
-    """An import with the vectors that its owner waits for; to be asked as that person."""
+    """An import with its owner's waiting vectors; call it while acting as that user."""
     waiting = waiting_vectors(batch.user, now=timezone.now()) if batch.stored else None
     return ImportOutput.of(batch, waiting).as_data()
 

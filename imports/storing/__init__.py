@@ -1,1 +1,1 @@
-"""An import as a job: preview, storing and undoing, each in batches of one transaction as the person."""
+"""The import job: preview, storing and undoing, each in batches of one transaction, acting as the user."""

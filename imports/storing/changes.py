@@ -1,7 +1,7 @@
-"""What later imports made of what an earlier one brought: kept, so that each can be undone by itself, in any order.
+"""Keeps what later imports changed in earlier imported items, so that imports can be undone in any order.
 
-The changes of an item lie on each other like sheets. Who undoes the import on top goes back to the sheet below it. Of
-one that others lie upon, what it added is in theirs too: it stays, and theirs go back further from then on.
+The changes of an item form a stack. Undoing the import on top restores the state below it. Undoing one further down
+keeps its text, because the later imports contain it; these then restore the state before both.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from intake.models import User
 
 
 def note(item: ImportedItem, *, brought_by: Import, before: dict[str, Any]) -> None:
-    """Keep what the item was, once for each import and never for the one that brought it."""
+    """Keep the item's state, once for each import, except for the one that created it."""
     if item.batch_id == brought_by.pk:
         return
     ImportedChange.objects.get_or_create(
@@ -34,7 +34,7 @@ def was_so_before(item: ImportedItem, content_hash: bytes) -> bool:
 
 
 def taken_back(change: ImportedChange) -> bool:
-    """Remove the change; whether its item is to become as it was before."""
+    """Remove the change; returns whether its item must be restored."""
     above = _of(change.item).filter(pk__gt=change.pk).first()
     change.delete()
     if above is not None:
@@ -44,7 +44,7 @@ def taken_back(change: ImportedChange) -> bool:
 
 
 def hand_over(batch: Import, user: User, *, at_most: int) -> bool:
-    """Give what a later import made longer to that one; whether there was any."""
+    """Assign the items that a later import made longer to that one; returns whether there were any."""
     lying_upon = ImportedChange.objects.for_user(user).values("item")
     items = ImportedItem.objects.for_user(user).filter(batch=batch, pk__in=lying_upon).order_by("pk")[:at_most]
     for item in items:
@@ -55,7 +55,7 @@ def hand_over(batch: Import, user: User, *, at_most: int) -> bool:
 
 
 def settle(batch: Import, user: User) -> None:
-    """What this import made longer stays so: it is taken off the list, and cannot be undone any more."""
+    """Make this import's changes permanent: it is removed from the list, and cannot be undone any more."""
     for change in ImportedChange.objects.for_user(user).filter(batch=batch).select_related("item"):
         ImportedItem.objects.for_user(user).filter(pk=change.item_id).update(batch=None)
         _of(change.item).filter(pk__lte=change.pk).delete()

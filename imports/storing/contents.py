@@ -1,4 +1,4 @@
-"""One pass over an import's export: what the reader yields, in batches, with what is left out counted on the way."""
+"""Reads an import's export in batches, and counts the skipped items."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ Wanted = ImportedConversation | ImportedDocument | ImportedRecord
 
 @dataclass
 class LeftOut:
-    """What did not come in, and what the person should know: the first hundred of each, and how many there are."""
+    """The skipped items and the notices: the first hundred of each, and their numbers."""
 
     count: int = 0
     listed: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class LeftOut:
 
 
 def product_of(batch: Import) -> str:
-    """What the export is, as the person says or else as its content does. Raises `UnreadableExport`."""
+    """The product, as the user named it or else as recognised. Raises `UnreadableExport`."""
     if batch.product:
         return batch.product
     with open_files(path_of(batch)) as files:
@@ -48,7 +48,7 @@ def product_of(batch: Import) -> str:
 
 
 def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
-    """Everything that can come in. Raises `UnreadableExport`."""
+    """All items that can be imported. Raises `UnreadableExport`."""
     for item in products.read(path_of(batch), batch.product or None):
         if isinstance(item, Skipped | Notice):
             left_out.add(item)
@@ -57,7 +57,7 @@ def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
 
 
 def id_of(item: Wanted) -> str:
-    """The id by which a person chooses it."""
+    """The id by which the user selects it."""
     return short_id(str(item.id) if isinstance(item, ImportedRecord) else item.external_id)
 
 

@@ -1,7 +1,7 @@
-"""The queue of imports: a row for each that wants a worker, taken under a lease, so that a dead worker's is taken over.
+"""The queue of imports: a row for each import that needs a worker, claimed under a lease.
 
-A worker acts as a person only once it has taken that person's job. In the transaction of each batch it keeps its lease;
-where it has lost it, to a cancellation or to another worker, the batch is rolled back and the worker stops.
+A worker acts as a user only once it has claimed that user's job. It renews its lease in the transaction of each batch.
+If it has lost the lease, to a cancellation or to another worker, the batch is rolled back and the worker stops.
 """
 
 import logging
@@ -20,13 +20,13 @@ from intake.models import User
 from memory.wake import Waker
 
 TASK = "imports.work"
-# A job that brought its worker down so often is given up.
+# A job that has killed its worker so often fails.
 MAX_ATTEMPTS = 3
 
-# How often within a lease its worker is heard of.
+# How often a worker renews its lease within the lease's time.
 BEATS = 4
 RETRY_SECONDS = 5
-# Looked at to find one: more than there are importing workers.
+# The number of jobs to look at: more than there are importing workers.
 CANDIDATES = 20
 
 logger = logging.getLogger(__name__)
@@ -35,17 +35,17 @@ wake_importer = Waker(TASK).wake_worker
 
 
 class LeaseLost(Exception):
-    """The import is not this worker's any more: cancelled, deleted, or taken over."""
+    """The worker has lost the import: cancelled, deleted, or taken over."""
 
 
 def want_worker(batch: Import, *, now: datetime) -> None:
-    """Queue the import in the caller's transaction; a worker is woken when that has ended."""
+    """Queue the import in the caller's transaction; a worker is woken after the commit."""
     _put(batch, now)
     transaction.on_commit(wake_importer, robust=True)
 
 
 def expire_at(batch: Import, moment: datetime) -> None:
-    """Until then the person may go on with the upload; then a worker deletes it."""
+    """Until then the user may continue the upload; then a worker deletes it."""
     _put(batch, moment)
 
 
@@ -61,14 +61,14 @@ def _put(batch: Import, moment: datetime) -> None:
 
 
 def end(batch: Import) -> None:
-    """No worker is wanted any more; one that is at it loses its lease."""
+    """The import needs no worker any more; a running one loses its lease."""
     ImportJob.objects.filter(user_id=batch.user_id, import_id=batch.pk).delete()
 
 
 def claim(*, now: datetime) -> ImportJob | None:
-    """The job that waits longest and that no other worker is taking, for as long as the lease runs.
+    """Claim the job that has waited longest and that no other worker is claiming, for the length of a lease.
 
-    Found first and locked then, since a lock is taken on one node of a cluster: that of the job's owner.
+    It is found first and locked then, because a cluster can lock only on one node: that of the job's owner.
     """
     due = ImportJob.objects.filter(due_at__lte=now)
     for user_id, pk in due.order_by("created_at", "id").values_list("user_id", "pk")[:CANDIDATES]:
@@ -89,7 +89,7 @@ def has_due(*, now: datetime) -> bool:
 
 
 def keep(job: ImportJob, *, user: User, states: tuple[str, ...]) -> Import:
-    """The import, its row locked, with a fresh lease. Raises `LeaseLost`.
+    """The import, its row locked, with a renewed lease. Raises `LeaseLost`.
 
     The import's row is locked before the job's, as in a cancellation.
     """
@@ -106,14 +106,14 @@ def count_anew(job: ImportJob) -> None:
 
 
 def release(job: ImportJob, *, now: datetime) -> None:
-    """Let the job be tried again in a moment."""
+    """Let the job be retried in a moment."""
     later = now + timedelta(seconds=RETRY_SECONDS * job.attempts)
     ImportJob.objects.filter(user_id=job.user_id, pk=job.pk, lease=job.lease).update(due_at=later, lease=None)
 
 
 @contextmanager
 def kept_alive(job: ImportJob) -> Iterator[None]:
-    """Renews the lease from a thread: a large export is read for minutes before its first batch."""
+    """Renews the lease from a thread: reading a large export takes minutes before its first batch."""
     ended = threading.Event()
     thread = threading.Thread(target=_renew, args=(job, ended), name="import lease", daemon=True)
     thread.start()

@@ -1,8 +1,8 @@
-"""Documents and records of an export: added to the person's own, once, with their own times.
+"""Stores documents and records of an export: adds each once to the user's own, with its own time.
 
-What several write, MEMORY.md, a day's log and the page about the person, gets only the lines that it does not have and
-that have not come in before: so lines that the person took out stay out, and an undoing finds what it has to take away.
-A note is a document of its own, and goes by its id.
+Documents with several writers (MEMORY.md, a day's log and the page about the user) get only lines that they do not
+contain and that were not imported before. So lines that the user removed stay removed, and undoing finds the lines to
+remove. A note is a separate document, identified by its id.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,14 +39,14 @@ NO_ROW = UUID(int=0)
 
 
 def known_kept(user: User, items: Iterable[KeptItem]) -> dict[bytes, ImportedItem]:
-    """What came in before, of these."""
+    """Those of them that were imported before."""
     keys = [_key(item) for item in items]
     found = ImportedItem.objects.for_user(user).filter(key__in=keys) if keys else ()
     return {bytes(item.key): item for item in found}
 
 
 def statuses_of(items: Sequence[KeptItem], user: User) -> list[ImportEntry.Status]:
-    """How each stands to what is here: as `keep_all` would find it."""
+    """The status of each, compared with the data here: as `keep_all` would find it."""
     known = known_kept(user, items)
     ids = {item.id for item in items if item.id} | {each.row_id for each in known.values() if each.row_id}
     notes_here = set(MemoryDocument.objects.for_user(user).filter(pk__in=ids).values_list("pk", flat=True))
@@ -72,9 +72,9 @@ def _is_another(item: KeptItem, came_in: ImportedItem) -> bool:
 
 
 def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tuple[list[KeptItem], dict[str, str]]:
-    """Store what is not here yet, in the caller's transaction.
+    """Store the items that are not here yet, in the caller's transaction.
 
-    Returns what added something, and by its id in the export why a document did not come in.
+    Returns the items that added something, and by its id in the export why a document was not stored.
     """
     known = known_kept(user, items)
     added: list[KeptItem] = []
@@ -103,7 +103,7 @@ def keep_all(items: Sequence[KeptItem], *, user: User, brought_by: Import) -> tu
 
 
 def take_out(item: ImportedItem, user: User) -> None:
-    """Undo: what came in goes, and what others wrote beside it stays."""
+    """Undo: the imported lines are removed, other lines stay."""
     if item.kind == ImportedItem.Kind.RECORD:
         for record in MemoryRecord.objects.for_user(user).filter(pk=item.row_id or NO_ROW):
             record.delete()
@@ -114,12 +114,12 @@ def take_out(item: ImportedItem, user: User) -> None:
         elif item.row_id is not None:
             notes.delete(user=user, note_id=item.row_id, is_noted=False)
     except (Conflict, NotFound):
-        # Changed or deleted here: what is left is the person's.
+        # Changed or deleted here: the rest belongs to the user.
         return
 
 
 def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
-    """What a later import is about to change of it: of a note all that it says, of other documents its lines."""
+    """The state of a document before a later import changes it: the whole note, or the lines of other documents."""
     if item.row_id is None:
         return {"lines": item.lines}
     note = MemoryDocument.objects.for_user(user).notes().filter(pk=item.row_id).first()
@@ -129,7 +129,7 @@ def _before(item: ImportedItem, user: User) -> dict[str, Any] | None:
 
 
 def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
-    """Take out what an import added to a document, unless it has been changed here."""
+    """Remove an import's lines from a document, unless it has been changed here."""
     before = dict(change.before)
     try:
         if item.row_id is None:
@@ -147,7 +147,7 @@ def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
 
 
 def is_changed_here(item: ImportedItem, user: User) -> bool:
-    """Whether a note says something else by now."""
+    """Whether a note has been changed since."""
     if item.kind != ImportedItem.Kind.DOCUMENT or item.lines or item.row_id is None:
         return False
     try:
@@ -167,7 +167,7 @@ def _keep(item: KeptItem, entry: ImportedItem, user: User) -> bool:
 
 
 def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
-    """Records are not edited: one that came in before stays as it is here, or gone."""
+    """Records are not edited: one that was imported before stays as it is here, or deleted."""
     if entry.pk is not None or MemoryRecord.objects.for_user(user).filter(pk=item.id).exists():
         return False
     record = MemoryRecord.objects.create(
@@ -214,7 +214,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
     new = _new_lines(item, entry, user)
     entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
     if not new:
-        # So that lines that stand there already are not added once the person takes them out.
+        # So that existing lines are not added again once the user removes them.
         return True
     if not there and item.updated_at is not None:
         documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
@@ -227,7 +227,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
 
 
 def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
-    """Lines that neither stand in the document nor came in before; the whole text where there is nothing yet."""
+    """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
     text = storable_text(item.text).strip("\n")
     there = documents.beginning(user=user, day=_day_of(item), length=MAX_DOCUMENT_LENGTH)
     known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
@@ -245,7 +245,7 @@ def _day_of(item: ImportedDocument) -> DocumentDay:
 
 
 def _day_named(place: str) -> DocumentDay:
-    """As an item names it."""
+    """The day as an item names it."""
     if place == ABOUT_ME.value:
         return ABOUT_ME
     return date.fromisoformat(place) if place else None

@@ -1,4 +1,4 @@
-"""How what came in is known again: a digest of the ids that name it in its product, and one of its text."""
+"""Identifies imported items: a digest of their ids in their product, and one of their text."""
 
 import hashlib
 
@@ -19,7 +19,7 @@ def hash_of(*texts: str) -> bytes:
 
 
 def short_id(external_id: str) -> str:
-    """An id as it is kept and chosen by; a very long one is known by its digest."""
+    """An id for storing and selecting; a very long one is replaced by its digest."""
     external_id = storable_text(external_id)
     return external_id if len(external_id) <= LONGEST_ID else hash_of(external_id).hex()
 

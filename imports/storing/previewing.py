@@ -1,7 +1,7 @@
-"""The preview: what an export holds, and how much of it is here already, before anything is stored.
+"""The preview: the contents of an export, and how much of it is here already, before anything is stored.
 
 A worker reads the whole export once and writes a line for each conversation, document and record (`ImportEntry`). The
-same lines are the choice that the person makes, and the report afterwards.
+user selects among these lines, and afterwards they are the report.
 """
 
 import time
@@ -22,7 +22,7 @@ from imports.storing.turns import conversation_key, planned_turns
 from imports.storing.writing import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
 from intake.models import Conversation, Turn, User
 
-# Looked up together.
+# The number that is looked up together.
 BATCH = 100
 TELL_SECONDS = 1.0
 STATES = (Import.State.READING,)
@@ -32,7 +32,7 @@ def preview(job: ImportJob, user: User) -> None:
     """Read the export and make it ready. Raises `UnreadableExport` and `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
-        # What a worker that died had begun.
+        # The data of a worker that died.
         ImportEntry.objects.for_user(user).filter(batch=batch).delete()
     product = product_of(batch)
     with acting_as(user):
@@ -44,7 +44,7 @@ def preview(job: ImportJob, user: User) -> None:
         with acting_as(user):
             batch = jobs.keep(job, user=user, states=STATES)
             _add(items, user, batch)
-            # Counting takes longer the more there is.
+            # Counting takes longer with more data.
             if time.monotonic() - told_at > TELL_SECONDS:
                 _save(batch, left_out)
                 told_at = time.monotonic()
@@ -60,7 +60,7 @@ def _add(items: Sequence[Wanted], user: User, batch: Import) -> None:
     conversations = [item for item in items if isinstance(item, ImportedConversation)]
     others = [item for item in items if not isinstance(item, ImportedConversation)]
     entries = [*_conversation_entries(conversations, user, batch), *_other_entries(others, user, batch)]
-    # A second one with an id is stored like the first, by what it has more.
+    # A second item with an id adds only its additional turns.
     ImportEntry.objects.bulk_create(entries, ignore_conflicts=True)
 
 
@@ -114,7 +114,7 @@ def _conversation_entries(
 
 
 def _longer(user: User, whole: Sequence[TurnStretch], known: ItemsByKey) -> set[bytes]:
-    """The keys of the turns that are here and would be made longer."""
+    """The keys of the turns that are here and would become longer."""
     came_in = [(turn, item) for stretch in whole for turn in stretch.turns if (item := item_of(turn, known))]
     changed = [(turn, item) for turn, item in came_in if bytes(item.content_hash) != turn.content_hash]
     turns = Turn.objects.for_user(user).in_bulk([item.turn_id for _, item in changed if item.turn_id])
@@ -138,7 +138,7 @@ def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iter
 
 
 def _save(batch: Import, left_out: LeftOut) -> None:
-    """What is known so far."""
+    """Save the present counts."""
     entries = ImportEntry.objects.filter(user=batch.user_id, batch=batch)
     batch.found = counted(entries) | {"skipped": left_out.count}
     batch.selected = counted_new(entries.filter(is_selected=True))
@@ -156,7 +156,7 @@ def counted(entries: Any) -> dict[str, int]:
 
 
 def counted_new(entries: Any) -> dict[str, int]:
-    """What a start would bring of them: of a conversation that is here, the turns that are not."""
+    """What a start would store of them: for an existing conversation, its new turns."""
     return _counted(entries.filter(status__in=(ImportEntry.Status.NEW, ImportEntry.Status.LONGER)), Sum("new_turns"))
 
 

@@ -1,7 +1,6 @@
-"""A worker's work: takes the job that waits longest and does what its import's state asks for.
+"""Runs the importing worker: claims the job that has waited longest and does the step of its import's state.
 
-Every failure becomes a sentence that the person reads in the import; a fault of ours is written
-to the log and tried again.
+Every failure becomes a sentence that the user reads in the import; a bug is logged and retried.
 """
 
 import logging
@@ -38,7 +37,7 @@ TOO_LARGE = "This export needs more memory than this server allows. Unpack it, a
 
 
 def work() -> bool:
-    """Take one job and do it; returns whether there was one."""
+    """Claim one job and run it; returns whether there was one."""
     job = jobs.claim(now=timezone.now())
     if job is None:
         return False
@@ -65,7 +64,7 @@ def _do(job: ImportJob, user: User) -> None:
     except MemoryError:
         _fail(job, user, TOO_LARGE)
     except Exception as error:
-        # It is tried again from its last batch. The message is not logged: a database's may quote somebody's words.
+        # It is retried from its last batch. The message is not logged: a database's may quote users' text.
         logger.error("Import %s failed in attempt %s: %s", job.import_id, job.attempts, _place_of(error))
         jobs.release(job, now=timezone.now())
     else:

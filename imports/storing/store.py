@@ -1,9 +1,9 @@
-"""Stores what the person chose of an export, a transaction for each batch, so that a killed worker loses one at most.
+"""Stores the selected items of an export, one transaction per batch, so that a killed worker loses one at most.
 
-1. The export is read from its beginning, also by a worker that goes on where another was killed: what came in is known
-   by its key, and costs a look.
-2. Each batch is stored, counted and searchable, or nothing of it.
-3. A cancellation takes the worker's lease away, so the batch that it is at is rolled back.
+1. The export is read from its beginning, also by a worker that continues after another was killed: a stored item is
+   recognised by its key, which costs one look-up.
+2. Each batch is stored, counted and searchable as a whole, or not at all.
+3. A cancellation takes the worker's lease away, so the present batch is rolled back.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def store(job: ImportJob, user: User) -> None:
         turns = chosen.aggregate(turns=Sum("turns"))["turns"] or 0
     # A conversation counts as much as a turn: reading it takes time too.
     writer = _Store(job, user, total=turns + len(wanted))
-    # The next batch is read in a thread beside this one, while the database stores the last.
+    # A thread reads the next batch while the database stores the last.
     batches = _batches(_work_of(batch, wanted))
     beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
     try:
@@ -70,14 +70,14 @@ def store(job: ImportJob, user: User) -> None:
 
 
 def expire(job: ImportJob, user: User) -> None:
-    """An upload that the person did not go on with. Raises `LeaseLost`."""
+    """Delete an upload that the user did not continue. Raises `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
         finish(batch, Import.State.CANCELLED, error=EXPIRED)
 
 
 def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
-    """Let the import rest, and delete its upload; in a transaction that acts as the person."""
+    """End the import and delete its upload, in a transaction that acts as the user."""
     now = timezone.now()
     batch.state, batch.error, batch.finished_at, batch.updated_at = state, error, now, now
     batch.progress = 1.0 if state == Import.State.DONE else batch.progress
@@ -87,7 +87,7 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
 
 
 def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretch | KeptItem]:
-    """The chosen conversations in stretches, and the chosen documents and records."""
+    """The selected conversations in stretches, and the selected documents and records."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
             continue
@@ -99,7 +99,7 @@ def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretc
 
 @dataclass
 class _Together:
-    """What is stored in one transaction."""
+    """The items of one transaction."""
 
     stretches: list[TurnStretch] = field(default_factory=list)
     others: list[KeptItem] = field(default_factory=list)
@@ -124,7 +124,7 @@ def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
 
 
 class _Store:
-    """Stores batches and counts what came in."""
+    """Stores batches and counts the stored items."""
 
     def __init__(self, job: ImportJob, user: User, *, total: int) -> None:
         self._job = job
@@ -166,7 +166,7 @@ class _Store:
 
 
 def _note_refused(batch: Import, refused: dict[str, str]) -> None:
-    """A document that has no room in the one that it belongs to is among what was skipped; told once."""
+    """A document without room in the one that it belongs to counts as skipped; reported once."""
     known = {each["where"] for each in batch.skipped}
     new = [
         {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known

@@ -1,8 +1,8 @@
-"""From a conversation's messages, with all its branches, to turns: pure, and the same for the same export every time.
+"""Converts a conversation's messages, with all branches, into turns: pure, with the same result for the same export.
 
-A message of the user and the answers that follow it on its path are a turn. An answer that nobody asked for is a turn
-without a message, and a message that has no answer is one without an answer. Where a path leaves another, what was
-said there is a version: a turn with the same parent.
+A user's message and the answers that follow it on its path are a turn. An answer without a message is a turn without a
+message, and a message without an answer is a turn without an answer. Where a path leaves another, the messages there
+are a version: a turn with the same parent.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ BETWEEN_ANSWERS = "\n\n"
 
 @dataclass(kw_only=True, eq=False)
 class PlannedTurn:
-    """A turn as it is to be stored. `parent` stands before it in the list that holds both.
+    """A turn to be stored. `parent` comes before it in the list that holds both.
 
-    `key` names it in its product; `key_unanswered` is the key that it had as long as nothing had been answered.
+    `key` names it in its product; `key_unanswered` is the key that it had before it was answered.
     """
 
     key: bytes
@@ -34,7 +34,7 @@ class PlannedTurn:
     said_at: datetime
     model: str = ""
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
-    # Of a copy of an account: what its turn said of itself.
+    # For a copy of an account: the fields of its turn.
     exported: ExportedTurn | None = None
     # Its number here, once it is known; None for one that was deleted here.
     number: int | None = None
@@ -52,9 +52,9 @@ class GatheredTurn:
     answers: list[ImportedMessage]
     parent: "GatheredTurn | None"
     is_current: bool = False
-    # The answer by which it differs from other exchanges with this question.
+    # The answer that distinguishes it from other exchanges with this question.
     answer_id: str = ""
-    # Something was said after it: another answer begins a version.
+    # A later message follows: another answer begins a version.
     is_closed: bool = False
 
     @property
@@ -82,7 +82,7 @@ def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) ->
     for exchange in exchanges(conversation):
         parent = planned[exchange.parent] if exchange.parent else None
         turn = _planned(conversation, exchange, parent, fallback)
-        # Ids that an export has twice stay apart, in the same order every time.
+        # Duplicate ids in an export stay separate, in the same order every time.
         while turn.key in taken:
             turn.key = turn.key_unanswered = hash_of(turn.key.hex())
         taken.add(turn.key)
@@ -122,7 +122,7 @@ def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
 
 
 def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:
-    """Where the message belongs, and whether that is a new exchange."""
+    """The exchange of the message, and whether it is a new one."""
     if message.role == "user" or above is None:
         if above is not None:
             above.is_closed = True
@@ -161,7 +161,7 @@ def _planned(
 
 
 def _calls(exchange: GatheredTurn) -> Iterator[dict[str, Any]]:
-    """Tool calls, and what was attached: shown folded beneath the turn, and never searched."""
+    """Tool calls and attachments: shown folded below the turn, and never searched."""
     given = (call for message in exchange.messages for call in _calls_of(message))
     for number, call in enumerate(given, start=1):
         yield {**storable(call), "id": f"imported-{number}"}

@@ -1,9 +1,9 @@
-"""Takes an import back: exactly what it brought, and nothing that was said here or came in by another import.
+"""Undoes an import: removes exactly its data, and nothing that was written here or came from another import.
 
-1. A turn or note that this import made longer becomes what it was before.
-2. One that it brought, and that a later import made longer, is the later one's from now on.
-3. A conversation that holds nothing else goes as a whole. Of any other the imported turns go, and what follows one of
-   them follows its parent from then on. Documents and records follow.
+1. A turn or note that this import made longer gets its earlier text.
+2. A turn or note that this import created, and that a later import made longer, then belongs to the later one.
+3. A conversation without other turns is deleted. Otherwise only the imported turns are deleted, and the turns after
+   them follow their parents. Documents and records follow.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,7 +41,7 @@ SELECT count(DISTINCT turn.conversation_id)
 
 
 def continued_since(batch: Import, user: User) -> int:
-    """How many conversations and notes that it brought were continued or changed here."""
+    """The number of its conversations and notes that were continued or changed here."""
     with connection.cursor() as cursor:
         cursor.execute(_CONTINUED, {"user_id": batch.user_id, "import_id": batch.pk})
         (conversations,) = cursor.fetchone()
@@ -65,12 +65,12 @@ def undo(job: ImportJob, user: User) -> None:
 
 
 def _undo_changes(job: ImportJob, user: User) -> bool:
-    """The next few things that it made longer, the latest first; whether there were any."""
+    """Undo the next few changes, the latest first; returns whether there were any."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         found = ImportedChange.objects.for_user(user).filter(batch=batch).order_by("-pk")[:BATCH]
         waiting = list(found.select_related("item"))
-        # As every writer locks them, before their turns.
+        # In the order of every writer, before their turns.
         history.lock(user=user, ids={each.item.conversation_id for each in waiting if each.item.conversation_id})
         for change in waiting:
             if changes.taken_back(change):
@@ -90,7 +90,7 @@ def _brought(batch: Import, user: User) -> ImportedItemQuerySet:
 
 
 def _undo_conversations(job: ImportJob, user: User, total: int) -> bool:
-    """The next few; whether there were any."""
+    """The next few; returns whether there were any."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         waiting = _brought(batch, user).filter(kind__in=(ImportedItem.Kind.CONVERSATION, ImportedItem.Kind.TURN))
@@ -111,7 +111,7 @@ def _remove_turns(ids: Sequence[UUID], batch: Import, user: User) -> None:
     turns = Turn.objects.for_user(user).filter(conversation__in=ids)
     here = dict(turns.filter(pk__in=brought).values_list("pk", "turn_number"))
     mixed = set(turns.exclude(pk__in=brought).values_list("conversation_id", flat=True).distinct())
-    # What the person deleted here stays known, and does not come in again.
+    # Items that the user deleted here stay known, and are not imported again.
     gone = Q(kind=ImportedItem.Kind.TURN) & ~Q(turn_id__in=here) | Q(kind=ImportedItem.Kind.CONVERSATION) & ~Q(
         conversation_id__in=conversations
     )

@@ -1,4 +1,4 @@
-"""Uploads on disk: a private folder for each person, a file for each import, written chunk by chunk at its place."""
+"""Stores uploads on disk: a private folder for each user, a file for each import, written chunk by chunk."""
 
 import os
 import shutil
@@ -13,17 +13,17 @@ from imports.storing import jobs
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
-# A file is a moment older than the row that it belongs to.
+# A file is slightly older than the row that it belongs to.
 FORGOTTEN_SECONDS = 3600
 
 
 def path_of(batch: Import) -> Path:
-    """Nothing of it comes from the person: both parts are ids of ours."""
+    """Nothing of it comes from the user: both parts are ids of ours."""
     return Path(settings.IMPORTS_DIR) / str(batch.user_id) / str(batch.pk)
 
 
 def write(batch: Import, data: bytes, *, offset: int) -> None:
-    """Write a chunk; what an earlier, broken try left behind the offset is written over. Raises `NoRoom`."""
+    """Write a chunk, overwriting data of a broken attempt after the offset. Raises `NoRoom`."""
     path = path_of(batch)
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     try:
@@ -37,7 +37,7 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
 
 
 def keep_until_expiry(batch: Import, *, now: datetime) -> None:
-    """An upload that nobody goes on with is deleted, by a worker."""
+    """A worker deletes an upload that is not continued."""
     jobs.expire_at(batch, now + timedelta(seconds=settings.IMPORTS_EXPIRE_SECONDS))
 
 
@@ -58,7 +58,7 @@ def delete(batch: Import) -> None:
 
 
 def check_room(size: int) -> None:
-    """Raises `NoRoom` unless the disk keeps room for everything else."""
+    """Raises `NoRoom` unless the disk keeps enough free space."""
     folder = Path(settings.IMPORTS_DIR)
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     if shutil.disk_usage(folder).free - size < settings.IMPORTS_FREE_BYTES:

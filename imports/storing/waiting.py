@@ -1,4 +1,4 @@
-"""How many passages of a person wait for their vectors, and for about how long at the present rate."""
+"""Counts a user's passages that wait for their vectors, and estimates the time at the present rate."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ RATE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`seconds` is None while nothing has got a vector for a minute."""
+    """`seconds` is None if no vector was made for a minute."""
 
     passages: int
     seconds: int | None

@@ -1,9 +1,10 @@
-"""The writer of imported conversations: what an export says becomes turns here, once, however often it comes.
+"""Writes imported conversations: an exported turn becomes one turn here, however often it is imported.
 
-1. `stretches` cuts what the reader yields into stretches of a conversation, none longer than a batch.
-2. `write` stores a batch of stretches in the transaction of its caller, who acts as the person. What came in before is
-   known by its key (`ImportedItem`), and is left as it is here: edited, deleted or gone with its conversation.
-3. A turn whose answer was longer this time is brought up to date, unless it has been changed here.
+1. `stretches` cuts the reader's output into stretches of a conversation, none longer than a batch.
+2. `write` stores a batch of stretches in the transaction of its caller, who acts as the user. Turns that were imported
+   before are recognised by their key (`ImportedItem`), and stay as they are here: edited, deleted or deleted with their
+   conversation.
+3. A turn whose answer is longer this time is updated, unless it has been changed here.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +49,7 @@ class TurnStretch:
 
 @dataclass(kw_only=True)
 class BatchOutcome:
-    """What a batch came to: counts, and by the external id of each conversation its id here and its new turns."""
+    """The result of a batch: counts, and by the external id of each conversation its id here and its new turns."""
 
     conversations: int = 0
     turns: int = 0
@@ -57,7 +58,7 @@ class BatchOutcome:
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
-    """`otherwise`: the time of what has none."""
+    """`otherwise`: the time of items without one."""
     turns = planned_turns(conversation, otherwise=otherwise)
     for start in range(0, len(turns), BATCH_TURNS):
         yield TurnStretch(
@@ -66,7 +67,7 @@ def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Ite
 
 
 def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
-    """What came in before, of everything in the batch."""
+    """The items of the batch that were imported before."""
     keys = {stretch.key for stretch in batch}
     keys |= {key for stretch in batch for turn in stretch.turns for key in (turn.key, turn.key_unanswered)}
     known = {bytes(item.key): item for item in ImportedItem.objects.for_user(user).filter(key__in=list(keys))}
@@ -74,7 +75,7 @@ def known_items(user: User, batch: Sequence[TurnStretch]) -> ItemsByKey:
 
 
 def _answered_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey) -> ItemsByKey:
-    """Questions that an older export has without an answer, and that are here with one, which names the turn."""
+    """Questions without an answer in an older export, whose turn here has one, which is part of its key."""
     asked: dict[tuple[UUID, datetime, str], bytes] = {}
     for stretch in batch:
         here = known[stretch.key].conversation_id if stretch.key in known else None
@@ -92,12 +93,12 @@ def _answered_since(user: User, batch: Sequence[TurnStretch], known: ItemsByKey)
 
 
 def item_of(turn: PlannedTurn, known: ItemsByKey) -> ImportedItem | None:
-    """A turn that has been answered since is the one that had not been."""
+    """An answered turn is the one that had no answer before."""
     return known.get(turn.key) or known.get(turn.key_unanswered)
 
 
 def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
-    """Whether the turn is as it had come in, and the export has more of it than an earlier one had."""
+    """Whether the turn is as imported, and the export has more of it than an earlier one."""
     if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
         return False
     pairs = ((turn.user_message, planned.user_message), (turn.assistant_message, planned.assistant_message))
@@ -106,7 +107,7 @@ def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
 
 
 def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
-    """Store what is not here yet. Must run in a transaction that acts as `user`."""
+    """Store the items that are not here yet. Must run in a transaction that acts as `user`."""
     return _Batch(batch, user, brought_by).write()
 
 
@@ -152,7 +153,7 @@ class _Batch:
         return {key: by_name[name] for key, name in names.items() if name in by_name}
 
     def _turns(self) -> dict[int, int]:
-        """The numbers of turns that came in before and are still here."""
+        """The numbers of turns that were imported before and are still here."""
         ids = [item.turn_id for item in self._known.values() if item.turn_id]
         mine = Turn.objects.for_user(self._user).filter(pk__in=ids)
         return dict(mine.values_list("pk", "turn_number"))
@@ -221,16 +222,16 @@ class _Batch:
             if number is not None and number <= conversation.turn_count:
                 said_at = self._numbers_here.get((conversation.pk, number))
                 if said_at is None or abs(said_at - planned.said_at) < SAME_TIME:
-                    # Here already without having come in, or deleted here.
+                    # Already here without an import, or deleted here.
                     planned.number = number if said_at else None
                     continue
-                # Said here since: this one comes after it.
+                # Written here since: this one comes after it.
                 number = None
             turn = history.next_turn(
                 conversation, follows=parent, said_at=planned.said_at, number=number, **_fields_of(planned)
             )
             planned.number = turn.turn_number
-            # The chosen path goes on where it ended with what came in; it stays where the person went on here.
+            # The chosen path continues with the new turns, unless the user continued it here.
             if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
                 conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
@@ -244,7 +245,7 @@ class _Batch:
         self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
 
     def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem) -> bool:
-        """Whether the turn was as it had come in, and says more now."""
+        """Whether the turn was as imported, and has more text now."""
         if planned.number is None or bytes(item.content_hash) == planned.content_hash:
             return False
         turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
@@ -254,9 +255,9 @@ class _Batch:
         changes.note(item, brought_by=self._import, before={name: getattr(turn, name) for name in fields})
         for name, value in fields.items():
             setattr(turn, name, value)
-        # Which indexes it anew.
+        # Which indexes it again.
         turn.save()
-        # Another answer to the same question is a version from now on.
+        # Another answer to the same question is now a version.
         self._known.pop(bytes(item.key), None)
         item.key, item.content_hash = planned.key, planned.content_hash
         self._known[planned.key] = item
@@ -276,7 +277,7 @@ class _Batch:
 
 
 def restore(item: ImportedItem, change: ImportedChange, user: User) -> None:
-    """Let a turn say again what it said before an import made it longer, unless it has been changed here."""
+    """Restore a turn's earlier text, from before an import made it longer, unless it has been changed here."""
     turn = Turn.objects.for_user(user).select_for_update().filter(pk=item.turn_id or 0).first()
     if turn is None or hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
         return
@@ -302,7 +303,7 @@ def _fields_of(planned: PlannedTurn) -> dict[str, Any]:
 
 
 def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]:
-    """Of Recollect's own conversations, those that are here under the ids that they had."""
+    """Of Recollect's own conversations, those that are here with their original ids."""
     ids = {stretch.key: stretch.conversation.exported.id for stretch in batch if stretch.conversation.exported}
     mine = Conversation.objects.for_user(user).filter(pk__in=ids.values()) if ids else Conversation.objects.none()
     here = set(mine.values_list("pk", flat=True))
@@ -310,7 +311,7 @@ def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]
 
 
 def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
-    """As it was, with its own id."""
+    """Unchanged, with its own id."""
     return Conversation(
         id=exported.id,
         user=user,
@@ -332,7 +333,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
 
 
 def _saved(conversation: Conversation) -> Conversation:
-    """A copy that somebody brings to another account of this server gets a new id, and only there."""
+    """A copy that a user imports into another account of this server gets a new id, and only there."""
     try:
         with transaction.atomic():
             conversation.save(force_insert=True)
@@ -348,7 +349,7 @@ def _has_no_path(stretch: TurnStretch) -> bool:
 
 
 def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
-    """The source and the external id of the conversation here; one that began here has no external id."""
+    """The source and the external id of the conversation here; one that was started here has no external id."""
     if conversation.exported is not None:
         return conversation.exported.source, conversation.exported.external_id
     return conversation.product, short_id(conversation.external_id)

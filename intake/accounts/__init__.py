@@ -1,1 +1,1 @@
-"""Getting into an account and keeping it: proofs, sessions, second factors. django-allauth has the mechanisms."""
+"""Accounts on top of django-allauth: log-in, proofs, sessions and second factors."""

@@ -1,6 +1,6 @@
-"""The audit log of each account: what is noted, shown to its owner, and removed after a year.
+"""The audit log of each account: records events, shows them to the owner, and removes them after a year.
 
-A row is added in the transaction of what it tells of, where there is one. Rows hold no text of anybody's.
+Each row is added in the transaction of its event, if there is one. Rows contain no user's text.
 """
 
 from collections.abc import Collection
@@ -32,10 +32,10 @@ def note(user: User | int | None, what: Activity, *, count: int = 1) -> None:
         with acting_as(Caller(user_id=user_id)):
             entry.save(force_insert=True)
     except ActingAsAnother:
-        # On a page of staff, who may add to anybody's.
+        # On a page of staff, who may add to anyone's log.
         entry.save(force_insert=True)
     except IntegrityError:
-        # The account was deleted meanwhile, and its log with it.
+        # The account was deleted in the meantime, and its log with it.
         return
 
 
@@ -50,7 +50,7 @@ def note_change_by_staff(user_id: int) -> None:
 
 
 def note_look_by_staff(staff: User, user_ids: Collection[int], *, now: datetime) -> None:
-    """Within `acting_as_staff`: once an hour for each of those who look and each of those whom they see."""
+    """Within `acting_as_staff`: once an hour for each pair of staff member and viewed user."""
     ActivityEntry.objects.bulk_create(
         [
             ActivityEntry(
@@ -76,11 +76,11 @@ def remove_old() -> int:
 
 
 def _device() -> str:
-    """Of the request that is being answered, if there is one."""
+    """The device of the current request, if there is one."""
     request = context.request
     return "" if request is None else devices.in_words(request.headers.get("User-Agent", ""))[:DEVICE_LENGTH]
 
 
 def _id_in_this_hour(staff_id: int, user_id: int, now: datetime) -> UUID:
-    """The same all hour long."""
+    """An id that stays the same for an hour."""
     return uuid5(NAMESPACE_OID, f"{staff_id} {user_id} {now.timestamp() // 3600:.0f}")

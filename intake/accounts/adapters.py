@@ -1,4 +1,4 @@
-"""What django-allauth leaves to the project: limits, proofs, mail, and how a visitor becomes an account."""
+"""Adapts django-allauth to this project: limits, proofs, mail, and turning a visitor into an account."""
 
 import base64
 import logging
@@ -32,24 +32,24 @@ logger = logging.getLogger(__name__)
 
 NOT_SENT = _("The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect.")
 TAKEN = _("This address belongs to another account by now. Your own stays as it was.")
-# What django-allauth calls a proof, and how it is called here.
+# django-allauth's names for proofs, and this project's.
 PROOFS = {
     "reauthenticate": _("Use your password"),
     "mfa_reauthenticate": _("Use a code"),
     "mfa_reauthenticate:webauthn": _("Use a passkey"),
 }
-# Under this name a session keeps the invitation with which somebody began to register by another service.
+# The session key for the invitation with which a registration through another service began.
 INVITATION = "recollect.invitation"
 
 
 def count_mail(request: HttpRequest, email: str) -> None:
-    """Count an email that a page is asked to send. Raises `RateLimited`."""
+    """Count an email that a page is about to send. Raises `RateLimited`."""
     rate_limits.take_all(("mail", email.lower()), ("mail_address", rate_limits.client_address(request)))
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without types
     def login(self, request: HttpRequest, user: User) -> None:
-        """The last step of every log-in; what a visitor said in this browser comes along."""
+        """The last step of every log-in; moves the chats of this browser's visitor to the account."""
         request.META.setdefault(VISITOR, visitor_of(request))
         super().login(request, user)
 
@@ -65,7 +65,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return user.check_password(password)
 
     def get_reauthentication_methods(self, user: User) -> list[dict[str, str]]:
-        """An account that has nothing else confirms by logging in by the other service again."""
+        """An account without another method confirms by logging in through the other service again."""
         methods: list[dict[str, str]] = super().get_reauthentication_methods(user)
         if methods or not user.is_authenticated:
             return [
@@ -86,7 +86,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return rate_limits.client_address(request)
 
     def is_safe_url(self, url: str | None) -> bool:
-        """A page of this very site."""
+        """Accepts only pages of this site."""
         here = {self.request.get_host()}
         return url_has_allowed_host_and_scheme(url, allowed_hosts=here, require_https=self.request.is_secure())
 
@@ -94,11 +94,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
         return reverse("intake:account")
 
     def can_delete_email(self, email_address: EmailAddress) -> bool:
-        """The account keeps the address that it logs in with until another is confirmed."""
+        """The account keeps its log-in address until another one is confirmed."""
         return bool(email_address.email != email_address.user.email and super().can_delete_email(email_address))
 
     def send_confirmation_mail(self, request: HttpRequest, emailconfirmation: Any, signup: bool) -> None:
-        """To the owner of an address that has an account already: that it has one. Raises `RateLimited`."""
+        """Tells the owner of an address that it already has an account. Raises `RateLimited`."""
         address = emailconfirmation.email_address
         if not signup:
             count_mail(request, address.email)
@@ -108,14 +108,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             super().send_confirmation_mail(request, emailconfirmation, signup)
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
-        """Somebody else may have registered with it since the email was sent."""
+        """Another account may have registered with the address since the email was sent."""
         if User.objects.filter(email=email_address.email).exclude(pk=email_address.user_id).exists():
             self.add_message(request, messages.ERROR, message=TAKEN)
             return False
         return bool(super().confirm_email(request, email_address))
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Without a database connection meanwhile. What cannot be sent is said on the next page, and undoes nothing."""
+        """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""
         passwords.give_connections_back()
         try:
             super().send_mail(template_prefix, email, context)
@@ -135,7 +135,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
         return _cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Raises `Unavailable` where the secret it was encrypted with is neither SECRET_KEY nor a fallback."""
+        """Raises `Unavailable` if neither SECRET_KEY nor a fallback decrypts it."""
         try:
             return _cipher().decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
@@ -146,10 +146,10 @@ class SecondFactorAdapter(DefaultMFAAdapter):  # type: ignore[misc]  # without t
 
 
 class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  # without types
-    """Logging in by another service: the first time it makes an account, where one may register."""
+    """Log-in through another service: the first time it creates an account, if registration is allowed."""
 
     def get_requests_session(self) -> Any:
-        """For what is asked of the other service: it may be slow, and no database connection waits for it."""
+        """For requests to the other service, which may be slow: no database connection is held meanwhile."""
         passwords.give_connections_back()
         return super().get_requests_session()
 
@@ -157,9 +157,9 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
         return registration.why_not(request.session.get(INVITATION, "")) is None
 
     def save_user(self, request: HttpRequest, sociallogin: Any, form: Any = None) -> User:
-        """Make the account, of the visitor's own row if there is one.
+        """Create the account, from the visitor's own row if there is one.
 
-        Raises `InvalidInput` for an invitation that has been used up.
+        Raises `InvalidInput` if the invitation has been used up.
         """
         email = form.cleaned_data["email"] if form else sociallogin.user.email
         user, turns = visitors.register(
@@ -177,7 +177,7 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
 
 @dataclass(frozen=True, slots=True)
 class OtherService:
-    """One that lets people in, for a button. `provider`: as the accounts that are connected name it."""
+    """Another service that offers a log-in button. `provider` is its name in connected accounts."""
 
     provider: str
     name: str
@@ -185,7 +185,7 @@ class OtherService:
 
 
 def other_services(request: HttpRequest) -> list[OtherService]:
-    """Those that are configured."""
+    """The configured services."""
     if not settings.SOCIALACCOUNT_PROVIDERS:
         return []
     return [

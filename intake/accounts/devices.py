@@ -1,6 +1,6 @@
-"""A browser in words, by what it says of itself: enough for a person to know their own devices again.
+"""Describes a browser by its User-Agent, so that users can recognise their own devices.
 
-The words are kept with the session, in English; a page says them in its language.
+The description is kept with the session, in English; a page translates it.
 """
 
 from django.utils.translation import gettext
@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as _
 UNKNOWN = _("An unknown device")
 SOME_BROWSER = _("A browser")
 
-# The first that a User-Agent contains; browsers name those that they descend from, so the order matters.
+# The first one that a User-Agent contains wins. Browsers name their ancestors, so the order matters.
 BROWSERS = {
     "Edg": "Edge",
     "OPR/": "Opera",
@@ -35,7 +35,7 @@ SYSTEMS = {
 
 
 def in_words(user_agent: str) -> str:
-    """Such as "Firefox on Linux"."""
+    """For example "Firefox on Linux"."""
     browser = _first(BROWSERS, user_agent)
     if system := _first(SYSTEMS, user_agent):
         return f"{browser or SOME_BROWSER} on {system}"
@@ -43,7 +43,7 @@ def in_words(user_agent: str) -> str:
 
 
 def in_page_language(words: str) -> str:
-    """What `in_words` made."""
+    """Translates the result of `in_words`."""
     browser, on, system = words.partition(" on ")
     if not on:
         return gettext(words)

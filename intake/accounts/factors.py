@@ -1,4 +1,4 @@
-"""What an account has besides its password, in words."""
+"""Describes the log-in methods of an account besides its password."""
 
 from allauth.mfa.models import Authenticator
 from django.utils.translation import gettext as _

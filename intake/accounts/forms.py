@@ -1,4 +1,4 @@
-"""What people fill in about their account: django-allauth's forms with this product's words, limits and counts."""
+"""Account forms: django-allauth's forms with this product's texts, limits and counters."""
 
 import time
 from datetime import UTC, datetime
@@ -67,14 +67,14 @@ class NewEmailForm(of_accounts.AddEmailForm):  # type: ignore[misc]  # without t
     email = email_field()
 
     def clean_email(self) -> str:
-        """Whether it is the address of another account is told to its owner alone, by an email."""
+        """Only the owner of the address learns, by email, that it belongs to another account."""
         email: str = self.cleaned_data["email"].lower()
         if email == self.user.email:
             raise ValidationError(_("This is your address already."), code="same_email")
         return email
 
     def save(self, request: HttpRequest) -> EmailAddress:
-        """Beside the address that the account has, which stays until this one is confirmed. Raises `RateLimited`."""
+        """Add it beside the account's address, which stays until this one is confirmed. Raises `RateLimited`."""
         with transaction.atomic():
             waiting = EmailAddress.objects.filter(user=self.user, verified=False)
             waiting.exclude(email=self.user.email).delete()
@@ -88,13 +88,13 @@ class AskForResetForm(of_accounts.ResetPasswordForm):  # type: ignore[misc]
     users: list[User]
 
     def clean_email(self) -> str:
-        """For the account that logs in with this address, not one that waits for it or had it once."""
+        """For the account that logs in with this address, not one with it as an unconfirmed or former address."""
         email: str = super().clean_email().lower()
         self.users = [user for user in self.users if user.email == email]
         return email
 
     def save(self, request: HttpRequest, **kwargs: Any) -> str:
-        """Sends an email whether there is an account or not, so that neither the answer nor its time tells."""
+        """Send an email whether or not there is an account, so that neither the response nor its time reveals it."""
         email: str = self.cleaned_data["email"].lower()
         count_mail(request, email)
         return str(super().save(request, **kwargs))
@@ -102,7 +102,7 @@ class AskForResetForm(of_accounts.ResetPasswordForm):  # type: ignore[misc]
 
 class ResetForm(of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
     password1 = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
-    # One field is enough, since it can be shown.
+    # One field is enough, because it can be shown.
     password2 = None
     end_access = end_access_field()
 
@@ -112,7 +112,7 @@ class ResetForm(of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
         return password
 
     def save(self) -> None:
-        """Every session ends with the old password."""
+        """Every session ends when the password changes."""
         super().save()
         sessions.end_other_sessions(user=self.user, current=None)
         if self.cleaned_data["end_access"]:
@@ -124,7 +124,7 @@ class PasswordAgainForm(of_accounts.ReauthenticateForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(forms.Form):
-    """With the old one, if there is one: an account that another service lets in may have none."""
+    """Asks for the old password if there is one: an account of another service may have none."""
 
     old_password = password_field(label=_("Your password now"))
     new_password = password_field(label=_("New password"), is_new=True, help_text=PASSWORD_HELP)
@@ -150,10 +150,10 @@ class ChangePasswordForm(forms.Form):
 
 
 class OtherServiceEmailForm(SignupForm):  # type: ignore[misc]
-    """Asked where the other service told no email address, or one that has an account already."""
+    """Shown if the other service gave no email address, or one that already has an account."""
 
     email = email_field()
-    # django-allauth takes it away again: there are no names here.
+    # django-allauth removes it again: this product has no user names.
     username = forms.CharField(max_length=1, required=False)
 
 
@@ -161,7 +161,7 @@ class OtherServiceEmailForm(SignupForm):  # type: ignore[misc]
 
 
 class _CountedCode:
-    """Tries are counted for the account, from everywhere; a code of an app is good once."""
+    """Attempts are counted per account, from all addresses; an authenticator code works once."""
 
     user: User
     cleaned_data: dict[str, Any]
@@ -177,7 +177,7 @@ class _CountedCode:
         return code
 
     def _is_first_use(self) -> bool:
-        """One statement, so that of two requests with the same code one is refused, in every process."""
+        """One statement, so that of two requests with the same code one is refused, in any process."""
         if self.authenticator.type != Authenticator.Type.TOTP:
             return True
         period = second_factor_settings.TOTP_PERIOD
@@ -207,7 +207,7 @@ class FirstCodeForm(ActivateTOTPForm):  # type: ignore[misc]
 
 
 class CredentialField(forms.JSONField):
-    """What the browser's authenticator answered, as WebAuthn's JSON."""
+    """The response of the browser's authenticator, as WebAuthn's JSON."""
 
     widget = forms.HiddenInput
 
@@ -230,7 +230,7 @@ def passkey_name_field(**options: Any) -> forms.CharField:
 class NewPasskeyForm(of_passkeys.AddWebAuthnForm):  # type: ignore[misc]
     name = passkey_name_field(required=False, help_text=_("So that you know it again."))
     credential = CredentialField()
-    # Every one of them can be used instead of a password.
+    # Each of them can replace a password.
     passwordless = forms.BooleanField(initial=True, widget=forms.HiddenInput)
 
 

@@ -1,7 +1,7 @@
-"""When a person last proved who they are in this session, and what asks for a proof that is recent.
+"""Tracks when the user of a session last proved their identity, and asks again for sensitive actions.
 
-Every kind of log-in is a proof, and so is confirming with a password, a code or a passkey. What changes an
-account for good, or gives access to it, asks again when the last proof is older than `settings.PROOF_SECONDS`.
+Every log-in is a proof, and so is confirming with a password, a code or a passkey. Actions that change an account
+permanently, or give access to it, require a proof that is not older than `settings.PROOF_SECONDS`.
 """
 
 import time
@@ -33,7 +33,7 @@ def is_recent(request: HttpRequest) -> bool:
 
 
 def require_recent_proof(request: HttpRequest) -> None:
-    """Raises what django-allauth answers with the page that asks for a proof; it keeps the form that was sent."""
+    """Raises the exception for which django-allauth shows the proof page; it keeps the submitted form."""
     if not is_recent(request):
         if not get_adapter().get_reauthentication_methods(request.user):
             raise PermissionDenied
@@ -43,7 +43,7 @@ def require_recent_proof(request: HttpRequest) -> None:
 def requires_recent_proof(
     *, methods: tuple[str, ...] = ("GET", "HEAD", "POST")
 ) -> Callable[[ProvingView], ProvingView]:
-    """For a page: asks for a proof first, then goes on with the request as it was, its form included."""
+    """For a page: asks for a proof first, then continues with the original request, including its form."""
 
     def decorator(view: ProvingView) -> ProvingView:
         @wraps(view)
@@ -58,6 +58,6 @@ def requires_recent_proof(
 
 
 def refuse_without_recent_proof(request: Any) -> None:
-    """For the API, where a session asks; a token is no session. Raises `AuthenticationRequired`."""
+    """For the API with a session; a token is not a session. Raises `AuthenticationRequired`."""
     if request.auth is None and not is_recent(request):
         raise AuthenticationRequired(CONFIRM_FIRST)

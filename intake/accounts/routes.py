@@ -1,7 +1,7 @@
-"""django-allauth's pages at this product's addresses: those that are used, and no others.
+"""The URLs of django-allauth's pages that this product uses.
 
-Its names stand outside of a namespace, since it looks for them there. Each page is for registered users, unless it is a
-step of logging in; what changes how one gets in asks for a recent proof.
+Their names have no namespace, because django-allauth expects none. Each page requires a registered user, unless it is a
+step of the log-in. Pages that change log-in methods require a recent proof.
 """
 
 import logging
@@ -38,7 +38,7 @@ AWAY = _("The other service does not answer. Try again shortly, or log in anothe
 
 
 class EmailView(account.EmailView):  # type: ignore[misc]  # without types
-    """An account logs in with one address: another takes its place by being confirmed, and in no other way."""
+    """An account logs in with one address. Only the confirmation of another address replaces it."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if "action_primary" in request.POST:
@@ -48,7 +48,7 @@ class EmailView(account.EmailView):  # type: ignore[misc]  # without types
 
 
 def for_everybody(view: AccountPage) -> AccountPage:
-    """A visitor is nobody to these pages; what they said comes along when they have logged in."""
+    """Treats a visitor as logged out on these pages; their chats move to the account after the log-in."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def _told_when_it_is_away(view: AccountPage) -> AccountPage:
 
 
 def _open(pattern: URLPattern | URLResolver) -> URLPattern | URLResolver:
-    """The same route, opened to somebody who is logging in by another service."""
+    """The same route, open during a log-in through another service."""
     if isinstance(pattern, URLPattern):
         pattern.callback = for_everybody(_told_when_it_is_away(pattern.callback))
     else:

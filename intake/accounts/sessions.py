@@ -1,4 +1,4 @@
-"""The sessions in which a person is logged in: which there are, and how they end."""
+"""Lists the sessions of a user and ends them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,17 +15,17 @@ from intake.identity import SessionStore
 from intake.models import Activity, Session, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
 
-# So many characters of a digest name a session among a person's own.
+# So many characters of a digest identify a session among a user's own.
 NAME_LENGTH = 16
 MOST_LISTED = 100
 
-# Sent with `user` when a person wants everything ended that acts for them without their session: tokens, apps.
+# Sent with `user` to end all other access of the user: tokens, apps.
 access_ended = Signal()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What its owner is shown of a session; `name` is no secret."""
+    """The data of a session that its owner sees; `name` is not a secret."""
 
     name: str
     device: str
@@ -35,7 +35,7 @@ class SessionInfo:
 
 
 def list_sessions(*, user: User, current: str | None) -> list[SessionInfo]:
-    """This one first, then the last used. `current`: the key of the session that asks."""
+    """The current session first, then by last use. `current` is the key of the requesting session."""
     this = SessionDigest.of(current) if current else None
     rows = Session.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-last_used_at")[:MOST_LISTED]
     shown = [_info(row, is_this_one=row.session_key == this) for row in rows if _is_good(row, user)]
@@ -43,7 +43,7 @@ def list_sessions(*, user: User, current: str | None) -> list[SessionInfo]:
 
 
 def end_session(*, user: User, name: str) -> None:
-    """Raises `NotFound` for what is not one of the person's."""
+    """Raises `NotFound` if the session is not one of the user's."""
     for row in Session.objects.filter(user=user).only("session_key"):
         if name and row.session_key[:NAME_LENGTH] == name:
             row.delete()
@@ -53,7 +53,7 @@ def end_session(*, user: User, name: str) -> None:
 
 
 def end_other_sessions(*, user: User, current: str | None) -> int:
-    """All but the one with this key; returns how many. Streams of theirs end within a few seconds."""
+    """End all sessions except this key's and return their number. Their streams end within a few seconds."""
     others = Session.objects.filter(user=user)
     if current is not None:
         others = others.exclude(session_key=current)
@@ -63,12 +63,12 @@ def end_other_sessions(*, user: User, current: str | None) -> int:
 
 
 def end_access(*, user: User) -> None:
-    """End every token and app that acts for this person."""
+    """End every token and app that acts for this user."""
     access_ended.send(User, user=user)
 
 
 def _is_good(row: Session, user: User) -> bool:
-    """A new password that was set elsewhere makes a session void, and leaves its row."""
+    """A password change elsewhere makes a session invalid but leaves its row."""
     data = SessionStore().decode(row.session_data)
     return constant_time_compare(data.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash())
 

@@ -1,1 +1,1 @@
-"""The agent loop: a model, the tools it is given, and the events that come of an answer."""
+"""The agent loop: runs a model with its tools and yields the events of an answer."""

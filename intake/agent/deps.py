@@ -1,4 +1,4 @@
-"""What one answer is made with: whom it is for, when, what is known of them; the model never sets any of it."""
+"""The context of one answer: its user, its time and the user's notes; the model cannot set any of it."""
 
 import secrets
 from dataclasses import dataclass, field, replace
@@ -14,9 +14,10 @@ from intake.models import ChatPreferences, Conversation, User
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Recalled text reaches the model between marks that the text cannot contain, so that the model takes it as data.
+    """Recalled text reaches the model between markers that the text cannot contain, so that the model treats it as
+    data.
 
-    The mark is one answer's own: nothing that was written before knows it, and what is written meanwhile loses it.
+    Each answer has a new marker. Earlier text cannot know it, and it is removed from text that is written meanwhile.
     """
 
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -30,7 +31,7 @@ class Fence:
         return f"</data {self.mark}>"
 
     def around(self, text: str) -> str:
-        # Repeatedly, for what is left when a mark is taken out may be one.
+        # Repeated, because removing a marker may form a new one.
         while self.mark in text:
             text = text.replace(self.mark, "")
         return f"{self.opening}\n{text}\n{self.closing}"
@@ -38,12 +39,12 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class ChatDeps:
-    """`zone`: the person's; None for a visitor, whose is unknown.
+    """`zone` is the user's; None for a visitor.
 
-    `notes`, `about`: the beginning of their MEMORY.md and of their USER.md, if any. `how_to_answer`: their wish for all
-    chats; `instructions`: for this one.
+    `notes`, `about`: the beginnings of their MEMORY.md and their USER.md, if any. `how_to_answer`: their instructions
+    for all chats; `instructions`: for this one.
 
-    `model` is None in recall mode, and where no server lists one.
+    `model` is None in recall mode, and if no server lists one.
     """
 
     caller: Caller
@@ -65,9 +66,9 @@ class ChatDeps:
 
 
 def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:
-    """Reads how the chat is to be answered, and what is known of the caller.
+    """Read the settings of the chat and the caller's notes.
 
-    A person whose account is gone is as unknown as a visitor.
+    A user whose account was deleted is treated like a visitor.
     """
     deps = ChatDeps(
         caller=caller,
@@ -92,6 +93,6 @@ def _beginning(path: str, user: User) -> str:
     length = settings.CHAT_NOTES_CHARACTERS
     if length <= 0:
         return ""
-    # One more than is wanted tells whether there is more.
+    # One more than needed shows whether there is more.
     notes: str = import_string(path)(user, length=length + 1)
     return notes if len(notes) <= length else notes[:length] + "\n… (cut here: search for the rest)"

@@ -1,4 +1,4 @@
-"""What happens while an answer is made, in the words of this project rather than of any vendor."""
+"""The events of an answer in this project's types, independent of any vendor."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ToolCalled:
-    """`id` is this project's own: vendors' are not always unique within an answer."""
+    """`id` is this project's own: vendors' ids are not always unique within an answer."""
 
     id: str
     name: str
@@ -15,9 +15,9 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """`summary`: a line of Markdown for people, with links to what was found.
+    """`summary` is a line of Markdown for people, with links to the results.
 
-    `stored` and `place`: what the call stored, and where, for it to be taken back; None if it stored nothing.
+    `stored` and `place` say what the call stored and where, so that it can be undone; None if it stored nothing.
     """
 
     id: str
@@ -34,7 +34,7 @@ class TextWritten:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningWritten:
-    """What a thinking model thinks. `seconds`: how long it has thought for this answer until now; None if not known."""
+    """The reasoning of a thinking model. `seconds` is the thinking time of this answer so far; None if unknown."""
 
     text: str
     seconds: float | None = None
@@ -42,9 +42,9 @@ class ReasoningWritten:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnded:
-    """The model has nothing more to say; `finish_reason` is None where its vendor gives none.
+    """The model has finished; `finish_reason` is None if its vendor gives none.
 
-    The tokens are those of all requests for the answer, None where they were not counted.
+    The tokens are those of all requests for the answer, None if they were not counted.
     """
 
     model: str | None
@@ -54,5 +54,5 @@ class AnswerEnded:
 
 
 AgentEvent = ToolCalled | ToolReturned | TextWritten | ReasoningWritten
-# What is written piece by piece; neighbours of one kind may be joined, and cut anywhere.
+# Events that arrive in pieces; neighbours of one kind may be joined and split anywhere.
 WRITTEN = (TextWritten, ReasoningWritten)

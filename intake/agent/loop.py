@@ -1,4 +1,4 @@
-"""One answer: the model is asked, its tool calls are made, and everything that happens is told as it happens."""
+"""Produces one answer: asks the model, runs its tool calls, and streams every event."""
 
 import re
 import time
@@ -50,7 +50,7 @@ async def answer(
 ) -> AsyncGenerator[AgentEvent | AnswerEnded, None]:
     """Stream the events of one answer, by the chat's model unless another is given.
 
-    Raises `RecollectError` when the model fails, in words for the person.
+    Raises `RecollectError` with a sentence for the user if the model fails.
     """
     teller = _Teller()
     try:
@@ -66,7 +66,7 @@ async def answer(
 
 
 def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
-    """A call that cannot even be read costs a round, too: its corrections need no other bound."""
+    """A malformed call also uses up a round, so its corrections need no other limit."""
     common = model_settings(deps.model, temperature=deps.temperature)
     tools = import_string(settings.CHAT_TOOLSET)(
         deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary
@@ -86,7 +86,7 @@ def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
 
 @dataclass
 class _Thinking:
-    """How long the model has thought in parts that are over, and since when it has in this one."""
+    """Counts the thinking time: of finished parts, and of the present one."""
 
     seconds: float = 0.0
     since: float | None = None
@@ -95,7 +95,7 @@ class _Thinking:
     def begin(self, text: str) -> list[AgentEvent]:
         self.end()
         self.since = time.monotonic()
-        # What it thinks after a tool call is a paragraph of its own.
+        # Thinking after a tool call starts a new paragraph.
         return self.go_on(("\n\n" if self.has_text else "") + text)
 
     def go_on(self, text: str) -> list[AgentEvent]:
@@ -113,10 +113,10 @@ class _Thinking:
 
 @dataclass
 class _Teller:
-    """Tells the library's events in this project's words."""
+    """Translates the library's events into this project's."""
 
     has_text: bool = False
-    # The ids of the calls that have no result yet, by the vendor's.
+    # The ids of calls without a result, by the vendor's id.
     ids: dict[str, str] = field(default_factory=dict)
     thinking: _Thinking = field(default_factory=_Thinking)
 
@@ -145,7 +145,7 @@ class _Teller:
         return []
 
     def _begin_text(self, text: str) -> list[AgentEvent]:
-        """Text after a tool call is a paragraph of its own."""
+        """Text after a tool call starts a new paragraph."""
         if self.has_text:
             return self._write("\n\n" + text)
         return self._write(text) if text else []
@@ -157,7 +157,7 @@ class _Teller:
 
 def _ended(result: AgentRunResult[str]) -> AnswerEnded:
     response, usage = result.response, result.usage
-    # A vendor that counts nothing counts no request as empty.
+    # A vendor that counts no tokens still reports a request as empty.
     is_counted = bool(usage.input_tokens or usage.output_tokens)
     return AnswerEnded(
         model=response.model_name,
@@ -175,7 +175,7 @@ def _returned(id_: str, part: Any) -> ToolReturned:
 
 
 def _arguments(part: Any) -> dict[str, Any]:
-    """The call's input as the model wrote it; what is no JSON object is shown as it came."""
+    """The call's input as the model wrote it; input that is not a JSON object is shown unchanged."""
     try:
         return dict(part.args_as_dict())
     except (ValueError, AssertionError, TypeError):
@@ -183,18 +183,18 @@ def _arguments(part: Any) -> dict[str, Any]:
 
 
 def _failure(part: Any) -> str:
-    """Why it did not work, in a sentence: codes are for programs, and a parser's complaint for the model."""
+    """The reason of a failure in a sentence: codes are for programs, and parser messages for the model."""
     reason = re.sub(r"^[a-z_]+: ", "", part.content) if isinstance(part.content, str) else "The call could not be read."
     return "That did not work: " + reason[:300]
 
 
 class ModelRefused(Unavailable):
-    """Away until somebody changes the settings."""
+    """Unavailable until the settings change."""
 
     retryable = False
 
 
-# What to tell the person, the first that fits; the vendor's own words may hold the key or the prompt.
+# The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
     (ModelAuthenticationError, ModelRefused, "The language model refused its key: the operator has to change it."),
     (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or tell the operator."),

@@ -1,4 +1,4 @@
-"""The models behind the names (`intake/language_models.py`), or recall mode where the settings name none."""
+"""Builds the models behind the names (`intake/language_models.py`), or recall mode if no model is configured."""
 
 import asyncio
 from asyncio import AbstractEventLoop, get_running_loop
@@ -14,12 +14,12 @@ from core.isolation.caller import Caller
 from intake.agent.recall import recall_model
 from intake.language_models import ANTHROPIC, LanguageModel, is_recall_mode, named_models
 
-# How much a model is asked to think; anything else is an effort that pydantic-ai knows by the same word.
+# Thinking levels with another value in pydantic-ai; the other levels have the same name there.
 THINKING: dict[str, Any] = {"on": True, "off": False}
 
 
 def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bool = False) -> Model:
-    """Raises `Unavailable` where there is no model although there should be one."""
+    """Raises `Unavailable` if a model is configured but none is available."""
     if is_recall_mode():
         return recall_model(caller, is_temporary=is_temporary)
     if chosen is None:
@@ -28,19 +28,16 @@ def chat_model(caller: Caller, chosen: LanguageModel | None, *, is_temporary: bo
 
 
 async def warm_up() -> None:
-    """Load the vendors' packages, and build the clients of this event loop for the models that the settings name.
-
-    Nothing is sent.
-    """
+    """Load the vendors' packages, and build this event loop's clients for the configured models. Sends nothing."""
     for chosen in named_models():
         built = await asyncio.to_thread(_build, chosen)
         _models.setdefault(get_running_loop(), {}).setdefault(chosen, built)
 
 
 def model_settings(chosen: LanguageModel | None = None, *, temperature: float | None = None) -> ModelSettings:
-    """Seconds to wait for the first sign of an answer and between its pieces; one retry, before anything came.
+    """The timeout for the first sign of an answer and between its pieces, and one retry before anything has arrived.
 
-    A temperature is left out for a model that takes none.
+    A temperature is left out for a model that accepts none.
     """
     seconds = settings.LLM_TIMEOUT_SECONDS
     asked = ModelSettings(timeout=seconds, first_event_timeout=seconds, max_retries=1)
@@ -52,17 +49,17 @@ def model_settings(chosen: LanguageModel | None = None, *, temperature: float | 
 
 
 async def close_connections() -> None:
-    """Let go of the vendors' connections that belong to this event loop: at its end."""
+    """Close this event loop's connections to the vendors, at its end."""
     for model in _models.pop(get_running_loop(), {}).values():
         await model.client.close()
 
 
-# A connection belongs to the event loop that it was made in, and goes with it.
+# A connection belongs to the event loop in which it was opened.
 _models: WeakKeyDictionary[AbstractEventLoop, dict[LanguageModel, Any]] = WeakKeyDictionary()
 
 
 def _kept_model(chosen: LanguageModel) -> Model:
-    """Kept as long as the event loop runs, and its connections with it."""
+    """Kept, with its connections, as long as the event loop runs."""
     models = _models.setdefault(get_running_loop(), {})
     if chosen not in models:
         models[chosen] = _build(chosen)
@@ -70,7 +67,7 @@ def _kept_model(chosen: LanguageModel) -> Model:
 
 
 def _build(chosen: LanguageModel) -> Any:
-    """Vendors' packages are large, and loaded only where they are needed."""
+    """Vendors' packages are large, so they are loaded only when needed."""
     name, base_url, api_key = chosen.own_name, chosen.base_url, chosen.api_key
     if chosen.id.startswith(ANTHROPIC):
         from pydantic_ai.models.anthropic import AnthropicModel
@@ -83,9 +80,9 @@ def _build(chosen: LanguageModel) -> Any:
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     if base_url:
-        # Many models' templates know of no second one.
+        # The templates of many models accept only one system prompt.
         one_system_message = OpenAIModelProfile(openai_chat_supports_multiple_system_messages=False)
-        # A local server asks for no key, yet the client wants one to send.
+        # A local server needs no key, but the client must send one.
         compatible = OpenAICompatibleProvider("llm", base_url=base_url, api_key=api_key or "none")
         return OpenAIChatModel(name, provider=compatible, profile=one_system_message)
     return OpenAIChatModel(name, provider=OpenAIProvider(api_key=api_key))

@@ -1,6 +1,6 @@
-"""What the model is given: who it is, when it is, what is data, what the person noted, and the conversation so far.
+"""Builds the prompt: role, time, which text is data, the user's notes, and the conversation so far.
 
-What stays the same comes first, for a vendor to cache; what the tools are for, the toolset says itself, in between.
+Constant text comes first, so that a vendor can cache it. The toolset itself describes the tools, in between.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from intake.links import conversation_path
 from intake.models import Turn
 from intake.paths import ancestors
 
-# About 8,000 tokens: enough to keep the thread of a conversation, little enough for small local models.
+# About 8,000 tokens: enough for the thread of a conversation, and little enough for small local models.
 HISTORY_CHARACTERS = 32_000
 HISTORY_TURNS = 50
 
@@ -64,7 +64,7 @@ as one text with them. Repeat nothing of it, and say nothing about going on.
 
 
 def introduction(deps: ChatDeps) -> str:
-    """With the person's own wishes, which are instructions."""
+    """Includes the user's own wishes, which are instructions."""
     text = INTRODUCTION + (_links() if deps.uses_memory else "")
     if deps.how_to_answer.strip():
         text += WISHES.format(wishes=deps.how_to_answer)
@@ -89,7 +89,7 @@ def circumstances(deps: ChatDeps, *, may_use_tools: bool) -> str:
 
 
 def asked(turn: Turn, *, kept: str = "") -> tuple[str, list[ModelMessage]]:
-    """What the model is to answer, and the messages before that. `kept`: what there is of an answer that goes on."""
+    """The message to answer and the messages before it. `kept` is the existing text of a continued answer."""
     if not kept:
         return turn.user_message, before(turn)
     return GO_ON, [*before(turn), *_as_messages(turn.user_message, kept)]

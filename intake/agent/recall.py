@@ -1,8 +1,8 @@
-"""Recall mode: without a language model the same agent loop runs, with this model in the model's place.
+"""Recall mode: without a language model, the same agent loop runs with this model in its place.
 
-It calls the search tools with the person's message and answers with what was found: in their chats, with dates and
-links, and in what they noted. Chats and notes are asked for each on its own, so that neither crowds out the other, and
-told as one list, the likeliest first.
+It calls the search tools with the user's message and quotes the results: from chats, with dates and links, and from
+notes. Chats and notes are searched separately, so that neither crowds out the other, and shown as one list, the most
+relevant first.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
 SHOWN = 5
 NOTES_SHOWN = 3
-# A question of so many words may lean on what was said before, which is so many messages.
+# A question of at most this many words may depend on earlier messages; this many of them are used.
 SHORT_WORDS, PROMPTS_BEFORE = 8, 2
-# Of what is only the nearest, as much from each search.
+# The number of results from each search when all are only the nearest.
 NEAREST_SHOWN = 2
 
 SAVED = "Saved. "
@@ -42,7 +42,7 @@ CLOSEST = "Here is what you said or noted that comes closest:\n\n"
 NOTHING_ABOUT_IT = f"{SAVED}I found nothing about that."
 MEMORY_IS_OFF = "*Your memory is off in this chat, and without a language model there is nothing else to answer from.*"
 _LINE_MARK = re.compile(r"^\s*(?:#{1,6}|(?P<item>[-*+](?:\s+\[[ xX]\])?|\d{1,3}[.)]))\s+", re.MULTILINE)
-# The second is for those who can do something about it.
+# The second sentence is for users who can change the configuration.
 RECALL_MODE = "*This is recall mode: I look up what you said and quote it.*"
 HOW_TO_ADD = (
     "*No language model is configured, so this is recall mode: I look up what you said and quote it. "
@@ -51,7 +51,7 @@ HOW_TO_ADD = (
 
 
 def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel:
-    """The model for one caller's answer: what it quotes it looks up among that caller's turns alone."""
+    """The model for one caller's answer: it quotes only that caller's turns."""
 
     async def recall(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         question = _question(messages)
@@ -68,14 +68,14 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         )
         for piece in [*_told(question, found, turns), HOW_TO_ADD if is_staff else RECALL_MODE]:
             yield piece.removeprefix(SAVED) if is_temporary else piece
-            # Hand the loop back, so that each piece leaves on its own as a model's would.
+            # Yield to the event loop, so that each piece is sent separately, as a model's would be.
             await asyncio.sleep(0)
 
     return FunctionModel(stream_function=recall, model_name="recall")
 
 
 def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
-    """A short question ("and how much was it?") is searched with what was said just before as well."""
+    """A short question ("and how much was it?") is also searched together with the preceding messages."""
     queries = [question]
     if before and len(question.split()) <= SHORT_WORDS:
         queries.append(f"{before} {question}")
@@ -89,17 +89,17 @@ def _searches(question: str, before: str, among: set[str]) -> DeltaToolCalls:
 
 
 def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
-    """Neither what was said on the days that the question names is too far from it, nor what is only the nearest."""
+    """Drop distant results, unless the question names their days or all results are only the nearest."""
     is_anything_near = "interpreted" in chats or "nothingRelevant" in chats
     far = math.inf if is_anything_near else import_string(settings.CHAT_FAR_DISTANCE)()
     return [match for match in chats.get("results", []) if match["score"] <= far]
 
 
 def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
-    """What was found in chats and notes. What is only the nearest is offered where nothing else was found."""
+    """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(chats)
-    # What the search calls found is never left unsaid, however far it is.
+    # The results of these calls are always shown, however distant.
     said = _said(question, near or chats.get("results", []), turns)
     noted = _noted(notes)
     searched = [(said, not near or bool(chats.get("nothingRelevant"))), (noted, bool(notes.get("nothingRelevant")))]
@@ -116,7 +116,7 @@ class _Quote(NamedTuple):
 
 
 def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
-    """The quotes of all searches, by their relevance; those of one search stay in its order."""
+    """The quotes of all searches by relevance; those of one search keep their order."""
     return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
 
 
@@ -136,7 +136,7 @@ def _noted(found: dict[str, Any]) -> list[_Quote]:
 
 
 def _quote_note(result: dict[str, Any]) -> str:
-    """The whole excerpt: it is cut around what was found."""
+    """The complete excerpt, because it is cut around the match."""
     day = date.fromisoformat(result["date"])
     # In one line the mark of the first heading or item would make all of it one.
     excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
@@ -177,7 +177,7 @@ def _prompts(messages: list[ModelMessage]) -> list[str]:
 
 
 def _search_results(messages: list[ModelMessage]) -> dict[str, dict[str, Any]]:
-    """What the searches of this run gave, by tool, the better of two: nothing of one that failed; empty before any."""
+    """The results of this run's searches, by tool, the better of two. Without failed searches; empty before any."""
     found: dict[str, dict[str, Any]] = {}
     for part in messages[-1].parts:
         if isinstance(part, ToolReturnPart):

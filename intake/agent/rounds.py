@@ -1,4 +1,4 @@
-"""How far one answer may go with its tools: so many rounds, so many corrections, and every result marked as data."""
+"""Limits the tools of one answer: the number of rounds, the number of corrections, and every result marked as data."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from pydantic_ai.usage import UsageLimits
 from intake.agent.deps import ChatDeps
 from intake.agent.told import as_text
 
-# How often one call may be corrected before its tool is given up.
+# How often one call may be corrected before the model loses its tool.
 MOST_CORRECTIONS = 2
 NO_MORE_ROUNDS = "limit_reached: No more tools for this answer. Answer with what you have."
 NO_OBJECT = "validation_error: The input must be a JSON object."
@@ -21,23 +21,23 @@ NOT_AGAIN = "That is enough tries: do without it."
 
 
 def may_use_tools(context: RunContext[ChatDeps]) -> bool:
-    """A step is one request to the model; those within the rounds may call tools, and the next one has to answer."""
+    """A step is one request to the model. Steps within the rounds may call tools; the next one must answer."""
     return bool(context.run_step <= settings.CHAT_TOOL_ROUNDS)
 
 
 def usage_limits() -> UsageLimits:
-    """After the rounds, one request that asks for words, and another without any tools for a model that will not."""
+    """After the rounds, one request must answer in words. If the model does not, another one has no tools."""
     return UsageLimits(request_limit=settings.CHAT_TOOL_ROUNDS + 2)
 
 
 def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> ModelSettings:
-    """The tools stay listed, since some vendors refuse a history of calls without them; none may be called."""
+    """The tools stay listed, because some vendors refuse a history of calls without them; but no call is allowed."""
     return common if may_use_tools(context) else ModelSettings(**common, tool_choice="none")
 
 
 @dataclass
 class BoundedToolset(WrapperToolset[ChatDeps]):
-    """The caller's tools within those bounds."""
+    """The caller's tools within these limits."""
 
     async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
         if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
@@ -51,7 +51,7 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
             raise ToolFailed(NO_MORE_ROUNDS)
         try:
             if not isinstance(tool_args, dict):
-                # Vendors' libraries pass any JSON on.
+                # Vendors' libraries accept any JSON.
                 raise ModelRetry(NO_OBJECT)
             result = await super().call_tool(name, tool_args, ctx, tool)
         except ModelRetry as error:
@@ -62,6 +62,6 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
 
 
 def _as_data(result: ToolReturn[Any], deps: ChatDeps) -> ToolReturn[str]:
-    """The model reads the result between marks; our own code finds it unchanged in the metadata."""
+    """The model reads the result between markers; our own code reads it unchanged from the metadata."""
     read = deps.fence.around(as_text(result.return_value))
     return ToolReturn(read, metadata={**(result.metadata or {}), "data": result.return_value})

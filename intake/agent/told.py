@@ -1,6 +1,6 @@
-"""What a tool returned, as plain text for the model, with every field by its name.
+"""Formats a tool's result as plain text for the model, with every field by its name.
 
-A text of several lines stands behind bars, a bar for each line, so that no stored text looks like a field or a result.
+Each line of a multi-line text starts with a bar, so that no stored text looks like a field or a result.
 """
 
 import json
@@ -11,7 +11,7 @@ INDENT = "  "
 
 
 def as_text(data: Any) -> str:
-    """`data` is what JSON can say."""
+    """`data` is any JSON value."""
     return "\n".join(_lines(data))
 
 
@@ -35,7 +35,7 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def _inline(value: Any) -> list[str] | None:
-    """What fits on the line of its name; None for what goes below it."""
+    """The text that fits on the line of its name; None for text that goes below it."""
     if isinstance(value, str):
         return None if len(value.splitlines()) > 1 else [value]
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | str) for each in value)):

@@ -1,8 +1,8 @@
-"""Done once when a web process starts: what the first answer would otherwise load and build while somebody waits.
+"""Prepares a web process at its start, so that the first user does not wait for loading and building.
 
-The vendor's package alone takes seconds to import. One answer is then made without the vendor, by a model that says a
-word, so that what the libraries build at their first use is built; and a first message is saved and rolled back, since
-PostgreSQL reads its catalogue anew for the first statements of each connection.
+The vendor's package alone takes seconds to import. Then one answer is produced without the vendor, by a model that says
+one word, because libraries build data at their first use. And a first message is saved and rolled back, because
+PostgreSQL reads its catalogue for the first statements of each connection.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from intake.services import Answer, begin_turn, finish_turn
 
 logger = logging.getLogger(__name__)
 
-# Draws with everything that is loaded at its first use: code in colours, a formula, a table.
+# Renders everything that is loaded at its first use: highlighted code, a formula, a table.
 SAMPLE = "# Hello\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n$x^2$ and **more**\n"
 
 
 async def warm_up() -> None:
-    """In the event loop that will serve. A failure is logged: the first answer meets it again and says so."""
+    """Runs in the event loop that will serve. A failure is logged; the first answer will report it."""
     try:
         await asyncio.to_thread(_load)
         await models.warm_up()
@@ -56,7 +56,7 @@ async def _rehearse(model: Model) -> None:
 
 
 def _rehearse_saving() -> None:
-    """As a new visitor's first message and its answer; nothing of it stays. On the one connection that the pool has."""
+    """Saves a new visitor's first message and its answer, and rolls back, on the pool's only connection."""
     try:
         with transaction.atomic():
             caller = Caller(user_id=User.objects.create_visitor().pk, is_visitor=True)

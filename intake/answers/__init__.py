@@ -1,1 +1,1 @@
-"""Answers that outlive their readers: the task that writes one, the log of it, and everybody who reads along."""
+"""Answers that do not depend on their readers: the task that writes an answer, its log, and its readers."""

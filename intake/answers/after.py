@@ -1,7 +1,7 @@
-"""What follows an answer that has been saved, and delays nobody: open pages are told, and the chat gets its title.
+"""Runs after an answer is saved, without delaying it: notifies open pages and writes the chat's title.
 
-The title is made by a task beside the stream, in the web process that answered: workers may write no conversation, and
-a process that stops first leaves the first line, which is a title too.
+The title is written by a task in the web process that answered, because workers may not write conversations. A process
+that stops first leaves the first line as the title.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from intake.services import Answer
 
 logger = logging.getLogger(__name__)
 
-# A model that takes longer has something else to do.
+# A slower model is busy.
 TITLE_SECONDS = 60
 
 _tasks: set[asyncio.Task[None]] = set()
 
 
 def after_answer(turn: Turn, caller: Caller, answer: Answer, *, model: LanguageModel | None) -> None:
-    """To be called on the event loop, once the answer is saved, however it ended. `model`: the one that answered."""
+    """Call on the event loop, once the answer is saved, however it ended. `model` is the one that answered."""
     changes.tell_now(caller, turn.conversation_id)
     wants_title = settings.CHAT_TITLES and not is_recall_mode() and turn.turn_number == 1 and not turn.is_temporary
     if wants_title and answer.status == Turn.Status.COMPLETE and answer.text.strip():
@@ -36,7 +36,7 @@ def after_answer(turn: Turn, caller: Caller, answer: Answer, *, model: LanguageM
 
 
 async def stop() -> None:
-    """The tasks of this event loop end without their titles."""
+    """Stop the tasks of this event loop without their titles."""
     tasks = [task for task in _tasks if task.get_loop() is asyncio.get_running_loop()]
     for task in tasks:
         task.cancel()
@@ -55,7 +55,7 @@ async def _give_title(turn: Turn, caller: Caller, answer: str, model: LanguageMo
             if title:
                 await as_caller(caller, _set_title, turn, caller, title)
     except Exception as error:  # the first line stays as the title
-        # Its words may be the person's.
+        # The error's text may contain the user's words.
         logger.warning("No title could be made for %s (%s)", turn.conversation_id, type(error).__name__)
 
 
@@ -66,7 +66,7 @@ def _wants_title(turn: Turn, caller: Caller) -> bool:
 
 
 def _set_title(turn: Turn, caller: Caller, title: str) -> None:
-    """A person who renamed the chat meanwhile keeps their title, and a turn that was deleted gives it none."""
+    """Keeps a title that the user wrote meanwhile; does nothing if the turn was deleted."""
     conversation = _untitled(turn, caller).select_for_update().first()
     if conversation is None or not Turn.objects.for_caller(caller).filter(pk=turn.pk).exists():
         return

@@ -1,4 +1,4 @@
-"""The database beside an answer's event loop: each piece of work in a thread and a transaction of its own."""
+"""Runs database work beside an answer's event loop, each piece in its own thread and transaction."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -23,7 +23,9 @@ async def as_caller(caller: Caller, function: Callable[P, T], *args: P.args, **k
 
 
 async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run database work beside the loop, and give its connection back at once: streams outlive any pool."""
+    """Run database work beside the event loop and return its connection at once: streams last longer than a pool can
+    wait.
+    """
 
     def work() -> T:
         try:
@@ -35,7 +37,7 @@ async def aside(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 async def load_turn(turn_id: int, *, caller: Caller) -> Turn | None:
-    """The caller's turn as it is now; None for what is not there or is somebody else's."""
+    """The caller's turn as it is now; None if it does not exist or belongs to another user."""
 
     def load() -> Turn | None:
         return Turn.objects.for_caller(caller).filter(pk=turn_id).first()

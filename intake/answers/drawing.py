@@ -1,7 +1,7 @@
-"""An answer as HTML while it is written: drawn once for all readers of its log who want it so.
+"""Renders an answer as HTML while it is written, once for all readers of its log who want HTML.
 
-The model's stream never waits for it: a task of its own renders the log's text in a thread, at most ten times a second.
-Each reader has a view, which knows from which block on there is something they have not seen.
+The model's stream never waits for it: a separate task renders the log's text in a thread, at most ten times a second.
+Each reader has a view that knows the first block that the reader has not seen.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from weakref import WeakSet
 from intake.answers.log import AnswerLog
 from intake.markdown.streaming import BlockStream, ChangedBlocks
 
-# Rendering is work for a processor: more threads would only keep the others from theirs.
+# Rendering occupies a processor: more threads would only slow the others down.
 _threads = ThreadPoolExecutor(2, thread_name_prefix="drawing")
 
 
@@ -33,7 +33,7 @@ class Drawing:
         return view
 
     def close_view(self, view: "ReaderView") -> bool:
-        """Whether others are left; without any the drawing ends."""
+        """Returns whether other views are left; without any, rendering stops."""
         self._views.discard(view)
         if not self._views:
             self._task.cancel()
@@ -42,7 +42,7 @@ class Drawing:
     async def _draw(self) -> None:
         loop = asyncio.get_running_loop()
         while not self.is_finished:
-            # Asked before the text: what is written in between is drawn next time.
+            # Read before the text: anything written in between is rendered next time.
             is_whole = self._log.is_over
             self._feed()
             if is_whole:
@@ -72,11 +72,11 @@ class Drawing:
 
 
 class ReaderView:
-    """What one reader has not been shown yet."""
+    """The blocks that one reader has not seen yet."""
 
     def __init__(self, drawing: Drawing) -> None:
         self._drawing = drawing
-        # A reader who comes, or comes back, is shown everything.
+        # A reader who arrives, or returns, gets all blocks.
         self._unseen_from: int | None = 0 if drawing.blocks else None
 
     def note(self, start: int) -> None:

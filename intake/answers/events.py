@@ -1,4 +1,4 @@
-"""The contract's events of an answer, as data and as server-sent events."""
+"""Encodes the contract's events of an answer, as data and as server-sent events."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ THROWN_OUT = "Your session has ended, or your token was revoked. What was writte
 
 
 def encode_turn(turn: Turn) -> bytes:
-    """The first event: a reader who gets it again begins anew."""
+    """The first event: a reader who gets it again starts over."""
     return sse.encode("turn", {**_named(turn), "turnId": turn.pk}, id=str(EventId(turn.attempt, NOWHERE)))
 
 
 def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with_html: bool = False) -> bytes:
-    """`position`: where it ends in the log; a reader of one that says nothing comes back to the beginning.
+    """`position` is the event's end in the log. An event without one returns its reader to the beginning, by its id.
 
-    It says so by its id: without one the reader would come back to an earlier event's, and hear a part twice.
+    Without any id the reader would return to an earlier event, and get a part twice.
     """
     id_ = str(EventId(turn.attempt, position))
     match event:
@@ -38,7 +38,7 @@ def encode_event(event: AgentEvent, turn: Turn, *, position: int = NOWHERE, with
 
 
 def encode_blocks(changed: ChangedBlocks) -> bytes:
-    """Without an id: a reader who comes back is shown all blocks."""
+    """Without an id: a reader who returns gets all blocks."""
     return sse.encode("blocks", {"from": changed.start, "html": changed.html})
 
 
@@ -51,7 +51,7 @@ def encode_thrown_out() -> bytes:
 
 
 def ending_of(turn: Turn) -> Ending:
-    """How a turn that has ended ended; renders its answer, which takes a while."""
+    """The last event of an ended turn. Rendering its answer takes a while."""
     if turn.error:
         return Ending("error", turn.error)
     data: dict[str, Any] = {**_named(turn), "html": str(render(turn.assistant_message))}
@@ -75,7 +75,7 @@ def as_data(error: RecollectError) -> dict[str, Any]:
 
 
 def kept_result(event: ToolReturned) -> dict[str, Any]:
-    """What a turn keeps of a result: the stored text for people, the place for undoing it."""
+    """The parts of a result that a turn keeps: the stored text for people, and the place for undoing it."""
     result: dict[str, Any] = {"summary": event.summary, "is_error": event.is_error}
     if event.place is not None:
         result |= {"stored": event.stored or "", "place": event.place}
@@ -83,13 +83,13 @@ def kept_result(event: ToolReturned) -> dict[str, Any]:
 
 
 def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
-    """What a kept answer's model thought, if anything, as one event."""
+    """The reasoning of a kept answer, if any, as one event."""
     seconds = Usage.of(turn.usage).thought_seconds
     return [ReasoningWritten(turn.reasoning, seconds)] if turn.reasoning else []
 
 
 def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
-    """A kept call as it happened; what has been taken back since cannot be taken back again."""
+    """A kept call as it happened. An undone call cannot be undone again."""
     events: list[ToolCalled | ToolReturned] = [ToolCalled(id=call["id"], name=call["name"], input=call["input"])]
     if "summary" in call:
         returned = ToolReturned(

@@ -1,8 +1,8 @@
-"""An answer that is written in another process, followed here: from its stream in Redis, or from the database.
+"""Follows an answer that another process writes, from its stream in Redis or from the database.
 
-All readers of this process share one mirror of the log, and so one connection. The stream is left for the database when
-Redis is away, when the stream has a gap, or when it says nothing although more has been saved: its writer may have no
-Redis. From then on the mirror's positions are its own, and readers are told of none.
+All readers of this process share one mirror of the log, and so one connection. The mirror changes to the database when
+Redis is unavailable, when the stream has a gap, or when the stream is silent although more has been saved (its writer
+may have no Redis). From then on the mirror's positions are its own, and readers do not get them.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
-# How long a read of the stream waits; then the database is asked whether anything still comes.
+# How long a read of the stream waits before the database is asked whether the answer continues.
 BLOCK_SECONDS = 1.0
 LOOK_EVERY_SECONDS = 0.5
 ENTRIES_AT_ONCE = 500
 
 
 class Gap(ValueError):
-    """The stream does not go on where the mirror ends."""
+    """The stream does not continue at the mirror's end."""
 
 
 class Mirror:
-    """`log` grows while there are readers. The caller who opened it closes it."""
+    """`log` grows while there are readers. The caller who opened the mirror closes it."""
 
     def __init__(self, turn: Turn, caller: Caller) -> None:
         self.log = AnswerLog(turn)
@@ -61,13 +61,13 @@ class Mirror:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     async def _is_worth_waiting(self) -> bool:
-        """Whether the stream, which is silent, may still go on."""
+        """Whether the silent stream may still continue."""
         turn = await load_turn(self.log.turn.pk, caller=self._caller)
         is_going_on = turn is not None and not turn.has_ended and turn.attempt == self.log.turn.attempt
         return is_going_on and turn is not None and len(turn.assistant_message) <= len(self.log.text)
 
     async def _look(self) -> None:
-        """Take over what has been saved meanwhile."""
+        """Add the text that has been saved meanwhile."""
         turn = await load_turn(self.log.turn.pk, caller=self._caller)
         if turn is None:
             self.log.finish(ending_of_deleted())
@@ -80,9 +80,10 @@ class Mirror:
 
 
 async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
-    """The log of an answer that has ended, for readers who have had a part of it.
+    """The log of an ended answer, for readers who already have a part of it.
 
-    What its stream has not, or no more, comes from the saved turn. None if where the calls stood in the text is lost.
+    The part that its stream does not have comes from the saved turn. None if the positions of the calls in the text are
+    lost.
     """
     log = AnswerLog(turn)
     try:
@@ -98,10 +99,10 @@ async def mirror_of_ended(turn: Turn) -> AnswerLog | None:
 
 
 def catch_up(log: AnswerLog, turn: Turn) -> None:
-    """Add what a saved turn has and the log has not. Where among the text a call stood, a saved turn does not say."""
+    """Add the missing part of a saved turn to the log. A saved turn has no position of a call within the text."""
     text, reasoning = log.text, log.reasoning
     if len(turn.reasoning) > len(reasoning) and turn.reasoning.startswith(reasoning):
-        # Nor does it say where among the text reasoning stood.
+        # It has no position of the reasoning within the text either.
         log.is_exact = False
         log.add(ReasoningWritten(turn.reasoning[len(reasoning) :], Usage.of(turn.usage).thought_seconds))
     told = {(type(event), event.id) for _, event in log.since(0) if isinstance(event, ToolCalled | ToolReturned)}
@@ -117,7 +118,7 @@ def catch_up(log: AnswerLog, turn: Turn) -> None:
 def take(log: AnswerLog, entry: streams.StreamEntry) -> bool:
     """Add an entry to the log; returns whether more can follow. Raises `Gap`.
 
-    What a writer sent twice overlaps with what is there.
+    An entry that the writer sent twice overlaps with the existing text.
     """
     if entry.id.attempt != log.turn.attempt:
         raise Gap("another attempt has begun")
@@ -135,7 +136,7 @@ def take(log: AnswerLog, entry: streams.StreamEntry) -> bool:
 
 
 async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
-    """Until the stream has ended, or nothing can be expected of it any more. Raises `RedisError` and `Gap`."""
+    """Until the stream has ended or cannot continue. Raises `RedisError` and `Gap`."""
     key, last = streams.stream_key(log.turn.pk), str(EventId(log.turn.attempt, 0))
     async with streams.async_client(timeout=BLOCK_SECONDS + streams.TIMEOUT_SECONDS) as client:
         while True:
@@ -151,7 +152,7 @@ async def _mirror_stream(log: AnswerLog, is_worth_waiting: Any) -> None:
 
 
 def _entries(found: Any, key: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    """Of one stream, in the form of either version of the protocol."""
+    """The entries of one stream, in the form of either version of the protocol."""
     if isinstance(found, dict):
         (entries,) = found[key.encode()] if key.encode() in found else found[key]
         return list(entries)

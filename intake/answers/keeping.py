@@ -1,6 +1,6 @@
-"""Saves what there is of a process's answers: one message to the database for all of them, some twice a second.
+"""Saves the text of all running answers of a process with one database message, some twice a second.
 
-So a server that is killed loses less than a second of what it wrote, and the database a transaction for each answer.
+So a killed server loses less than a second of the text, and the database needs no transaction for each answer.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 SAVE_EVERY_SECONDS = 0.4
 PAUSE_SECONDS = 0.1
-# After which part of a lease a turn of which there is nothing new is saved all the same, as a sign of life.
+# The part of a lease after which an unchanged turn is saved all the same, as a sign of life.
 SIGN_OF_LIFE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """As far as which position of its log an answer is saved, and since when."""
+    """The position of the log up to which an answer is saved, and the time."""
 
     position: int
     at: float
@@ -38,7 +38,7 @@ class _Kept:
 
 @dataclass(eq=False)
 class Keeper:
-    """Of one event loop; works while answers are being written."""
+    """One per event loop; runs while answers are being written."""
 
     _answers: dict[Writing, _Kept] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
@@ -75,12 +75,12 @@ class Keeper:
 
 
 async def _save_together(parts: list[Progress]) -> set[int]:
-    """The turns that were saved. What the database refuses of one answer costs the others nothing."""
+    """Returns the saved turns. If the database refuses one answer, the others are still saved."""
     try:
         return await aside(services.save_progress, parts, now=timezone.now())
     except DataError:
         if len(parts) == 1:
-            # Not what the database said: its words may be the person's.
+            # Without the database's message: it may contain the user's words.
             logger.error("What is being written of turn %s cannot be saved", parts[0].turn_id)
             return {parts[0].turn_id}
         half = len(parts) // 2
@@ -88,6 +88,6 @@ async def _save_together(parts: list[Progress]) -> set[int]:
 
 
 async def _is_open(writing: Writing) -> bool:
-    """Whether the turn is still this answer's; its row may only have been held by somebody for a moment."""
+    """Whether the turn still belongs to this answer; its row may only have been locked for a moment."""
     turn = await load_turn(writing.log.turn.pk, caller=writing.caller)
     return turn is not None and not turn.has_ended and turn.attempt == writing.log.turn.attempt

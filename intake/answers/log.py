@@ -1,8 +1,8 @@
 """The log of one answer: one task writes it, and any number of readers follow it, each at their own pace.
 
-An event ends at a position: text and reasoning count their characters, anything else counts one. A position so means
-the same however the text is cut into events, and a reader who goes on from one misses nothing and is given nothing
-twice.
+An event ends at a position: text and reasoning count their characters, anything else counts one. A position therefore
+means the same however the text is split into events, and a reader who continues from one gets every character exactly
+once.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from core.errors import NotFound
 from intake.agent.events import WRITTEN, AgentEvent, ReasoningWritten, TextWritten
 from intake.models import Turn
 
-# A reader who is further behind than so many events gets the text between two of them in one piece.
+# A reader who is further behind gets the text between two other events in one piece.
 MOST_APART = 16
-# From so many events on, the older half keeps its text in one piece, too.
+# From this many events on, the older half also keeps its text in one piece.
 COMPACTED_FROM = 512
 
-# The position of a reader who has only been told which turn it is, and of what has no other.
+# The position of a reader who has only got the `turn` event, and of events without a position.
 NOWHERE = 0
 
 _EVENT_ID = re.compile(r"([1-9]\d{0,8})-(\d{1,12})", re.ASCII)
@@ -36,13 +36,13 @@ class Ending:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether somebody ended the answer, or deleted it, before it was whole."""
+        """Whether the answer was stopped or deleted before it was complete."""
         return self.data.get("status") == Turn.Status.INTERRUPTED or self.data.get("code") == NotFound.code
 
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """Where a reader is: in which attempt at the answer, and at which position of it."""
+    """The position of a reader: the attempt at the answer, and the position within it."""
 
     attempt: int
     position: int
@@ -52,24 +52,24 @@ class EventId:
 
     @classmethod
     def parse(cls, text: str) -> "EventId | None":
-        """None for what is no id of ours: its reader begins at the beginning."""
+        """None if it is not one of our ids: the reader then starts at the beginning."""
         match = _EVENT_ID.fullmatch(text)
         return None if match is None else cls(int(match[1]), int(match[2]))
 
 
 class AnswerLog:
-    """Belongs to the event loop in which it was made."""
+    """Belongs to the event loop in which it was created."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
         self.ending: Ending | None = None
-        # Whether nothing more will come although there is no ending: another attempt has taken its place.
+        # Whether it will not continue although it has no ending: another attempt has replaced it.
         self.is_superseded = False
-        # Whether it is written elsewhere, and so may be behind what a reader has had already.
+        # Whether another process writes it, so that it may be behind a reader's position.
         self.is_mirror = False
-        # Whether its turn is no more, and so nothing of it may be kept anywhere.
+        # Whether its turn was deleted, so that no part of it may be kept anywhere.
         self.is_deleted = False
-        # Whether its positions are those of the answer's writer, and so may be named to readers.
+        # Whether its positions are the writer's, so that readers may get them.
         self.is_exact = True
         self._events: list[AgentEvent] = []
         self._ends: list[int] = []
@@ -93,7 +93,7 @@ class AnswerLog:
 
     @property
     def thought_seconds(self) -> float | None:
-        """How long the model has thought until now; None if it has not, or where that is not known."""
+        """The thinking time so far; None without thinking or if it is unknown."""
         thoughts = (event.seconds for event in reversed(self._events) if isinstance(event, ReasoningWritten))
         return next(thoughts, None)
 
@@ -116,7 +116,7 @@ class AnswerLog:
         self.notify()
 
     def since(self, position: int, *, most_apart: int = MOST_APART) -> list[tuple[int, AgentEvent]]:
-        """What comes after a position: each event with the position at which it ends."""
+        """The events after a position, each with the position at which it ends."""
         first = bisect_right(self._ends, position)
         found = list(zip(self._ends[first:], self._events[first:], strict=True))
         if found and isinstance(found[0][1], WRITTEN):
@@ -125,12 +125,14 @@ class AnswerLog:
         return _joined(found) if len(found) > most_apart else found
 
     def notify(self) -> None:
-        """Wake all who wait; they look for themselves whether there is anything for them."""
+        """Wake all waiting readers; each one checks whether there is an event for it."""
         self._news.set()
         self._news.clear()
 
     async def wait(self) -> None:
-        """Until the next `notify`. Look first, without awaiting anything between: what came before is not told."""
+        """Wait until the next `notify`. Check first, without an await in between: earlier events do not wake the
+        reader.
+        """
         await self._news.wait()
 
     def _compact(self) -> None:
@@ -145,12 +147,12 @@ def length_of(event: AgentEvent) -> int:
 
 
 def rest_of(event: AgentEvent, start: int) -> AgentEvent:
-    """What is written, from the character `start` on."""
+    """The text from the character `start` on."""
     return replace(event, text=event.text[start:]) if isinstance(event, WRITTEN) else event
 
 
 def _joined(events: list[tuple[int, AgentEvent]]) -> list[tuple[int, AgentEvent]]:
-    """The same with neighbours of one kind that were written as one."""
+    """Join neighbours of one kind that were written as one."""
     joined: list[tuple[int, AgentEvent]] = []
     for kind, group in groupby(events, key=lambda each: type(each[1])):
         members = list(group)

@@ -1,4 +1,4 @@
-"""The answers of one event loop: those that are written here, those that have just ended, and mirrors of others'."""
+"""Holds the answers of one event loop: running ones, recently ended ones, and mirrors of other processes' answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +17,7 @@ from intake.answers.writing import Writing
 from intake.models import Turn
 from intake.standing import StillIn
 
-# How long, and how many, whole answers are kept for readers who lost the line shortly before the end.
+# How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
 KEPT_SECONDS = 60
 MOST_KEPT = 200
 
@@ -33,7 +33,7 @@ class Office:
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> Writing:
-        """The caller has just begun the turn or taken it up, so nobody else answers this attempt."""
+        """The caller has just begun or resumed the turn, so no other process answers this attempt."""
         writing = Writing(turn, caller, is_still_in=is_still_in)
         self.writings[turn.pk] = writing
         self.publisher.publish(writing.log, stop=writing.stop)
@@ -52,7 +52,7 @@ class Office:
         is_still_in: StillIn | None = None,
         with_blocks: bool = False,
     ) -> AsyncIterator[bytes]:
-        """The events of a turn's answer, wherever it is written and whether or not it has ended."""
+        """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""
         has_part = after is not None and after.attempt == turn.attempt and after.position != NOWHERE
         position = after.position if after is not None and has_part else None
         log = None if turn.has_ended and position is None else self._log_here(turn)
@@ -67,7 +67,7 @@ class Office:
                 yield events
 
     def _log_here(self, turn: Turn) -> AnswerLog | None:
-        """The log of this attempt, if it is or was written in this loop."""
+        """The log of this attempt, if this loop writes or wrote it."""
         writing = self.writings.get(turn.pk)
         log = writing.log if writing is not None else self._ended.get(turn.pk)
         return log if log is not None and log.turn.attempt == turn.attempt else None
@@ -105,7 +105,7 @@ class Office:
                 self._drawings.pop(log, None)
 
     async def _see_out(self, writing: Writing) -> None:
-        """Keep the whole answer for a while, then let it go."""
+        """Keep the complete answer for a while, then remove it."""
         turn_id, log = writing.log.turn.pk, writing.log
         await writing.ended()
         if self.writings.get(turn_id) is writing:
@@ -125,5 +125,5 @@ _offices: WeakKeyDictionary[asyncio.AbstractEventLoop, Office] = WeakKeyDictiona
 
 
 def office() -> Office:
-    """The running loop's."""
+    """The office of the running loop."""
     return _offices.setdefault(asyncio.get_running_loop(), Office())

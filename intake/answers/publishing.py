@@ -1,7 +1,7 @@
-"""Sends what is new in a process's answers to Redis: one pipeline for all of them, some twenty times a second.
+"""Sends the new events of all answers of a process to Redis, with one pipeline some twenty times a second.
 
-The same pipeline renews the writers' leases and asks which answers are to be stopped. An answer that Redis could not be
-told of is kept back and sent whole later: an entry carries the text from where the last one that arrived had ended.
+The same pipeline renews the writers' leases and reads the requests to stop. If Redis cannot be reached, the events are
+kept and sent completely later: an entry carries the text from the end of the last entry that arrived.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from intake.answers.log import AnswerLog, EventId
 logger = logging.getLogger(__name__)
 
 SEND_EVERY_SECONDS = 0.05
-# While nothing is written, how often it is asked whether an answer is to stop.
+# While nothing is written, how often requests to stop are read.
 ASK_EVERY_SECONDS = 0.1
-# How often a lease is renewed before it would run out.
+# How often a lease is renewed before it would expire.
 RENEWALS = 5
-# How long Redis is left alone after a failure.
+# How long Redis is not tried after a failure.
 REST_SECONDS = 1.0
-# How long an answer that has ended is kept for a Redis that does not take it.
+# How long an ended answer is kept for a Redis that cannot be reached.
 GIVE_UP_SECONDS = 30.0
 
 Command = tuple["_Published", str, int]
@@ -46,7 +46,9 @@ class _Published:
         return self.log.position > self.sent or (self.log.is_over and not self.is_ending_sent)
 
     def note_deletion(self) -> None:
-        """The turn went after its answer was over: what Redis was told once more, after a failure, goes as well."""
+        """The turn was deleted after its answer had ended: events that are sent again after a failure are removed as
+        well.
+        """
         if not self.log.is_deleted:
             self.log.is_deleted, self.is_ending_sent = True, False
 
@@ -59,20 +61,20 @@ class _Published:
 
 @dataclass(eq=False)
 class Publisher:
-    """Of one event loop; works while there are answers to publish."""
+    """One per event loop; runs while there are answers to publish."""
 
     _answers: dict[int, _Published] = field(default_factory=dict)
     _task: asyncio.Task[None] | None = None
     _asked_at: float = 0.0
 
     def publish(self, log: AnswerLog, *, stop: Callable[[], None]) -> None:
-        """`stop` is called when somebody asks, in any process, that the answer end."""
+        """`stop` is called when any process requests that the answer end."""
         self._answers[log.turn.pk] = _Published(log, stop)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     async def flushed(self) -> None:
-        """Until everything that has ended is sent, or nothing can be."""
+        """Wait until everything that has ended is sent, or cannot be sent."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -84,7 +86,7 @@ class Publisher:
             except (RedisError, OSError) as error:
                 logger.warning("Redis is away, and answers are followed without it (%s)", type(error).__name__)
                 self._drop_done()
-                # Which of the leases were renewed is not known.
+                # It is unknown which of the leases were renewed.
                 for each in self._answers.values():
                     each.renew_at = 0.0
                 await asyncio.sleep(REST_SECONDS)
@@ -123,7 +125,7 @@ class Publisher:
                 each.note_deletion()
 
     def _add(self, each: _Published, pipeline: Any, now: float) -> list["Command | None"]:
-        """Put an answer's commands into the pipeline; returns what each of them will have sent, if it arrives."""
+        """Add an answer's commands to the pipeline; returns the position that each of them reaches if it arrives."""
         turn, log = each.log.turn, each.log
         key, lease = streams.stream_key(turn.pk), streams.lease_key(turn.pk)
         if log.is_deleted:
@@ -151,11 +153,11 @@ class Publisher:
 
 
 def _note(command: Command | None, result: Any) -> None:
-    """An id that is not above the last is one that arrived before, or that another attempt has left behind."""
+    """An id that is not above the last one has arrived before, or comes from another attempt."""
     if command is None or (isinstance(result, Exception) and not _is_old(result)):
         return
     each, what, position = command
-    # What follows a command that failed was sent all the same, and is sent once more.
+    # Commands after a failed one were sent too, and are sent again.
     if what == "ending":
         each.is_ending_sent = each.sent == position
     else:

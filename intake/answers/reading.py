@@ -1,6 +1,6 @@
-"""Reading an answer's log: its events as they come, for one reader, at the reader's own pace.
+"""Streams an answer's log to one reader, at the reader's own pace.
 
-A reader keeps no queue, only a position, so one who stops reading costs nothing and holds up nobody.
+A reader has no queue, only a position, so a reader who stops reading costs nothing and delays no other.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from intake.models import Turn
 from intake.standing import StillIn, is_in_now, until_out
 
 KEEP_ALIVE_SECONDS = 15
-# A reader is sent what is new at most so often.
+# The shortest time between two messages to a reader.
 PAUSE_SECONDS = 0.03
 CATCH_UP_SECONDS = 3
 
@@ -38,10 +38,10 @@ CATCH_UP_SECONDS = 3
 async def read(
     log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: StillIn | None = None
 ) -> AsyncIterator[bytes]:
-    """Server-sent events, from `turn` (or behind the position `after`) to `done` or `error`.
+    """Server-sent events, from `turn` (or after the position `after`) to `done` or `error`.
 
-    `is_still_in` is asked every two seconds, and nothing more is sent to a reader who is out. Ends without a last event
-    when another attempt at the answer has begun.
+    `is_still_in` is checked every two seconds; a reader without access gets nothing more. Ends without a last event if
+    another attempt at the answer has begun.
     """
     position = await _found(log, after)
     guard = _guard(is_still_in, log.notify)
@@ -67,8 +67,8 @@ async def read(
 
 
 async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
-    """The events of a turn that has ended, once more: its calls, its answer as one text, and how it ended."""
-    # The request's own connection goes back first: a slow reader must not keep it from others.
+    """The events of an ended turn again: its calls, its answer as one text, and its ending."""
+    # Return the request's own connection first: a slow reader must not hold it.
     await sync_to_async(connections.close_all)()
     yield encode_turn(turn)
     for thought in events_of_reasoning(turn):
@@ -85,7 +85,7 @@ async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[byte
 
 
 async def _found(log: AnswerLog, position: int | None) -> int | None:
-    """The position, if it is one in this log; a mirror is given a moment to come as far."""
+    """The position, if it exists in this log; a mirror gets a moment to reach it."""
     if position is None:
         return None
     with suppress(TimeoutError):
@@ -107,7 +107,7 @@ def _news(log: AnswerLog, position: int, view: ReaderView | None) -> tuple[bytes
 
 
 async def _is_notified(log: AnswerLog) -> bool:
-    """False when nothing has happened for so long that a proxy may close the line."""
+    """False if nothing has happened for so long that a proxy may close the connection."""
     try:
         async with asyncio.timeout(KEEP_ALIVE_SECONDS):
             await log.wait()
@@ -125,5 +125,5 @@ def _guard(is_still_in: StillIn | None, notify: Callable[[], None]) -> asyncio.F
 
 
 async def _may_stay(is_still_in: StillIn | None) -> bool:
-    """An answer that was cut off may have been so because its starter, perhaps this very reader, is out."""
+    """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
     return is_still_in is None or await is_in_now(is_still_in)

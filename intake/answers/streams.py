@@ -1,8 +1,8 @@
-"""What other processes see of an answer, in Redis: its events, the lease of its writer, and the wish that it stop.
+"""Shares an answer between processes through Redis: its events, the lease of its writer, and requests to stop.
 
-Everything is named by the turn's id. The ids of a stream's entries are those of the events, attempt and position, so
-Redis itself refuses what a writer that another attempt has replaced still sends. All of it expires. While Redis is away
-answers go on, and are followed in their own process or from the database.
+All keys contain the turn's id. The ids of a stream's entries are those of the events (attempt and position), so Redis
+itself refuses entries of a writer that another attempt has replaced. All keys expire. While Redis is unavailable
+answers continue, and readers follow them in their own process or from the database.
 """
 
 import json
@@ -24,13 +24,14 @@ from intake.answers.log import EventId, length_of
 
 logger = logging.getLogger(__name__)
 
-# How long a stream is kept after its last event: while the answer is written, and once it is whole and in the database.
+# How long a stream is kept after its last event: while the answer is written, and once it is complete and in the
+# database.
 KEPT_SECONDS = 600
 KEPT_AFTER_END_SECONDS = 120
 STOP_KEPT_SECONDS = 60
-# A request to stop is made of one attempt at an answer, or of every.
+# A request to stop is for one attempt at an answer, or for all.
 ANY_ATTEMPT = 0
-# About so many entries are kept of each stream. A follower who finds the first ones gone goes on from the database.
+# The approximate number of entries kept in each stream. A follower who misses the first ones uses the database.
 LONGEST_STREAM = 20_000
 TIMEOUT_SECONDS = 1.0
 
@@ -40,7 +41,7 @@ _FIELD = "event"
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """One entry of a stream: an event and where it ends, or, without an event, that the answer has ended."""
+    """One entry of a stream: an event and its end position or, without an event, the end of the answer."""
 
     id: EventId
     event: AgentEvent | None
@@ -59,7 +60,7 @@ def stop_key(turn_id: int) -> str:
 
 
 def request_stop(turn_id: int, *, attempt: int) -> bool:
-    """Ask the writer, which may be in another process, to stop; returns whether Redis took the request."""
+    """Ask the writer, which may be in another process, to stop; returns whether Redis accepted the request."""
     try:
         _client().set(stop_key(turn_id), attempt, ex=STOP_KEPT_SECONDS)
     except RedisError as error:
@@ -69,7 +70,7 @@ def request_stop(turn_id: int, *, attempt: int) -> bool:
 
 
 def forget(turn_ids: Iterable[int]) -> None:
-    """Remove what there is of turns that have been deleted; a writer that is still at it is told to stop."""
+    """Remove the data of deleted turns, and tell a writer that is still running to stop."""
     ids = list(turn_ids)
     if not ids:
         return
@@ -84,10 +85,10 @@ def forget(turn_ids: Iterable[int]) -> None:
 
 
 def without_lease(attempts: Collection[tuple[int, int]]) -> list[int] | None:
-    """Of turns, each with its attempt, those whose writer holds no lease; None while that cannot be known.
+    """Of these turns, each with its attempt, those whose writer holds no lease; None if this is unknown.
 
-    Redis has to have run for longer than a lease: one that has just started has forgotten them all. A replica that
-    sentinels have just made the primary has run for long, and may have let them run out meanwhile.
+    Redis must have run for longer than a lease lasts: one that has just started has lost them all. A replica that
+    sentinels have just promoted has run for long, but may have let them expire meanwhile.
     """
     if not attempts:
         return []
@@ -127,7 +128,7 @@ def fields_of(event: AgentEvent | None) -> dict[Any, Any]:
 
 
 def entry_of(id_: bytes, fields: dict[bytes, bytes]) -> StreamEntry:
-    """Raises `ValueError` for what no writer of this version wrote."""
+    """Raises `ValueError` for an entry that no writer of this version wrote."""
     parsed = EventId.parse(id_.decode())
     if parsed is None:
         raise ValueError("not the id of an event")

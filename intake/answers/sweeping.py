@@ -1,4 +1,4 @@
-"""Closes turns whose web process died while it was answering: its lease has run out, or its silence was long."""
+"""Closes turns whose web process died during the answer: its lease has expired, or it has been silent for long."""
 
 from datetime import datetime, timedelta
 
@@ -11,10 +11,10 @@ from intake.models import Turn
 
 
 def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
-    """Returns how many were closed. `idle`: the silence that is enough without Redis.
+    """Returns the number of closed turns. `idle` is the silence that is enough without Redis.
 
-    Both must say so, the database by a silence of a lease's length, and Redis by a missing lease: either may have been
-    away for a moment.
+    The database must show a silence of a lease's length, and Redis a missing lease: either alone may have been
+    unavailable for a moment.
     """
     silent = services.open_turns(silent_since=now - min(idle, timedelta(seconds=settings.ANSWER_LEASE_SECONDS)))
     dead = set(streams.without_lease([(turn.pk, turn.attempt) for turn in silent]) or ())

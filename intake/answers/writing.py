@@ -1,11 +1,11 @@
-"""From a saved question to a saved answer: runs the agent loop in a task of its own, and logs every step.
+"""Writes an answer from the saved question to the saved end: runs the agent loop in its own task, and logs every event.
 
-The task belongs to the turn. It ends with the answer, or early when
-1. somebody asks for it (`stop`), in this process or through Redis;
-2. the session or token with which the question came is no longer good;
+The task belongs to the turn. It ends with the answer, or earlier if
+1. a reader requests it (`stop`), in this process or through Redis;
+2. the session or token of the question is no longer valid;
 3. the turn has been deleted or closed meanwhile;
 4. the process stops.
-However it ends, what was written is saved.
+In every case the text written so far is saved.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
-# How often, and after how many seconds each, the last save is tried while the database restarts.
+# How often, and at which intervals in seconds, the last save is retried while the database restarts.
 LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
-# No answer grows without end, also when nobody reads it.
+# Limits every answer, also one without readers.
 LONGEST_ANSWER = 500_000
 
 
@@ -90,7 +90,7 @@ class Draft:
         )
 
     def _usage(self) -> Usage:
-        """Recall mode is no model, and nothing there is counted in tokens. Without an end the answer broke off."""
+        """Recall mode is no model and counts no tokens. An answer without an end broke off."""
         seconds = round(time.monotonic() - self.begun_at, 2)
         if is_recall_mode():
             return Usage(seconds=seconds)
@@ -107,14 +107,14 @@ class Draft:
 
 
 class Writing:
-    """One answer that is being written. `log` is what readers follow; once it `is_closing`, its end is being saved."""
+    """One running answer. `log` is what readers follow; when it `is_closing`, its end is being saved."""
 
     def __init__(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> None:
         self.log = AnswerLog(turn)
         self._turn = turn
         self.caller = caller
         self._draft = Draft(self.log, tool_calls=list(turn.tool_calls))
-        # Of an answer that goes on; recall mode says all of it again.
+        # The existing text of a continued answer; recall mode writes all of it again.
         self._kept = "" if is_recall_mode() else turn.assistant_message
         if self._kept:
             self._tell_kept()
@@ -124,7 +124,7 @@ class Writing:
         self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_out(is_still_in))
 
     def stop(self) -> None:
-        """End the answer as it is; harmless when it has ended."""
+        """End the answer as it is; harmless if it has ended."""
         if not self.is_closing and not self._task.cancelling():
             self._task.cancel()
 
@@ -132,7 +132,7 @@ class Writing:
         await asyncio.wait([self._task])
 
     def progress(self) -> Progress:
-        """A copy that another thread can save while more is added."""
+        """A copy that another thread can save while streaming continues."""
         assert self.caller.user_id is not None, "a turn has an owner"  # noqa: S101 - tells the types
         return Progress(
             turn_id=self._turn.pk,
@@ -158,7 +158,7 @@ class Writing:
         except TooLong as error:
             return self._draft.ended(Turn.Status.INTERRUPTED, error)
         except Exception as error:
-            # What there was before stays an answer that can be continued.
+            # Earlier text remains an answer that can be continued.
             status = Turn.Status.INTERRUPTED if self._kept else Turn.Status.FAILED
             return self._draft.ended(status, _shown(error))
         return self._draft.ended(Turn.Status.COMPLETE)
@@ -179,7 +179,7 @@ class Writing:
         return deps, prompt.asked(self._turn, kept=self._kept)
 
     def _tell_kept(self) -> None:
-        """Readers get the whole answer: what there was, and what comes now."""
+        """Readers get the complete answer: the earlier text and the new text."""
         for thought in events_of_reasoning(self._turn):
             self.log.add(thought)
         for call in self._turn.tool_calls:
@@ -188,7 +188,7 @@ class Writing:
         self.log.add(TextWritten(self._kept))
 
     async def _close(self, answer: Answer) -> Ending:
-        """Save the answer; returns how the turn has ended, which another may have decided."""
+        """Save the answer; returns how the turn has ended, which another process may have decided."""
         try:
             saved = await self._save(answer) or await load_turn(self._turn.pk, caller=self.caller)
             if saved is None:
@@ -199,7 +199,7 @@ class Writing:
             return ending_by(_shown(error))
 
     async def _save(self, answer: Answer) -> Turn | None:
-        """The last save, repeated while the database is away; raises `Unavailable` when it stays away."""
+        """The last save, retried while the database is unavailable; raises `Unavailable` if it stays so."""
         turn = self._turn
         for wait in LAST_SAVE_WAITS:
             try:

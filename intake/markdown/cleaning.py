@@ -1,4 +1,4 @@
-"""The allow-lists that everything rendered passes: what runs, loads or leads astray is not on them."""
+"""The allow-lists for all rendered HTML: nothing on them runs code, loads data or misleads."""
 
 import re
 
@@ -75,7 +75,7 @@ _answer_cleaner = nh3.Cleaner(
     tag_attribute_values={
         "a": {"target": {"_blank"}},
         "button": {"type": {"button"}, "data-action": {"copy-code", "download-code"}},
-        # What scrolls is reached by keys.
+        # Scrollable elements must be reachable by keyboard.
         "pre": {"tabindex": {"0"}},
         **{tag: {"dir": {"auto", "ltr"}} for tag in _HAS_DIRECTION},
         "div": {"dir": {"auto", "ltr"}, "tabindex": {"0"}},

@@ -1,4 +1,4 @@
-"""Blocks of code: their language, coloured by Pygments through classes, and the buttons that the page listens to."""
+"""Renders code blocks: the language, highlighting by Pygments with classes, and buttons for the page's script."""
 
 import re
 
@@ -9,9 +9,9 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-# The rules for its classes stand in static/intake/css/prose.css.
+# The CSS rules of its classes are in static/intake/css/prose.css.
 CLASS_PREFIX = "hl-"
-# Colouring takes 1 ms for each 1,000 characters, and a block is coloured again while it grows.
+# Highlighting takes 1 ms for each 1,000 characters, and a block is highlighted again while it grows.
 LONGEST_COLOURED = 20_000
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
@@ -19,7 +19,7 @@ _formatter = HtmlFormatter(nowrap=True, classprefix=CLASS_PREFIX)
 
 
 def render_code(source: str, info: str) -> str:
-    """A frame with a bar above the code, so that neither the language nor the buttons lie on it."""
+    """A frame with a bar above the code, so that the language and the buttons do not cover it."""
     word = info.split(maxsplit=1)[0] if info.strip() else ""
     language = word if _LANGUAGE.fullmatch(word) else ""
     shown = _coloured(source, language) or nh3.clean_text(source)
@@ -34,7 +34,7 @@ def render_code(source: str, info: str) -> str:
 
 
 def _coloured(source: str, language: str) -> str | None:
-    """None where there is no lexer for the language, or too much to colour."""
+    """None without a lexer for the language, or if the code is too long."""
     if not language or len(source) > LONGEST_COLOURED:
         return None
     try:

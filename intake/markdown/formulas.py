@@ -1,4 +1,4 @@
-"""Formulas in Markdown: finds `$…$`, `\\(…\\)`, `$$…$$`, `\\[…\\]` and LaTeX environments, and draws them as MathML."""
+"""Finds formulas in Markdown (`$…$`, `\\(…\\)`, `$$…$$`, `\\[…\\]`, LaTeX environments) and renders them as MathML."""
 
 import re
 from typing import Any
@@ -12,13 +12,13 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from intake.markdown.cleaning import MATH_TAGS
 
-# A longer one is no formula that a person reads, and the converter calls itself for each bracket.
+# A longer formula is not for reading, and the converter recurses for each bracket.
 LONGEST_FORMULA = 2_000
 DEEPEST_FORMULA = 40
 
 _TAG = re.compile(r"</?([^\s/>]*)")
 _FENCES = {"$$": "$$", "\\[": "\\]"}
-# The converter lines up what stands at `&` in these two alone.
+# The converter aligns at `&` only in these two.
 _LINED_UP = re.compile(r"\\(begin|end)\{(?:align|aligned|alignat|flalign|gather|gathered|eqnarray)\*?\}")
 _ENVIRONMENT = re.compile(r"\\begin\{((?:equation|align|gather|multline|alignat|flalign|cases|[pbvBV]?matrix)\*?)\}")
 
@@ -28,12 +28,12 @@ def add_formulas(parser: MarkdownIt) -> None:
         parser,
         allow_labels=False,
         allow_space=False,
-        # A price is no formula: "$5 and $10".
+        # A price is not a formula: "$5 and $10".
         allow_digits=False,
         double_inline=True,
         renderer=lambda source, options: draw(source, is_display=options["display_mode"]),
     )
-    # Its own blocks need their end to be known, which an answer still being written has not reached.
+    # The library's own block rule needs the end, which an unfinished answer has not reached.
     parser.disable("math_block")
     parser.block.ruler.before(
         "fence", "formula", _find_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
@@ -45,14 +45,14 @@ def add_formulas(parser: MarkdownIt) -> None:
 
 
 def draw(source: str, *, is_display: bool = False) -> str:
-    """MathML of LaTeX; the source as code where it is not valid or too long to be drawn."""
+    """MathML of LaTeX; the source as code if it is invalid or too long."""
     try:
         if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
             return _as_code(source)
         drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
     except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
         return _as_code(source)
-    # The converter passes what stands in \text on as it is.
+    # The converter copies the contents of \text unchanged.
     return drawn if set(_TAG.findall(drawn)) <= MATH_TAGS else _as_code(source)
 
 
@@ -69,7 +69,7 @@ def _depth(source: str) -> int:
 
 
 def _find_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
-    """A formula of its own lines ends at its closing mark or with the text; an empty line before that makes it none."""
+    """A block formula ends at its closing mark or with the text; after an empty line it is not a formula."""
     if state.is_code_block(start_line):
         return False
     first = _line(state, start_line)

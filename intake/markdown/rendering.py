@@ -1,4 +1,4 @@
-"""Renders Markdown block by block, parsed without raw HTML and cleaned by an allow-list; a block is one element."""
+"""Renders Markdown block by block, without raw HTML and cleaned by an allow-list. Each block is one element."""
 
 import re
 import threading
@@ -19,15 +19,15 @@ from intake.markdown.formulas import add_formulas
 # The page's own headings are the first two levels; an answer's begin below them.
 HEADING_SHIFT = 2
 DEEPEST_HEADING = 6
-# Each opening bracket has the parser look through all the rest: with more of them, links are left as they are written.
+# For each opening bracket the parser scans all the remaining text. Above this number, links stay as plain text.
 MOST_BRACKETS = 3_000
-# About 100 ms of work. What lies beyond is shown as it is written, in pieces of this many characters.
+# About 100 ms of work. Text beyond it is shown unrendered, in pieces of this many characters.
 LONGEST_MARKDOWN = 100_000
 PLAIN_PIECE = 10_000
 LONG = 20_000
 _drawing_a_long_one = threading.Lock()
 
-# Most summaries are words alone.
+# Most summaries contain only words.
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
 _TASK = re.compile(r"\[([ xX])\] +")
 
@@ -35,10 +35,11 @@ Env = dict[str, Any]
 
 
 def render(text: str) -> SafeString:
-    """An answer's Markdown as HTML that runs nothing and loads nothing; images become links to them.
+    """Render an answer's Markdown as HTML that runs and loads nothing; images become links.
 
-    Made anew each time, in 1 ms for each 1,000 characters: what is kept of an answer is deleted with its turn. Of long
-    ones a process draws one at a time: several would only share one interpreter, and hold up everybody else's requests.
+    It is rendered anew each time, in 1 ms for each 1,000 characters, because stored HTML would have to be deleted with
+    its turn. A process renders one long answer at a time: several would share one interpreter and delay all other
+    requests.
     """
     if len(text) > LONG:
         with _drawing_a_long_one:
@@ -54,7 +55,7 @@ def render_blocks(text: str) -> list[str]:
 
 
 def render_summary(text: str) -> SafeString:
-    """One line of Markdown that names what a tool found; it may link to pages of this site only."""
+    """One line of Markdown that names a tool's results; it may link only to pages of this site."""
     if _WORDS.fullmatch(text):
         return mark_safe(text)  # noqa: S308 - letters, digits and what means nothing in Markdown and HTML
     parser = _summary_parser if text.count("[") <= MOST_BRACKETS else _linkless_summary_parser
@@ -62,24 +63,24 @@ def render_summary(text: str) -> SafeString:
 
 
 def normalise(text: str) -> str:
-    """The line breaks that the parser counts by."""
+    """The line breaks that the parser counts."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def markdown_length(text: str) -> int:
-    """How much of a text is read as Markdown: all of it, or up to the last line that ends within the limit."""
+    """The length of the text that is read as Markdown: all of it, or up to the last line that ends within the limit."""
     if len(text) <= LONGEST_MARKDOWN:
         return len(text)
     return _last_line_end(text, LONGEST_MARKDOWN)
 
 
 def render_parsed(text: str, env: Env) -> list[str]:
-    """The blocks of a text; `env` brings the link definitions from before it, and takes those in it."""
+    """The blocks of a text; `env` holds the earlier link definitions, and gets those of the text."""
     return [html for _, html in render_with_lines(text, env)]
 
 
 def render_with_lines(text: str, env: Env) -> Iterator[tuple[int, str]]:
-    """The same, each with the line at which it begins."""
+    """The same, each with its first line."""
     parser = _parser_for(text)
     for group in _top_level(parser.parse(text, env)):
         yield _first_line(group), clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
@@ -98,7 +99,7 @@ def plain_pieces(text: str) -> Iterator[str]:
 
 
 def _last_line_end(text: str, limit: int) -> int:
-    """Where a text that may be cut at `limit` is cut: behind a line, unless one line is longer than that."""
+    """Where a text is cut at `limit`: after a line, unless one line is longer than that."""
     if len(text) <= limit:
         return len(text)
     return text.rfind("\n", 0, limit) + 1 or limit
@@ -125,10 +126,10 @@ def _parser_for(text: str) -> MarkdownIt:
 
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("js-default", {"html": False, "linkify": True})
-    # An address is one that says so: `setup.py` and `e.g` are names of other things.
+    # Only explicit addresses become links: `setup.py` and `e.g` are names of other things.
     assert parser.linkify is not None  # noqa: S101 - it is there by the option above
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
-    # A note stays where it is written and keeps its label, so that a block needs nothing from the blocks after it.
+    # A footnote stays where it is written and keeps its label, so that a block does not depend on later blocks.
     footnote_plugin(parser, inline=False, move_to_end=False, always_match_refs=True)
     add_formulas(parser)
     parser.core.ruler.push("fit_into_page", _fit_into_page)
@@ -158,19 +159,19 @@ def _fit_into_page(state: Any) -> None:
             level = min(int(token.tag[1:]) + HEADING_SHIFT, DEEPEST_HEADING)
             token.tag = f"h{level}"
         elif token.type in ("th_open", "td_open") and "style" in token.attrs:
-            # A style attribute would be refused by the page's policy.
+            # The page's policy would refuse a style attribute.
             alignment = str(token.attrs.pop("style")).removeprefix("text-align:")
             token.attrs["class"] = f"align-{alignment}"
         elif token.type == "list_item_open":
             _mark_task(token, state.tokens[index + 2])
         if token.level == 0 and token.nesting == 1:
-            # Below the top, style sheets have each line find its own direction: an element that names one hides its
-            # words from the search of those around it.
+            # Below the top level, style sheets let each line find its own direction: an element with an explicit one
+            # hides its words from that search.
             token.attrs["dir"] = "auto"
 
 
 def _mark_task(item: Token, content: Token) -> None:
-    """`[ ]` and `[x]` at the head of an item become the signs for them, which can be read out and copied."""
+    """`[ ]` and `[x]` at the beginning of an item become symbols that can be read aloud and copied."""
     if not content.children:
         return
     first = content.children[0]
@@ -188,7 +189,7 @@ def _note_mark(token: Token, attributes: str = "") -> str:
 
 
 def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
-    """Loading a picture would tell its server who reads; a link leaves that to the reader."""
+    """Loading a picture would reveal the reader to its server; a link leaves the choice to the reader."""
     token = tokens[index]
     address = _escape(str(token.attrs.get("src", "")))
     words = _escape(renderer.renderInlineAsText(token.children, options, env)) or "image"
@@ -199,7 +200,7 @@ def _image_as_link(renderer: RendererHTML, tokens: Sequence[Token], index: int, 
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: Env) -> str:
     token = tokens[index]
     if str(token.attrs.get("href", "")).startswith(("http://", "https://")):
-        # Another site opens beside the chat, so that what is being written there stays in place.
+        # Another site opens in a new tab, so that a draft in the chat is kept.
         token.attrSet("target", "_blank")
     return renderer.renderToken(tokens, index, options, env)
 

@@ -1,7 +1,7 @@
-"""Renders an answer while it is written: closed blocks once, the open ones again as they grow.
+"""Renders an answer while it is written: finished blocks once, open blocks again as they grow.
 
-A block is closed when a later one begins on a finished line: nothing that follows can change it then. One thing can,
-a link definition or more brackets than are read as links; `finish` renders the whole and corrects what that changed.
+A block is closed when a later one begins on a finished line; later text cannot change it. The exceptions are a link
+definition, and more brackets than are read as links: `finish` renders the complete text and corrects these.
 """
 
 import re
@@ -22,7 +22,7 @@ from intake.markdown.rendering import (
 )
 
 SHORTEST_PAUSE = 0.1
-# Rendering takes at most about a fifth of the time, however long the open block has grown.
+# Rendering takes at most about a fifth of the time, however long the open block is.
 PAUSE_PER_WORK = 4
 
 
@@ -31,7 +31,7 @@ _SIGN = re.compile(r"(`+)[^`]*(?:\1|$)|\*\*|~~")
 
 
 def close_emphasis(text: str) -> str:
-    """The text with the end of bold or struck words that its last paragraph has begun and not ended yet."""
+    """Close the bold or struck words that the last paragraph has opened."""
     last = text[text.rfind("\n\n") + 1 :]
     if text.count("```") % 2 or not last.strip():
         return text
@@ -42,13 +42,13 @@ def close_emphasis(text: str) -> str:
             opened.remove(sign)
         elif sign in ("**", "~~") and last[match.end() : match.end() + 1].strip():
             opened.append(sign)
-    # A sign behind a blank would open rather than close.
+    # A sign after a blank would open and not close.
     return text.rstrip(" ") + "".join(reversed(opened)) if opened else text
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedBlocks:
-    """`html`: the blocks from index `start` on; those that were there before go."""
+    """`html`: the blocks from index `start` on; they replace all earlier blocks from there."""
 
     start: int
     html: list[str]
@@ -62,7 +62,7 @@ class BlockStream:
         self._not_before = clock()
         self._pieces: list[str] = []
         self._has_news = False
-        # Of the closed blocks: their end in the text, their number, and the link definitions in them.
+        # For the closed blocks: their end in the text, their number, and their link definitions.
         self._read = 0
         self._closed = 0
         self._env: Env = {}
@@ -74,7 +74,7 @@ class BlockStream:
 
     @property
     def seconds_until_due(self) -> float | None:
-        """How long the next `changes` has to wait; None when nothing was fed since the last."""
+        """How long the next `changes` must wait; None if nothing was fed since the last."""
         return max(0.0, self._not_before - self._clock()) if self._has_news else None
 
     def changes(self) -> ChangedBlocks | None:
@@ -90,7 +90,7 @@ class BlockStream:
         return changed
 
     def finish(self) -> ChangedBlocks | None:
-        """What still differs from the rendering of the whole text."""
+        """The blocks that still differ from the rendering of the complete text."""
         self._has_news = False
         return self._show(render_blocks("".join(self._pieces)))
 
@@ -98,14 +98,14 @@ class BlockStream:
         cut = markdown_length(text)
         closed = self._shown[: self._closed]
         newly_closed = self._close(text[self._read : cut])
-        # The open blocks' definitions may still be half an address, so they are not kept.
+        # The open blocks' definitions may be incomplete, so they are not kept.
         open_blocks = render_parsed(close_emphasis(text[self._read : cut]), deepcopy(self._env))
         return [*closed, *newly_closed, *open_blocks, *render_plain(text[cut:])]
 
     def _close(self, text: str) -> list[str]:
-        """Render the blocks that have just been closed, for the last time."""
+        """Render the newly closed blocks for the last time."""
         finished_lines = text[: text.rfind("\n") + 1]
-        # Parsed with the block behind them: a formula without an end is one only where nothing follows.
+        # Parsed with the following block: a formula without an end is one only at the end of the text.
         env = deepcopy(self._env)
         blocks = list(render_with_lines(finished_lines, env))
         if not blocks[:-1]:

@@ -1,4 +1,4 @@
-"""Who talks, and what was said: people, their conversations, the turns in them."""
+"""The models of accounts and chats: users, their conversations, and the turns in them."""
 
 from intake.models.activity import Activity, ActivityEntry
 from intake.models.conversations import Conversation, Turn

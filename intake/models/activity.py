@@ -1,4 +1,4 @@
-"""What happened to an account: an audit log that its owner reads, and that nothing of the web process can change."""
+"""The audit log of an account: its owner reads it, and the web process can only add to it."""
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
@@ -13,7 +13,7 @@ DEVICE_LENGTH = 60
 
 
 class Activity(models.TextChoices):
-    """What is noted. The labels are read by the account's owner."""
+    """The kinds of entries. The account's owner reads the labels."""
 
     LOGGED_IN = "logged_in", _("Logged in")
     LOGIN_FAILED = "login_failed", _("Log-in with a wrong password")
@@ -45,14 +45,14 @@ class Activity(models.TextChoices):
 
 
 class ActivityEntry(models.Model):
-    """Written once: the web role may add and read, staff may add, and a worker removes what is older than a year.
+    """Written once: the web role may add and read, staff may add, and a worker removes entries older than a year.
 
-    No text of anybody's is in it. `count`: of how many things at once. `device`: as the list of sessions says it.
+    Contains no user's text. `count`: the number of affected items. `device`: as in the list of sessions.
     """
 
     pk = models.CompositePrimaryKey("user_id", "id")
     id = models.UUIDField(default=uuid7, editable=False)
-    # The database takes an account's entries along: the web role may delete none.
+    # The database deletes the entries with their account: the web role may delete none.
     user = models.ForeignKey(User, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     at = models.DateTimeField(default=timezone.now, editable=False)
     what = models.CharField(max_length=24, choices=Activity)
@@ -66,7 +66,7 @@ class ActivityEntry(models.Model):
         verbose_name_plural = "entries of activity"
         indexes = [
             models.Index(fields=["user", "-at", "-id"], name="idx_intake_activity"),
-            # For the sweep: rows lie in the order in which they were added.
+            # For the sweep: rows are stored in the order in which they were added.
             BrinIndex(fields=["at"], name="idx_intake_activity_age"),
         ]
 

@@ -1,4 +1,4 @@
-"""Conversations and their turns: each row names its owner; a personal query begins at `for_caller` or `for_user`."""
+"""Conversations and their turns. Each row names its owner; a personal query starts at `for_caller` or `for_user`."""
 
 import operator
 from collections.abc import Iterable
@@ -24,19 +24,19 @@ OwnedRow = TypeVar("OwnedRow", bound=models.Model)
 
 
 class OwnedQuerySet(models.QuerySet[OwnedRow]):
-    """Rows that name their owner in `user`. Row-level security asks the same of each row (core/isolation)."""
+    """Rows that name their owner in `user`. Row-level security checks the same on each row (core/isolation)."""
 
     def for_user(self, user: User) -> Self:
         return self.filter(user_id=user.pk)
 
     def for_caller(self, caller: Caller) -> Self:
-        """None while nobody is known: the rows without an owner are nobody's."""
+        """Empty while the caller is unknown: rows without an owner are readable by no one."""
         return self.none() if caller.user_id is None else self.filter(user_id=caller.user_id)
 
 
 class ConversationQuerySet(OwnedQuerySet["Conversation"]):
     def kept(self) -> Self:
-        """Without temporary ones: what is listed, searched and exported."""
+        """Without temporary chats: the rows that are listed, searched and exported."""
         return self.filter(expires_at=None)
 
     def newest_first(self) -> Self:
@@ -51,34 +51,34 @@ class TitledBy(models.TextChoices):
 
 class Conversation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    # NULL for rows from before there were owners: nobody reads those.
+    # NULL for rows from before there were owners: no user can read those.
     user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     title = models.CharField(max_length=TITLE_LENGTH, blank=True, default="")
     source = models.CharField(max_length=32, default="chat")
     external_id = models.CharField(max_length=200, blank=True, default="")
-    # The number of the latest turn; locking this row is what makes turn numbers gap-free among concurrent writers.
+    # The number of the latest turn. Writers lock this row, so turn numbers have no gaps.
     turn_count = models.PositiveIntegerField(default=0, editable=False)
     # The turn at the end of the chosen path; the turns above it are its ancestors. NULL: no path has been chosen.
     current_number = models.PositiveIntegerField(null=True, editable=False)
-    # Whether a turn has ever followed another than the latest: without, every turn is on the one path there is.
+    # Whether a turn has ever followed another than the latest. If not, all turns are on one path.
     has_versions = models.BooleanField(default=False, editable=False)
-    # For a branch: the conversation and the turn that it goes on from. Without a foreign key, like a link: numbers are
-    # never given again, so a pair that leads to no turn says that the turn has been deleted.
+    # For a branch: the conversation and the turn from which it continues. Like a link, it has no foreign key: numbers
+    # are never used again, so a pair without a turn means that the turn has been deleted.
     branched_from = models.UUIDField(null=True, editable=False)
     branched_after = models.PositiveIntegerField(null=True, editable=False)
     started_at = models.DateTimeField(default=timezone.now)
     last_active_at = models.DateTimeField(default=timezone.now)
-    # Listed above the others since then; listed apart since then.
+    # The time of pinning, and the time of archiving.
     pinned_at = models.DateTimeField(null=True, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
-    # A temporary chat goes when it is left, and at this time at the latest. NULL: it is kept.
+    # A temporary chat is deleted when the user leaves it, and at this time at the latest. NULL: it is kept.
     expires_at = models.DateTimeField(null=True, editable=False)
-    # How it is answered. Empty, or a model that there is no more: by the person's default.
+    # How it is answered. Empty, or the name of a removed model, means the user's default.
     model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="", db_default="")
     instructions = models.TextField(blank=True, default="", db_default="")
     temperature = models.FloatField(null=True, blank=True)
     uses_memory = models.BooleanField(default=True, db_default=True)
-    # What made the title: a model's replaces that of the first line only, and nothing replaces a person's.
+    # The source of the title: a model's title replaces only that of the first line, and no title replaces a user's.
     titled_by = models.CharField(max_length=8, choices=TitledBy, default=TitledBy.LINE)
 
     objects = ConversationQuerySet.as_manager()
@@ -122,7 +122,7 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
         pairs = list(keys)
         if not pairs:
             return self.none()
-        # As two parameters, however many there are: a condition for each pair takes longer to write than to run.
+        # As two parameters, for any number of pairs: one condition per pair takes longer to write than to run.
         wanted = RawSQL(
             "(conversation_id, turn_number) IN (SELECT * FROM unnest(%s::uuid[], %s::int[]))",
             ([key for key, _ in pairs], [number for _, number in pairs]),
@@ -132,7 +132,7 @@ class TurnQuerySet(OwnedQuerySet["Turn"]):
 
 
 def bytes_of(*names: str) -> Expression:
-    """The bytes of these columns together, as text in UTF-8."""
+    """The total bytes of these columns, as text in UTF-8."""
     each = (
         Func(Cast(name, models.TextField()), function="octet_length", output_field=models.IntegerField())
         for name in names
@@ -141,7 +141,7 @@ def bytes_of(*names: str) -> Expression:
 
 
 class Turn(models.Model):
-    """What a person said and what was answered.
+    """A user's message and its answer.
 
     The turns of a conversation are a tree: turns with the same parent are versions of each other.
     """
@@ -152,11 +152,11 @@ class Turn(models.Model):
         INTERRUPTED = "interrupted"
         FAILED = "failed"
 
-    # The foreign keys, which cascade in the database, are made by a migration.
+    # A migration creates the foreign keys, which cascade in the database.
     conversation = models.ForeignKey(
         Conversation, on_delete=models.CASCADE, related_name="turns", db_index=False, db_constraint=False
     )
-    # The owner again, so that the database can tell whose row this is without asking another table.
+    # The owner again, so that the policy needs no other table.
     user = models.ForeignKey(User, null=True, blank=True, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     # In the order of saving, over all versions.
     turn_number = models.PositiveIntegerField()
@@ -165,20 +165,20 @@ class Turn(models.Model):
     parent_number = models.PositiveIntegerField(null=True, editable=False)
     user_message = models.TextField()
     assistant_message = models.TextField(blank=True, default="")
-    # What a thinking model wrote before its answer: shown, never indexed, and never sent back to a model.
+    # The reasoning of a thinking model: shown, never indexed, and never sent back to a model.
     reasoning = models.TextField(blank=True, default="", db_default="")
-    # As its conversation, here for workers, which may not read those. What is temporary is never indexed.
+    # Copied from the conversation for workers, which may not read conversations. Temporary turns are never indexed.
     is_temporary = models.BooleanField(default=False, db_default=False, editable=False)
-    # An answer made only of the person's own history: shown, never indexed, or memory would echo itself.
+    # The answer only quotes the user's own history: shown, never indexed, because searches would find the quotes.
     is_recall = models.BooleanField(default=False)
     tool_calls = models.JSONField(default=list, blank=True)
     status = models.CharField(max_length=16, choices=Status, default=Status.STREAMING)
     error = models.JSONField(null=True, blank=True)
-    # How often an answer has been begun: a writer that another has replaced changes nothing any more.
+    # The number of started attempts: a writer that another attempt has replaced can change nothing.
     attempt = models.PositiveIntegerField(default=1, db_default=1)
-    # What the answer took, as `intake.usage` says it.
+    # The usage of the answer, in the format of `intake.usage`.
     usage = models.JSONField(null=True, blank=True)
-    # For quotas: it is in an index, so that adding it up reads no rows.
+    # For quotas: an index contains it, so that the sum reads no rows.
     text_bytes = models.GeneratedField(
         expression=bytes_of("user_message", "assistant_message", "reasoning", "tool_calls"),
         output_field=models.IntegerField(),
@@ -213,12 +213,12 @@ class Turn(models.Model):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the model stopped at its limit of tokens, in the middle of the answer."""
+        """Whether the model stopped at its token limit, in the middle of the answer."""
         return self.status == self.Status.COMPLETE and (self.usage or {}).get("finish_reason") == "length"
 
     @property
     def can_be_continued(self) -> bool:
-        """Whether there is an answer that is not whole."""
+        """Whether there is an incomplete answer."""
         broke_off = self.status in {self.Status.INTERRUPTED, self.Status.FAILED}
         return bool(self.assistant_message) and (broke_off or self.is_cut)
 

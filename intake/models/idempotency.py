@@ -1,4 +1,4 @@
-"""Answers kept for a while, so that the same request sent again changes nothing."""
+"""The kept responses of idempotent requests."""
 
 from django.db import models
 from django.utils import timezone
@@ -8,17 +8,17 @@ from intake.models.users import User
 
 
 class IdempotentAnswerQuerySet(OwnedQuerySet["IdempotentAnswer"]):
-    """Begins at `for_caller`."""
+    """Starts at `for_caller`."""
 
 
 class IdempotentAnswer(models.Model):
-    """What a caller's key stands for: the request it came with, and the answer that request was given."""
+    """One key of a caller: a digest of its request, and the response."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     key = models.CharField(max_length=255)
-    # Of what was asked for and the body; keyed, so that it gives no guess at somebody's words away.
+    # A digest of the operation and the body; keyed, so that the body cannot be guessed from it.
     request_digest = models.CharField(max_length=64)
-    # As text, because jsonb would not give the fields back in their order.
+    # As text, because jsonb does not keep the order of fields.
     answer = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -1,4 +1,4 @@
-"""Invitations: staff hand out links that let somebody register while registration is by invitation."""
+"""Invitations: links that staff create, which allow registration while it is by invitation."""
 
 import hashlib
 import secrets
@@ -34,7 +34,7 @@ class InvitationQuerySet(models.QuerySet["Invitation"]):
 
 class InvitationManager(models.Manager.from_queryset(InvitationQuerySet)):  # type: ignore[misc]
     def issue(self, *, note: str = "", uses: int = 1, days: int = DEFAULT_DAYS) -> tuple["Invitation", str]:
-        """Make an invitation; returns its secret too, which is stored nowhere."""
+        """Create an invitation; returns its secret too, which is stored nowhere."""
         secret = new_secret()
         invitation = self.create(
             digest=digest_of(secret),
@@ -49,13 +49,15 @@ class InvitationManager(models.Manager.from_queryset(InvitationQuerySet)):  # ty
         return is_open
 
     def take(self, secret: str, *, now: datetime) -> bool:
-        """Use an invitation once, if it is still open: one statement, so that two cannot take the last use."""
+        """Use an invitation once, if it is still open: one statement, so that two requests cannot both take the last
+        use.
+        """
         taken: int = self.with_secret(secret).open(now=now).update(used=F("used") + 1)
         return taken == 1
 
 
 class Invitation(models.Model):
-    """Who may register, how often and until when. It keeps the digest of a link's secret, never the secret."""
+    """An invitation with its number of uses and its expiry. It keeps only the digest of a link's secret."""
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
     note = models.CharField(max_length=200, blank=True, default="", help_text="Whom it is for. Shown to staff alone.")

@@ -1,4 +1,4 @@
-"""How a person wants to be answered: their default model, and what they tell every model."""
+"""A user's preferences for answers: the default model, and instructions for every model."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from intake.models.users import User
 
 
 class ChatPreferences(models.Model):
-    """One row a person, once they have chosen something. Not on the user's row, which staff may read."""
+    """One row per user, created with the first choice. Separate from the user's row, which staff may read."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     model = models.CharField(max_length=MODEL_NAME_LENGTH, blank=True, default="")

@@ -1,7 +1,6 @@
-"""A browser's session, which knows whose it is: an account that goes takes its sessions along.
+"""Sessions that know their user, so that deleting an account deletes its sessions.
 
-The key is in the browser's cookie alone. The database has its digest, so that nobody can log in with what a copy of the
-table holds.
+Only the browser's cookie contains the key. The database has its digest, so that a copy of the table gives no access.
 """
 
 import hashlib
@@ -15,7 +14,7 @@ from django.utils import timezone
 
 from intake.models.users import User
 
-# What the session's data says of its log-in.
+# The key of the session's data about its log-in.
 DEVICE = "recollect.device"
 LOGGED_IN_AT = "recollect.logged_in_at"
 
@@ -23,7 +22,7 @@ USE_NOTED_EVERY = timedelta(minutes=5)
 
 
 class SessionDigest(str):
-    """What the database has in the place of a session's key."""
+    """The digest that the database has instead of a session's key."""
 
     @classmethod
     def of(cls, key: str) -> "SessionDigest":
@@ -32,7 +31,7 @@ class SessionDigest(str):
 
 
 class SessionKeyField(models.CharField):  # type: ignore[type-arg]
-    """Takes a key or a digest, stores and looks up the digest, and reads the digest."""
+    """Accepts a key or a digest, stores and looks up the digest, and reads the digest."""
 
     def from_db_value(self, value: str | None, expression: object, connection: object) -> SessionDigest | None:
         return None if value is None else SessionDigest(value)
@@ -49,16 +48,16 @@ def _note_use(key: str, at: datetime) -> None:
 
 class SessionManager(BaseSessionManager["Session"]):
     def note_use(self, key: str, *, now: datetime) -> None:
-        """To about five minutes: a write for every page would cost more than it tells."""
+        """Accurate to about five minutes: a write for every page would cost more than it is worth."""
         seconds = int(now.timestamp())
         _note_use(key, now - timedelta(seconds=seconds % int(USE_NOTED_EVERY.total_seconds())))
 
 
 class Session(AbstractBaseSession):
-    """Django's own, whose data names the person only in encoded form, with the person in a column beside it."""
+    """Django's session, which names the user only in encoded data, with the user in a column."""
 
     session_key = SessionKeyField("session key", max_length=64, primary_key=True)
-    # Without a constraint: a log-in that crosses a deletion must fail on its next request, not while it is stored.
+    # Without a constraint: a log-in during a deletion must fail at its next request, not while it is stored.
     user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, db_constraint=False)
     last_used_at = models.DateTimeField(default=timezone.now, editable=False)
 

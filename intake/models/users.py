@@ -1,4 +1,4 @@
-"""A user: an account, known by email and password, or a visitor, known by their session alone."""
+"""The user model: an account with email and password, or a visitor with only a session."""
 
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,7 +14,7 @@ from intake import passwords
 class UserManager(BaseUserManager["User"]):
     @classmethod
     def normalize_email(cls, email: str | None) -> str:
-        """Whole in lower case: nobody is two people because of a capital letter."""
+        """Lower case: two spellings of one address are one user."""
         return (email or "").strip().lower()
 
     def get_by_natural_key(self, username: str | None) -> "User":
@@ -27,7 +27,7 @@ class UserManager(BaseUserManager["User"]):
         return user
 
     def create_visitor(self) -> "User":
-        """Somebody who talks before registering: without an email, and without a password that anybody could enter."""
+        """A user before registration: without an email and with an unusable password."""
         visitor = self.model(email=None, is_visitor=True)
         visitor.set_unusable_password()
         visitor.save(using=self.db)
@@ -43,7 +43,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         "visitor", default=False, editable=False, help_text="Talks in a browser, and has not registered."
     )
     time_zone = models.CharField(max_length=64, default="UTC")
-    # Of the pages; as the browser has it when empty.
+    # The language of pages; empty for the browser's.
     language = models.CharField(max_length=16, blank=True, default="")
     titles_by_model = models.BooleanField(
         "titles by the model", default=True, help_text="The language model makes a chat's title after its first answer."
@@ -53,7 +53,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     )
     is_active = models.BooleanField("active", default=True)
     joined_at = models.DateTimeField(default=timezone.now, editable=False)
-    # When their turns are looked at next, where turns are kept for some days only (`intake.retention`).
+    # The next time when their turns are checked, if turns are kept for a limited time (`intake.retention`).
     retention_due_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
@@ -79,14 +79,14 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.email or f"Visitor {self.pk}"
 
     def set_password(self, raw_password: str | None) -> None:
-        """Raises `RateLimited`, as `check_password` does, when too many wait for theirs to be hashed."""
+        """Raises `RateLimited`, like `check_password`, when too many hashes are waiting."""
         if raw_password is None:
             self.set_unusable_password()
         else:
             self.password = passwords.encode(raw_password)
 
     def check_password(self, raw_password: str | None) -> bool:
-        """Also stores a new hash of a password that is right and was hashed in an older way."""
+        """Also replaces the hash of a correct password if its parameters are outdated."""
         is_right, is_outdated = passwords.verify(raw_password, self.password)
         if is_outdated:
             self.set_password(raw_password)
@@ -99,7 +99,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone that they set on their account page; UTC for one that this machine does not know."""
+        """The time zone from the account page; UTC for one that this machine does not know."""
         try:
             return ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):

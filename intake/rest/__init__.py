@@ -1,1 +1,1 @@
-"""The DRF edge of intake: a person's conversations and account, as programs see them."""
+"""The REST API of conversations and the account."""

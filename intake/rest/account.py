@@ -1,4 +1,4 @@
-"""`/api/v1/account/`: taking one's data along, and leaving for good."""
+"""`/api/v1/account/`: export and deletion of the account."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ from intake.identity import person_of
 from intake.rest.downloads import choice, download
 from intake.schemas import DeletionStatement, PasswordConfirmation, problems
 
-# By `as`: what makes the pieces, the file's ending and its type.
+# By `as`: the function that makes the pieces, the file's extension and its type.
 FORMS: dict[str, tuple[Callable[..., Iterator[bytes]], str, str]] = {
     "json": (exporting.account_as_json, ".json", "application/json"),
     "zip": (export_files.json_zip, "-json.zip", "application/zip"),

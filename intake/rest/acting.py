@@ -1,4 +1,4 @@
-"""For every DRF view of personal rows: once it is certain who calls, the view acts as them."""
+"""The base of every DRF view of personal rows: after authentication, the handler acts as the caller."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,10 +16,10 @@ Handler = Callable[..., Response]
 
 
 class ActsAsCaller(APIView):
-    """What a handler returns is plain data by then: it is rendered after the transaction has ended."""
+    """A handler returns plain data, because the response is rendered after the transaction has ended."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authentication, permissions and limits come first; then the handler is given its caller's rows."""
+        """Authentication, permissions and limits come first; then the handler gets access to the caller's rows."""
         super().initial(request, *args, **kwargs)
         method = (request.method or "").lower()
         if hasattr(self, method):

@@ -1,4 +1,4 @@
-"""`/api/v1/conversations/`: listing, reading, renaming and deleting what one said."""
+"""`/api/v1/conversations/`: lists, reads, renames and deletes conversations."""
 
 from typing import Any
 
@@ -240,7 +240,7 @@ def _named(conversation_id: str, turn_number: str) -> dict[str, Any]:
 
 
 def _is_true(request: Request, name: str) -> bool:
-    """A parameter that is `true` or `false`, once, and `false` where it is not given. Raises `InvalidInput`."""
+    """A parameter that is `true` or `false`, at most once; `false` by default. Raises `InvalidInput`."""
     given = request.query_params.getlist(name) or ["false"]
     if given not in (["true"], ["false"]):
         raise InvalidInput("The query is not valid.", errors={name: ["It is true or false."]})
@@ -248,7 +248,7 @@ def _is_true(request: Request, name: str) -> bool:
 
 
 def _number(request: Request, name: str) -> int | None:
-    """None if none is asked for; raises `InvalidInput` for what is no number, and for two."""
+    """None without the parameter; raises `InvalidInput` if it is not a number, or occurs twice."""
     given = request.query_params.getlist(name)
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Files that are sent while they are made, in pieces, with no connection of the database held in between."""
+"""Streams files while they are created, in pieces, without holding a database connection in between."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -14,9 +14,9 @@ from intake.models import Activity, User
 
 
 def download(*, user: User, pieces: Iterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
-    """The pieces as a file; each is made as this user, when the reader has taken the one before."""
+    """The pieces as a file. Each is made as this user, when the reader has taken the previous one."""
     activity.note(user, Activity.EXPORTED)
-    # Each piece takes one for itself: a slow reader must not keep a connection from others.
+    # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
     return StreamingHttpResponse(
         _in_steps(user, pieces),
@@ -30,7 +30,7 @@ def download(*, user: User, pieces: Iterator[bytes], name: str, content_type: st
 
 
 def choice(given: list[str], choices: tuple[str, ...]) -> str:
-    """The `as` of a query, the first of the choices without one. Raises `InvalidInput`."""
+    """The value of `as` in a query; the first of the choices by default. Raises `InvalidInput`."""
     chosen = given or [choices[0]]
     if len(chosen) != 1 or chosen[0] not in choices:
         raise InvalidInput(errors={"as": [f"One of: {', '.join(choices)}."]})
@@ -44,7 +44,7 @@ async def _in_steps(user: User, pieces: Iterator[bytes]) -> AsyncIterator[bytes]
 
 
 def _step(user: User, pieces: Iterator[bytes]) -> bytes:
-    """The connection goes back at once: a slow reader must not keep one from others."""
+    """The connection is returned at once: a slow reader must not hold one."""
     try:
         with acting_as(user):
             return next(pieces, b"")

@@ -1,4 +1,4 @@
-"""What leaves and enters the REST edge of intake, field by field, in the contract's camel case."""
+"""The JSON shapes of intake's REST API, in the contract's camel case."""
 
 from datetime import datetime
 from typing import Annotated, Any, Self

@@ -1,4 +1,4 @@
-"""What intake offers under `/api/v1/`."""
+"""The addresses of intake under `/api/v1/`."""
 
 from django.urls import path
 
@@ -16,7 +16,7 @@ from intake.rest.models import ModelListView
 
 urlpatterns = [
     path("conversations/", ConversationListView.as_view()),
-    # Any text, so that a malformed id gets the same answer as one that is not there.
+    # Any text, so that a malformed id gets the same answer as one that does not exist.
     path("conversations/<str:conversation_id>/", ConversationView.as_view()),
     path("conversations/<str:conversation_id>/export/", ConversationExportView.as_view(), name="export_conversation"),
     path("conversations/<str:conversation_id>/turns/<str:turn_number>/", TurnView.as_view()),

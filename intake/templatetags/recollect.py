@@ -1,4 +1,4 @@
-"""What the pages' templates need: Markdown made safe, a turn's tool calls in words, addresses and pictures."""
+"""Template tags and filters: safe Markdown, tool calls in words, addresses and icons."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,7 @@ def markdown(text: str) -> SafeString:
     return render(text)
 
 
-# A page has a hundred of them, and looking up the file's present name takes longer than all else about one.
+# A page has a hundred of them, and looking up the file's hashed name takes longer than anything else.
 @register.simple_tag
 @cache
 def icon(name: str) -> SafeString:
@@ -38,7 +38,7 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def moment(value: datetime) -> SafeString:
-    """A time in words for readers without JavaScript; with it, static/intake/times.js tells how long ago it was."""
+    """A time in words for readers without JavaScript; with it, static/intake/times.js shows the age."""
     local = timezone.localtime(value)
     return format_html(
         '<time datetime="{}">{}</time>', local.isoformat(), f"{date_format(local, 'DATETIME_FORMAT')} {local:%Z}"
@@ -47,7 +47,7 @@ def moment(value: datetime) -> SafeString:
 
 @dataclass(frozen=True, slots=True)
 class Siblings:
-    """The versions in a turn's place: its own among them (from 1), and the numbers of its neighbours, if any."""
+    """The versions of a turn: its own position (from 1), and the numbers of its neighbours, if any."""
 
     numbers: list[int]
     place: int
@@ -72,19 +72,19 @@ def siblings(versions: dict[int, list[int]] | None, turn: Turn | None) -> Siblin
 
 @register.filter
 def usage(turn: Turn | None) -> str:
-    """What an answer took, in a line; `usageInWords` in static/intake/versions.js says the same."""
+    """The usage of an answer, in a line; `usageInWords` in static/intake/versions.js has the same."""
     return Usage.of(turn.usage).in_words() if turn else ""
 
 
 @register.filter
 def unlocalize_number(value: float) -> str:
-    """A number as HTML needs it, in every language of the page."""
+    """A number for HTML attributes, independent of the page's language."""
     return f"{value:g}"
 
 
 @register.filter
 def thought(turn: Turn | None) -> str:
-    """What stands on an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js says the same."""
+    """The label of an answer's folded reasoning; `thoughtInWords` in static/intake/reasoning.js has the same."""
     seconds = Usage.of(turn.usage).thought_seconds if turn else None
     if turn is not None and not turn.has_ended:
         return _("Thinking…")

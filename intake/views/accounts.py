@@ -1,7 +1,6 @@
-"""Registering, logging in and out. What a visitor said becomes the account's: see `intake.visitors`.
+"""The pages for registration, log-in and log-out. A visitor's chats move to the account: see `intake.visitors`.
 
-django-allauth decides what a log-in has to pass once the password is right: an email address that must be confirmed, a
-second factor.
+After a correct password, django-allauth decides on further steps: confirming the email address, a second factor.
 """
 
 from http import HTTPStatus
@@ -34,7 +33,7 @@ class LoginView(auth_views.LoginView):
     authentication_form = LoginForm
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        # Not a visitor, whom it is for.
+        # Not for a visitor, who may register.
         self.redirect_authenticated_user = is_registered(request)
         return super().dispatch(request, *args, **kwargs)
 
@@ -59,7 +58,7 @@ class LoginView(auth_views.LoginView):
 
 @method_decorator(login_not_required, name="dispatch")
 class LogoutView(auth_views.LogoutView):
-    """Takes POST only: a link on another site must not be able to log anybody out."""
+    """Accepts only POST: a link on another site must not log a user out."""
 
 
 @method_decorator([sensitive_post_parameters("password"), never_cache, login_not_required], name="dispatch")
@@ -77,7 +76,7 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
             return render(request, "intake/no_registration.html", context, status=HTTPStatus.FORBIDDEN)
         self.initial = {"invitation": invitation}
         if invitation:
-            # For somebody who registers by another service.
+            # For a registration through another service.
             request.session[INVITATION] = invitation
         return super().dispatch(request, *args, **kwargs)
 

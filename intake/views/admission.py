@@ -1,6 +1,6 @@
-"""Who is let in where an answer streams: a token with its scopes, or a session, also a visitor's, with CSRF.
+"""Authenticates callers of streaming views: a token with its scopes, or a session (also a visitor's) with CSRF.
 
-The views that stream are no views of DRF's: they run on the event loop. What they refuse they refuse in the same words.
+Streaming views run on the event loop and are not DRF views. They refuse with the same responses.
 """
 
 from collections.abc import Collection
@@ -29,7 +29,7 @@ from intake.standing import SessionCheck, StillIn
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Who is let in, and how to find out later whether they still are; from a visitor nothing can be taken away."""
+    """The admitted caller, with a check for later whether the access still holds; a visitor's cannot be revoked."""
 
     caller: Caller
     is_still_in: StillIn | None = None
@@ -37,7 +37,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class TokenCheck:
-    """`token`: what the API's authentication class made of it. Two of the same token are equal, and so asked once."""
+    """`token` comes from the API's authentication class. Two checks of the same token are equal, and so run once."""
 
     token: Any
 
@@ -48,13 +48,13 @@ class TokenCheck:
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
 class StreamingView(View):
-    """The base of asynchronous views, which check their callers themselves by `admit`."""
+    """The base of asynchronous views, which check their callers themselves with `admit`."""
 
-    # The stubs know of synchronous views only.
+    # The type stubs know only synchronous views.
     async def http_method_not_allowed(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """In the words of the other endpoints."""
+        """The same response as of the other endpoints."""
         error = InvalidInput(f'Method "{request.method}" not allowed.')
         response = problem_response(error, status=HTTPStatus.METHOD_NOT_ALLOWED)
         allowed = [name.upper() for name in self.http_method_names if name != "head" and hasattr(self, name)]
@@ -77,7 +77,7 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
 
 
 def refusal(request: HttpRequest, error: Exception) -> HttpResponse:
-    """The problem document of an expected failure; raises any other. Counts what is refused for want of a caller."""
+    """The problem document of an expected failure; raises any other. Counts refusals without a known caller."""
     known = as_recollect_error(error)
     if known is None:
         raise error

@@ -1,6 +1,6 @@
-"""An answer by its turn: `GET …/turns/{id}/events` follows it, `POST …/turns/{id}/stop` ends it.
+"""Endpoints of a running answer: `GET …/turns/{id}/events` follows it, `POST …/turns/{id}/stop` ends it.
 
-`GET …/answering` lists what is being answered: the page shows which chats are.
+`GET …/answering` lists the running answers, so that the page can mark their chats.
 """
 
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ class EventsView(StreamingView):
             turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
-        # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
+        # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from intake.answers.log import EventId
         from intake.chat import follow_answer
 
@@ -68,20 +68,20 @@ class AnsweringView(StreamingView):
 
 
 def prefers_blocks(request: HttpRequest) -> bool:
-    """The chat's own page draws the answer as HTML while it is written; other clients render `delta` themselves."""
+    """The chat's own page gets HTML while the answer is written; other clients render `delta` themselves."""
     return request.headers.get("Prefer") == PREFER_BLOCKS
 
 
 def event_stream(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
     response = StreamingHttpResponse(events, content_type="text/event-stream")
     response["Cache-Control"] = "no-store"
-    # Some proxies gather a response before they pass it on; this one is asked not to.
+    # Some proxies buffer a response; this header asks them not to.
     response["X-Accel-Buffering"] = "no"
     return response
 
 
 def _last_event_id(request: HttpRequest) -> str:
-    """As the reader sent it; one that no event has means from the start."""
+    """The id that the reader sent; an unknown one means from the start."""
     sent: str = request.headers.get("Last-Event-ID", "")
     if len(sent) > LONGEST_REFERENCE:
         raise InvalidInput(f"The Last-Event-ID has at most {LONGEST_REFERENCE} characters.")
@@ -89,7 +89,7 @@ def _last_event_id(request: HttpRequest) -> str:
 
 
 def _find(request: HttpRequest, turn_id: str, *, scope: str) -> tuple[Turn, Admitted]:
-    """Raises the same `NotFound` for a malformed id, an unknown one and somebody else's."""
+    """Raises the same `NotFound` for a malformed id, an unknown one and another user's."""
     admitted = _admit(request, scope)
     with acting_as(admitted.caller):
         return get_turn_by_id(caller=admitted.caller, turn_id=turn_id), admitted

@@ -1,4 +1,4 @@
-"""Renaming and deleting from the browser: each asks on a page of its own, and works without any script."""
+"""Renames and deletes chats from the browser, each on its own page, without scripts."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -29,7 +29,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def personal_form(view: View[P]) -> View[P]:
-    """For visitors too. Kept by no cache."""
+    """Also for visitors. Never cached."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -77,7 +77,7 @@ def delete_turn(request: HttpRequest, conversation_id: str, turn_number: str) ->
 
 
 def _delete_turn(request: HttpRequest, turn: Turn) -> HttpResponse:
-    """The turn alone; or with all that follow it, if those are as many as the page said."""
+    """Only this turn; or with all that follow it, if their number is the one on the page."""
     expected = as_turn_number(request.POST.get("from_here"))
     where: dict[str, Any] = {"conversation_id": turn.conversation_id, "turn_number": turn.turn_number}
     if expected is None:

@@ -1,4 +1,4 @@
-"""`POST /api/v1/intake/chat`: a message comes in, the answer leaves as a stream of events."""
+"""`POST /api/v1/intake/chat`: accepts a message and streams the answer as events."""
 
 import asyncio
 from collections.abc import Callable
@@ -107,7 +107,7 @@ class ChatMessage(ChatOptions):
 
 class ChatView(StreamingView):
     async def post(self, request: HttpRequest) -> HttpResponseBase:
-        # In a task of its own: a client who leaves at this moment must not leave a turn that nobody answers.
+        # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
         try:
             begun, admitted = await asyncio.shield(asyncio.create_task(_open(request)))
         except Exception as error:
@@ -130,7 +130,7 @@ class ChatView(StreamingView):
 async def _open(request: HttpRequest) -> tuple[Begun, Admitted]:
     begun, admitted = await sync_to_async(_begin)(request)
     if not begun.is_replay:
-        # Imported here because it brings the agent loop along, which no other page should wait for at start-up.
+        # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from intake.chat import start_answer
 
         start_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
@@ -138,10 +138,10 @@ async def _open(request: HttpRequest) -> tuple[Begun, Admitted]:
 
 
 def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
-    """Everything that may be refused, in one go: who, what, where; then the message is saved."""
+    """All checks that may refuse the request, in one step; then the message is saved."""
     lacking = "A chat recalls and records: its token needs the scope `chat`, or `search` and `write`."
     admitted = admit(request, scopes={"chat"}, lacking=lacking)
-    # Visitors are counted by their address: one who forgets the cookies is somebody new.
+    # Visitors are counted by their address: a visitor without cookies is a new one each time.
     counted = admitted.caller.user_id if admitted.caller.is_registered else None
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
     if not is_recall_mode() and not admitted.caller.is_registered:
@@ -163,13 +163,13 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
                 refuse_one_too_many(caller=admitted.caller, now=timezone.now())
     changes.tell(admitted.caller, begun.turn.conversation_id)
     if admitted.caller.is_visitor:
-        # As long as what they said is kept.
+        # As long as the visitor's messages are kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
     return begun, admitted
 
 
 def _begin_as_visitor(request: HttpRequest, begin: Callable[..., Begun]) -> tuple[Admitted, Begun]:
-    """A first message makes its visitor and logs them in; one that is refused makes nobody."""
+    """A first message creates its visitor and logs them in; a refused message creates none."""
     with transaction.atomic():
         visitor = User.objects.create_visitor()
         caller = Caller(user_id=visitor.pk, is_visitor=True)

@@ -1,4 +1,4 @@
-"""`GET /api/v1/intake/events`: which of the caller's chats have changed, by id, while a page is open."""
+"""`GET /api/v1/intake/events`: streams the ids of the caller's changed chats while a page is open."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from intake.changes import Changes
 from intake.standing import StillIn, is_in_now
 from intake.views.admission import Admitted, StreamingView, admit, refusal
 
-# Between two signs of life, at each of which it is asked whether the caller may still be here.
+# The interval of keep-alive comments; at each one the caller's access is checked.
 KEEP_ALIVE_SECONDS = 15.0
 SCOPES, LACKING = {"read", "chat"}, "Changes are told to a token with the scope `read`."
 

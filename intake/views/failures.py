@@ -1,4 +1,4 @@
-"""What is answered when something fails: a problem document under `/api/`, a page elsewhere; neither asks who looks."""
+"""Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user."""
 
 from http import HTTPStatus
 
@@ -24,7 +24,7 @@ HEADINGS = {
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """`handler400`: what Django found suspicious is not repeated."""
+    """`handler400`: does not repeat the input that Django found suspicious."""
     return _answer(request, InvalidInput("The request is not valid."), page="400.html")
 
 
@@ -36,12 +36,12 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """`handler404`, and what a page answers for an id that is not the caller's.
+    """`handler404`, and a page's response to an id that is not the caller's.
 
-    It knows nobody, so that it is the same, byte for byte, for everybody.
+    Independent of the user, so that it is the same, byte for byte, for all.
     """
     if _is_api(request) and request.resolver_match is None:
-        # No view is there to count it.
+        # No view has counted it.
         error = counted_refusal(NotFound(), address=client_address(request))
         return _answer(request, error, page="404.html")
     return _answer(request, NotFound(), page="404.html")
@@ -53,13 +53,13 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """For a failure that was expected."""
+    """For an expected failure."""
     error = as_recollect_error(exception) or Unavailable()
     return not_found(request) if isinstance(error, NotFound) else _answer(request, error, page="intake/problem.html")
 
 
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
-    """No request goes into it: rendering one would ask the session, and so the database, who is looking."""
+    """Rendered without the request: with it, the template would query the session, and so the database."""
     return render_to_string(page, {"heading": HEADINGS[error.status], "detail": in_page_language(error.detail)})
 
 

@@ -1,4 +1,4 @@
-"""What makes the pages an application that can be installed: its worker, its page without a connection, its picture."""
+"""Serves the parts of an installable web application: service worker, offline page, icon."""
 
 import hashlib
 from typing import Any
@@ -21,7 +21,9 @@ from intake.sentences import SENTENCES
 @login_not_required
 @require_safe
 def worker(request: HttpRequest) -> HttpResponse:
-    """At the root, for a worker answers for addresses below its own alone. Its text changes with the files it keeps."""
+    """At the root, because a worker controls only addresses below its own. Its text changes with the files that it
+    caches.
+    """
     text = render_to_string("intake/worker.js", {"version": ""})
     version = hashlib.blake2b((text + settings.SECRET_KEY).encode(), digest_size=6).hexdigest()
     return HttpResponse(
@@ -38,12 +40,12 @@ def offline(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @require_safe
 def favicon(request: HttpRequest) -> HttpResponse:
-    """For those who ask without having read a page."""
+    """For clients that ask without having read a page."""
     return HttpResponseRedirect(static("intake/icon-192.png"))
 
 
 class _Catalog(JavaScriptCatalog):
-    """Beside the scripts' own texts, what the API says in English."""
+    """Adds the API's English sentences to the scripts' own texts."""
 
     def get_catalog(self) -> dict[str, Any]:
         return {**super().get_catalog(), "sentences": {text: translation.gettext(text) for text in SENTENCES}}
@@ -52,7 +54,7 @@ class _Catalog(JavaScriptCatalog):
 @login_not_required
 @require_safe
 def catalog(request: HttpRequest, language: str) -> HttpResponseBase:
-    """The texts of the pages' JavaScript, as a script that defines `django.gettext`; the same for everybody."""
+    """The texts of the pages' JavaScript, as a script that defines `django.gettext`; the same for all users."""
     if language not in dict(settings.LANGUAGES):
         raise Http404
     with translation.override(language):

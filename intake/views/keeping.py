@@ -1,4 +1,4 @@
-"""Keeping order among chats from the browser: pinned, archived, several at once. All of it works without a script."""
+"""Organises chats from the browser: pin, archive, several at once, all without scripts."""
 
 from datetime import datetime
 from typing import cast
@@ -28,7 +28,7 @@ FILE_NAME = "recollect-chats-{day:%Y-%m-%d}.json"
 @require_POST
 @personal_form
 def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """With `on=1`; without it no longer."""
+    """Pins with `on=1`; unpins without it."""
     key = parse_id(conversation_id)
     is_pinned = request.POST.get("on") == YES
     arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_pinned=is_pinned, now=timezone.now())
@@ -38,7 +38,7 @@ def pin_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse
 @require_POST
 @personal_form
 def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """With `on=1`; without it no longer."""
+    """Archives with `on=1`; restores without it."""
     key = parse_id(conversation_id)
     is_archived = request.POST.get("on") == YES
     arranging.arrange(caller=caller_of(request), conversation_ids=[key], is_archived=is_archived, now=timezone.now())
@@ -48,7 +48,7 @@ def archive_conversation(request: HttpRequest, conversation_id: str) -> HttpResp
 @require_POST
 @personal_form
 def change_conversations(request: HttpRequest) -> HttpResponse:
-    """`do` with each `id`: archive, restore, export; delete, once that is `sure`."""
+    """Applies `do` to each `id`: archive, restore, export; or delete, once `sure` confirms it."""
     caller, now = caller_of(request), timezone.now()
     ids = [parse_id(text) for text in request.POST.getlist("id")]
     wanted = request.POST.get("do")
@@ -63,7 +63,7 @@ def change_conversations(request: HttpRequest) -> HttpResponse:
     elif wanted in ("archive", "restore"):
         arranging.arrange(caller=caller, conversation_ids=ids, is_archived=wanted == "archive", now=now)
     elif wanted == "export":
-        # Changes nothing, and finds out that they are the caller's, who is somebody then.
+        # Changes nothing, but checks that the caller owns them.
         arranging.arrange(caller=caller, conversation_ids=ids, now=now)
         activity.note(cast(User, request.user), Activity.EXPORTED)
         return _file(b"".join(chats_as_json(user=cast(User, request.user), chosen=ids, now=now)), now)

@@ -1,4 +1,4 @@
-"""The outline of one chat: a page without a script, and what the chat's page takes its map and its search from."""
+"""The outline of one chat: a page without scripts, which also serves the chat page's map and search."""
 
 from datetime import date
 from zoneinfo import ZoneInfo
@@ -16,7 +16,9 @@ from intake.views.pages import personal_page
 
 @personal_page
 def conversation_outline(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """The questions; `?q=` the turns with these words; `?on=` leads to the first turn of that day in one's own zone."""
+    """The questions; `?q=` the turns with these words; `?on=` leads to the first turn of that day in the user's own
+    zone.
+    """
     conversation = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     zone = person_of(request).zone if is_registered(request) else ZoneInfo("UTC")
     day = _day(request.GET.get("on", ""))

@@ -1,4 +1,4 @@
-"""The browser's pages, rendered from the database: a new chat, a conversation, the list of all of them."""
+"""The chat's pages, rendered from the database: a new chat, a conversation, the list of all conversations."""
 
 from functools import wraps
 from typing import Any
@@ -42,7 +42,7 @@ EXAMPLES = [
 
 
 def personal_page(view: View[P]) -> View[P]:
-    """For visitors too, to read, where there are any (`settings.VISITORS`). Kept by no cache."""
+    """Also for visitors, to read, if there are any (`settings.VISITORS`). Never cached."""
 
     @wraps(view)
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
@@ -69,7 +69,7 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
 
 
 def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow, SharedTurns | None]:
-    """A branch's own turns, then on the way up those that it shares, which `of` names by their conversation."""
+    """A branch's own turns, then further up the shared ones, whose conversation `of` names."""
     before, origin = as_turn_number(request.GET.get("before")), request.GET.get("of")
     if before is not None and origin is not None:
         turn = get_turn(caller=caller_of(request), conversation_id=parse_id(origin), turn_number=before)
@@ -87,7 +87,7 @@ def _turns(request: HttpRequest, conversation: Conversation) -> tuple[TurnWindow
 def conversations(request: HttpRequest) -> HttpResponse:
     """All of them, or `?archived=1`; `?q=` those with these words in their title; `?only=` one, by its id.
 
-    Without a script it is a page of its own; the sidebar takes its items from here.
+    Without scripts it is a separate page; the sidebar takes its items from here.
     """
     caller, after = caller_of(request), position_in_address(request.GET.get("after"))
     words, is_archived = request.GET.get("q", ""), "archived" in request.GET
@@ -102,7 +102,7 @@ def conversations(request: HttpRequest) -> HttpResponse:
 
 
 def sidebar_of(request: HttpRequest) -> dict[str, Any]:
-    """What every page beside the list of chats shows of it; another app's pages as well."""
+    """The data of the sidebar for every page that shows it, also of other apps."""
     caller = caller_of(request)
     return {
         "page": list_in_order(caller=caller),

@@ -1,4 +1,4 @@
-"""Below `/settings/account/`: the password, the sessions in which one is logged in, and the export behind a proof."""
+"""Pages below `/settings/account/`: the password, the sessions, and the export after a proof."""
 
 from urllib.parse import urlencode
 
@@ -29,7 +29,7 @@ from intake.models import User
 def password(request: HttpRequest) -> HttpResponse:
     user = person_of(request)
     if not user.has_usable_password() and not is_recent(request):
-        # Without the form that was sent, which has the new password in it.
+        # Without the submitted form, which contains the new password.
         query = urlencode({"next": request.path})
         return HttpResponseRedirect(f"{reverse('account_reauthenticate')}?{query}")
     form = ChangePasswordForm(request.POST or None, user=user)
@@ -42,7 +42,7 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 def _change_password(request: HttpRequest, user: User, new: str) -> None:
-    """Ends every other session, and the key of this one."""
+    """Ends every other session, and gives this one a new key."""
     user.set_password(new)
     user.save(update_fields=["password"])
     update_session_auth_hash(request, user)
@@ -88,6 +88,6 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
 @require_safe
 @requires_recent_proof()
 def export(request: HttpRequest) -> HttpResponse:
-    """On to the API, which refuses a session without a recent proof."""
+    """Redirects to the API, which refuses a session without a recent proof."""
     query = urlencode({"as": request.GET.get("as", "json")})
     return HttpResponseRedirect(f"{reverse('download_account')}?{query}")

@@ -1,4 +1,4 @@
-"""`/settings/account/`: one's time zone, one's data to take along, and the way out for good."""
+"""`/settings/account/`: time zone, export, preferences and the deletion of the account."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def language(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def answers(request: HttpRequest) -> HttpResponse:
-    """The person's default model, and how they want to be answered."""
+    """The user's default model and instructions."""
     user = person_of(request)
     form = AnswersForm(request.POST, caller=caller_of(request))
     if not form.is_valid():
@@ -93,7 +93,7 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     certificate = deleting.delete_account(user=user)
     logout(request)
     response = HttpResponseRedirect(reverse("intake:account_deleted", args=[certificates.sign(certificate)]))
-    # What was written here and not sent is kept in the browser's own store.
+    # The browser's own store keeps drafts that were not sent.
     response["Clear-Site-Data"] = '"cache", "storage"'
     return response
 
@@ -102,7 +102,7 @@ def delete_account(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def account_deleted(request: HttpRequest, signed: str) -> HttpResponse:
-    """What became of an account, for whom its deletion led here; `as` gives it as a file."""
+    """The statement of a deleted account, for its former owner; `as` returns it as a file."""
     certificate = certificates.read(signed)
     if certificate is None:
         return not_found(request)

@@ -1,4 +1,4 @@
-"""A temporary chat from the browser: kept by a button, left by going away."""
+"""Keeps a temporary chat by a button, or removes it when the user leaves the page."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
@@ -21,6 +21,6 @@ def keep_conversation(request: HttpRequest, conversation_id: str) -> HttpRespons
 @require_POST
 @personal_form
 def leave_conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
-    """Sent by a page that is being closed, which reads no answer."""
+    """Sent by a page that is being closed, which reads no response."""
     temporary.leave(caller=caller_of(request), conversation_id=parse_id(conversation_id))
     return HttpResponse(status=204)

@@ -1,4 +1,4 @@
-"""The list of embeddings at any size: an order that an index serves, a bounded count, no vector fetched.
+"""The list of embeddings at any size: an indexed order, a limited count, and no vectors loaded.
 
 And what lies near a vector: the way to see that an embedding means something without reading its text.
 """
@@ -27,9 +27,9 @@ BY_SOURCE = ("-user_id", "-corpus", "-source_id", "-chunk_index", "-part", "-mod
 
 
 class EmbeddingChangeList(ChangeList):
-    """Each way of narrowing the list has its order, that of the index which finds the rows.
+    """Each filter has one order: that of the index which finds its rows.
 
-    Ordered otherwise, the planner would hope to meet a page of rare rows soon on its way through the whole table.
+    With another order, the planner would scan the whole table for rare rows.
     """
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Embedding]) -> list[Any]:
@@ -39,16 +39,16 @@ class EmbeddingChangeList(ChangeList):
         return list(by_state.get(self.params.get("state", ""), NEWEST_FIRST))
 
     def get_results(self, request: HttpRequest) -> None:
-        """First the page's ids, then its rows: what is computed of a vector is computed for those rows only."""
+        """First the page's ids, then its rows: vectors are evaluated only for those rows."""
         super().get_results(request)
-        # The number stands at the foot of the list, with its bound; beside the search box it would pass for exact.
+        # The number is at the bottom of the list, with its limit; beside the search box it would look exact.
         self.full_result_count = self.result_count
         ids = self.result_list.values_list("pk", flat=True)[: self.list_per_page]
         self.result_list = measured(list(ids))
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """Pages through the first 10,000 rows; further ones are reached by narrowing the list."""
+    """Pages through the first 10,000 rows; a filter leads to further ones."""
 
     object_list: QuerySet[Embedding]
 
@@ -62,7 +62,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def beyond(self) -> Quantity | None:
-        """About how many there are in all, when not all can be paged through."""
+        """The approximate total, if not all rows can be paged through."""
         if self._counted.precision is Precision.EXACT:
             return None
         return Quantity(max(estimated_count(self.object_list), CAP), Precision.ABOUT)
@@ -102,7 +102,7 @@ class Neighbour:
 
 
 def nearest_neighbours(embedding: Embedding) -> list[Neighbour]:
-    """The nearest rows of the same person, corpus and model, other passages of the same text left out; exact.
+    """The nearest rows of the same user, corpus and model, exactly, without other passages of the same text.
 
     Their vectors do not leave the database.
     """

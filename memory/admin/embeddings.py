@@ -1,6 +1,6 @@
-"""The rows of the index: where each came from, how far it has got, what its vector looks like from outside.
+"""The admin of embeddings: the origin and state of each row, and statistics of its vector.
 
-Staff look, and may send rows back to the queue. The models that made the vectors are changed by configuration only.
+Staff can look, and can return rows to the queue. Only the configuration changes the models.
 """
 
 from typing import Any, cast
@@ -36,7 +36,7 @@ from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for the type checker, not when it runs
-    """Staff with the view permission look; not even superusers write."""
+    """Staff with the view permission can look; no one can write, not even superusers."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -80,7 +80,7 @@ class EmbeddingAdmin(ReadOnlyAdmin):
     list_select_related = ()
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
-    # Only the orders that an index serves; see EmbeddingChangeList.
+    # Only indexed orders; see EmbeddingChangeList.
     sortable_by = ()
     paginator = BoundedPaginator
     search_fields = ("user__email", "source_id")
@@ -111,7 +111,7 @@ class EmbeddingAdmin(ReadOnlyAdmin):
 
     @admin.display(description="norm", empty_value="-")
     def norm(self, embedding: Any) -> str | None:
-        """A model's vectors are normalised: a norm that is not 1, give or take half precision, is worth a look."""
+        """A model's vectors are normalised: a norm other than 1, except for half precision, indicates a fault."""
         return None if embedding.norm is None else f"{embedding.norm:.4f}"
 
     @admin.display(description="state")
@@ -134,7 +134,7 @@ class EmbeddingAdmin(ReadOnlyAdmin):
         return found and next(iter(measured([found.pk])), None)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Only the lookups that the sidebar offers: any other may read the whole table."""
+        """Only the lookups of the sidebar: any other may read the whole table."""
         return lookup in ("corpus__exact", "model__id__exact", "state", "attempts", "created")
 
     def get_search_results(
@@ -153,7 +153,7 @@ class EmbeddingAdmin(ReadOnlyAdmin):
 
     @admin.action(permissions=["embed_again"], description="Embed again (searches miss them until that is done)")
     def embed_again(self, request: HttpRequest, queryset: EmbeddingQuerySet) -> None:
-        """Up to 10,000 rows at a time; repeated, it goes on with those that do not wait yet."""
+        """Up to 10,000 rows at a time; repeat it for the rows that do not wait yet."""
         count = requeue(queryset, now=timezone.now())
         LogEntry.objects.create(
             user_id=cast(User, request.user).pk,

@@ -1,4 +1,4 @@
-"""The sidebar of the list of embeddings: choices that are known beforehand, or read from the two ends of an index."""
+"""The sidebar filters of the list of embeddings: fixed choices, or read from the two ends of an index."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class CalendarPeriod:
 
     @classmethod
     def parse(cls, text: str) -> "CalendarPeriod":
-        """Raises `ValueError` for what is no date."""
+        """Raises `ValueError` for an invalid date."""
         period = cls(*(int(number) for number in text.split("-", 2)))
         period.start, period.end  # noqa: B018 - a date that does not exist shows itself here
         return period
@@ -69,7 +69,7 @@ class CalendarPeriod:
             yield self
 
     def parts(self) -> Iterator["CalendarPeriod"]:
-        """A year's months, a month's days, newest first; nothing of a day."""
+        """A year's months or a month's days, newest first; a day has none."""
         if self.month is None:
             yield from (CalendarPeriod(self.year, month) for month in range(12, 0, -1))
         elif self.day is None:
@@ -116,7 +116,7 @@ class AttemptsFilter(admin.SimpleListFilter):
 
 
 class CreatedFilter(admin.SimpleListFilter):
-    """Year, month, day. Django's own `date_hierarchy` would ask the whole table which of them occur."""
+    """Year, month, day. Django's own `date_hierarchy` would scan the whole table for the existing dates."""
 
     title = "time of creation"
     parameter_name = "created"

@@ -1,4 +1,4 @@
-"""A vector as a picture: one stroke for each value, so that an empty, constant or cut one is seen at a glance."""
+"""Draws a vector as a picture: one stroke for each value, so that an empty, constant or cut one is obvious."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Picture:
 
 
 def picture_of(embedding: Embedding) -> Picture | None:
-    """Of this one vector, which its page shows; None before there is one. No text can be read from it by eye."""
+    """The picture of one vector; None if there is none yet. No one can read text from it."""
     vector = Embedding.objects.filter(pk=embedding.pk).values_list("vector", flat=True).first()
     return None if vector is None else draw(vector.to_list() if isinstance(vector, HalfVector) else list(vector))
 

@@ -1,4 +1,4 @@
-"""Sending rows back to the queue, so that the workers make their vectors anew."""
+"""Returns rows to the queue, so that the workers make their vectors again."""
 
 from datetime import datetime
 
@@ -12,10 +12,10 @@ BATCH = 1_000
 
 
 def requeue(embeddings: EmbeddingQuerySet, *, now: datetime) -> int:
-    """Make up to `LIMIT` of these rows wait as if they were new; returns how many that were.
+    """Make up to `LIMIT` of these rows wait like new ones; returns their number.
 
-    Their vectors are gone at once: a row either waits or has one. Rows that already wait untried are passed over, so
-    that repeating this gets through any number. Workers pass over the rows that are locked meanwhile.
+    Their vectors are deleted at once: a row either waits or has one. Rows that wait without an attempt are skipped, so
+    that repeating this covers any number. Workers skip rows that are locked meanwhile.
     """
     untried = {"vector": None, "quarantined_at": None, "attempts": 0}
     ids = list(embeddings.exclude(**untried).values_list("pk", flat=True)[:LIMIT])

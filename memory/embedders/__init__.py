@@ -1,7 +1,7 @@
-"""The embedding models that the settings name, each shared by a process's threads; one of them is active.
+"""The configured embedding models, each shared by a process's threads; one of them is active.
 
-`EMBEDDER` is the model, and all there is. While another one takes its place, that one is `EMBEDDER_NEXT`, and the
-database says which of the two is active (docs/decisions/0016).
+Normally `EMBEDDER` is the only model. During a switch to another one, that one is `EMBEDDER_NEXT`, and the database
+says which of the two is active (docs/decisions/0016).
 """
 
 import asyncio
@@ -45,8 +45,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# How long a process goes by the name of the active model that it read last: while models are switched, two processes
-# may differ for as long.
+# How long a process uses the name of the active model that it read last. During a switch, two processes may differ for
+# as long.
 ACTIVE_NAME_SECONDS = 1.0
 
 _lock = threading.Lock()
@@ -57,9 +57,9 @@ _chosen: ContextVar[Embedder | None] = ContextVar("embedder", default=None)
 
 
 def get_embedder() -> Embedder:
-    """Return the active model's embedder: it made what is searched, and is to make the vectors of what is saved.
+    """Return the active model's embedder, which made the index and embeds queries and new texts.
 
-    Raise EmbedderMisconfigured when the settings cannot be followed, or name other models than the active one.
+    Raise EmbedderMisconfigured if the settings are invalid, or name other models than the active one.
     """
     if (chosen := _chosen.get()) is not None:
         return chosen
@@ -73,22 +73,22 @@ def get_embedder() -> Embedder:
 
 
 def get_next_embedder() -> Embedder | None:
-    """Return the embedder of the model that is to be active next, if there is one."""
+    """Return the embedder of the next model, during a switch."""
     return _configured("EMBEDDER_NEXT") if settings.EMBEDDER_NEXT else None
 
 
 def configured_embedders() -> list[Embedder]:
-    """All that the settings name. Raise EmbedderMisconfigured."""
+    """All configured embedders. Raise EmbedderMisconfigured."""
     return [embedder for embedder in (_configured("EMBEDDER"), get_next_embedder()) if embedder is not None]
 
 
 def _recent_active_name() -> str | None:
-    """The active model's name, read once in a while; None where nothing was indexed yet, and the settings hold."""
+    """The active model's name, read periodically; None before anything is indexed, when the settings decide."""
     global _active_name  # noqa: PLW0603
     if _active_name is not None and time.monotonic() - _active_name[0] < ACTIVE_NAME_SECONDS:
         return _active_name[1]
     if _is_in_event_loop():
-        # It may not wait for the database. It asks at start-up only, to have a model loaded.
+        # This code must not wait for the database; it only loads a model at start-up.
         return None
     name = read_active_name()
     _active_name = (time.monotonic(), name)
@@ -96,13 +96,13 @@ def _recent_active_name() -> str | None:
 
 
 def read_active_name() -> str | None:
-    from memory.models import EmbeddingModel  # its module needs the embedders'
+    from memory.models import EmbeddingModel  # its module imports this one
 
     return EmbeddingModel.objects.active().values_list("name", flat=True).first()
 
 
 def require_active(*configured: str) -> None:
-    """Raise EmbedderMisconfigured if none of these models made the index: search would look for what is not there."""
+    """Raise EmbedderMisconfigured if none of these models made the index: search could not read it."""
     name = read_active_name()
     if name is not None and name not in configured:
         raise EmbedderMisconfigured(
@@ -126,7 +126,7 @@ def _is_in_event_loop() -> bool:
 
 @contextmanager
 def using(embedder: Embedder) -> Iterator[None]:
-    """Within the block, for this thread, the active model is this one."""
+    """Within the block, this model is the active one for this thread."""
     token = _chosen.set(embedder)
     try:
         yield
@@ -157,9 +157,9 @@ def _build(name: str) -> Embedder:
 
 
 def reset_embedder(**_kwargs: Any) -> None:
-    """Forget the embedders, so that the next caller builds one."""
+    """Remove the embedders, so that the next caller builds new ones."""
     global _lock  # noqa: PLW0603
-    # A lock that another thread held while the process forked would stay locked for ever in the child.
+    # A lock that another thread held during the fork would stay locked forever in the child.
     _lock = threading.Lock()
     _embedders.clear()
     forget_active_name()
@@ -171,5 +171,5 @@ def _follow_setting(*, setting: str, **_kwargs: Any) -> None:
 
 
 setting_changed.connect(_follow_setting)
-# A forked worker inherits neither the model's threads nor the vendor's connections in a usable state.
+# A forked worker cannot use the inherited threads of the model or the vendor's connections.
 os.register_at_fork(after_in_child=reset_embedder)

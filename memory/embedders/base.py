@@ -1,4 +1,4 @@
-"""The interface of an embedding model for indexing and search; and a fake model for tests."""
+"""The interface of embedding models for indexing and search, and a fake model for tests."""
 
 import hashlib
 import re
@@ -23,19 +23,19 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class EmbedderError(Exception):
-    """No vector could be made. The message is for people: it never holds text of theirs, nor a key."""
+    """No vector could be made. The message is for people: it never contains a user's text or a key."""
 
 
 class EmbedderUnavailable(EmbedderError):
-    """The model is away, too busy or too slow at the moment: try again."""
+    """The model is unavailable, too busy or too slow at the moment: try again."""
 
 
 class EmbedderRefused(EmbedderError):
-    """The model does not take one of these texts; the others may go by themselves."""
+    """The model does not accept one of these texts; the others may succeed separately."""
 
 
 class EmbedderMisconfigured(EmbedderError):
-    """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
+    """A retry does not help: a file or a setting, named in the message, must change first."""
 
 
 class RankingWeights(NamedTuple):
@@ -61,11 +61,11 @@ FITTED = RankingWeights()
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How a model's cosine distances are to be read, and what they weigh beside terms.
+    """How to interpret a model's cosine distances, and their weight beside terms.
 
-    The numbers of the built-in model are `TUNED`. There three in ten of a person's passages are farther from a query
-    than `UNRELATED`, and the other two distances are in proportion to that. A model that nobody has tuned gets them in
-    proportion to its own.
+    The numbers of the built-in model are `TUNED`. With it, three in ten of a user's passages are farther from a query
+    than `UNRELATED`, and the other two distances are in proportion to that. A model without tuned numbers gets them in
+    proportion to its own value.
     """
 
     convincing: float
@@ -81,21 +81,21 @@ class Calibration:
 
     @classmethod
     def measured(cls, unrelated: float) -> Self:
-        """For a model without one, where three in ten of the person's passages are farther than `unrelated`."""
+        """For a model without tuned numbers, where three in ten of the user's passages are farther than `unrelated`."""
         scale = unrelated / UNRELATED
         return cls(convincing=TUNED.convincing * scale, far=TUNED.far * scale, further=TUNED.further * scale)
 
 
 UNRELATED = 0.87
 TUNED = Calibration(convincing=0.35, far=0.75)
-# For a model that nobody has tuned, beside too few vectors to measure: nothing is too far to be shown.
+# For a model without tuned numbers and with too few vectors to measure: no distance excludes a result.
 UNCALIBRATED = Calibration(convincing=TUNED.convincing, far=2.0)
 
 
 class Embedder(ABC):
     """An embedding model. One instance serves all threads of a process.
 
-    Queries and documents have methods of their own because many models want a different prefix for each.
+    Queries and documents have separate methods because many models want a different prefix for each.
     """
 
     name: str
@@ -108,35 +108,35 @@ class Embedder(ABC):
 
     @abstractmethod
     def embed_query(self, text: str) -> Vector:
-        """Return the normalised vector to search by. Raise an EmbedderError."""
+        """Return the normalised vector of a query. Raise an EmbedderError."""
 
     @abstractmethod
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        """Return the normalised vectors to be found, in the order of `texts`. Raise an EmbedderError."""
+        """Return the normalised vectors of texts, in the order of `texts`. Raise an EmbedderError."""
 
     @abstractmethod
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
-        """Return where the text's tokens lie, in order; needs no model, for a request waits for it.
+        """Return the positions of the text's tokens, in order; must be fast, because a request waits for it.
 
-        Of more than `at_most` it may leave out the rest: of a long text most is never looked at.
+        After `at_most` tokens it may leave out the rest: most of a long text is not needed at once.
         """
 
     def check(self) -> None:  # noqa: B027 (most models have nothing here to check)
-        """Make sure, loading nothing, that what the model needs is there. Raise EmbedderMisconfigured."""
+        """Check, without loading anything, that the model's files exist. Raise EmbedderMisconfigured."""
 
     def warm_up(self, *, for_documents: bool = False) -> None:  # noqa: B027
-        """Load what the first query, or the first document, would otherwise wait for. Raise EmbedderMisconfigured."""
+        """Load everything that the first query, or the first document, would wait for. Raise EmbedderMisconfigured."""
 
 
 def normalised(vectors: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Scale along the last axis to length 1; a zero vector stays zero, which is unlike everything."""
+    """Scale along the last axis to length 1; a zero vector stays zero, and is similar to nothing."""
     array = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(array, axis=-1, keepdims=True)
     return (array / np.where(lengths == 0.0, 1.0, lengths)).astype(np.float32)
 
 
 class FakeEmbedder(Embedder):
-    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words'."""
+    """A hashed bag of words: every word has a fixed random direction, and a text is the sum of its words."""
 
     calibration = TUNED
 
@@ -148,7 +148,7 @@ class FakeEmbedder(Embedder):
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""
         words = [text[start:end].lower() for start, end in self.token_offsets(text)[: self.max_tokens]]
-        # A text without words has a direction too: the distance to a zero vector is not a number.
+        # A text without words also needs a direction: the distance to a zero vector is not a number.
         return normalised(np.sum([self._direction(word) for word in words or [""]], axis=0))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:

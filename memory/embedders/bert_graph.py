@@ -1,4 +1,4 @@
-"""Turns the published weights into the graph that is run; a command of its own, since making it takes memory.
+"""Builds the quantised graph of the built-in model from the published weights; a separate command, to free its memory.
 
 `python bert_graph.py model.safetensors out.onnx` writes the quantised graph. One text goes in (int64 token ids, shape
 (1, tokens)) and its normalised vector comes out (float32, shape (1, 384)): without a batch there is no padding, no
@@ -83,7 +83,7 @@ class _Graph:
 
     def embeddings(self, token_ids: str) -> str:
         words = self._weights["embeddings.word_embeddings.weight"]
-        # Every text is of the first segment, so its type vector belongs to the positions for good.
+        # Every text belongs to the first segment, so its type vector is added to the positions.
         places = self._weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
         places = places + self._weights["embeddings.token_type_embeddings.weight"][0]
         # Half precision changes no vector in its third decimal and saves 23 MB of every process.
@@ -121,7 +121,7 @@ class _Graph:
         return [self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]
 
     def _linear(self, names: list[str], inputs: str) -> str:
-        """One multiplication for several layers with the same input: their outputs lie side by side."""
+        """One multiplication for several layers with the same input: their outputs are side by side."""
         weight = np.concatenate([self._weights[f"{name}.weight"] for name in names]).T
         bias = self.constant(f"{names[0]}.bias", np.concatenate([self._weights[f"{name}.bias"] for name in names]))
         if not self._is_quantised:

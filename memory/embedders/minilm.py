@@ -15,9 +15,9 @@ from memory.embedders.base import TUNED, Embedder, EmbedderMisconfigured, Matrix
 from memory.embedders.model_files import TOKENIZER_SHA256, WEIGHTS_SHA256, check_file, find_model_dir, load_graph
 
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP], around every text
-# Longer than any of a query's steps that one thread does alone.
+# Longer than any step of a query that one thread does alone.
 AWAKE_MICROSECONDS = 100
-# A few megabytes of them: most words of a text are common ones, and the tokenizer takes ten times as long to cut one.
+# A few megabytes: most words of a text are common ones, and the tokenizer takes ten times as long for a word.
 WORDS_REMEMBERED = 16_384
 # As the model's tokenizer cuts a text before it looks for words that it knows: a word is letters and digits, which are
 # remembered, or a mark. What is next to a character beyond ASCII, or a control character, is cut by it up to a space.
@@ -26,14 +26,14 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 _IS_WORD, _IS_OTHER = _WORD.groupindex["word"], _WORD.groupindex["other"]
-# Half of a surrogate pair can reach a str through JSON; the tokenizer takes whole characters only.
+# Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Remembered(dict[str, Sequence[Span] | None]):
-    """Caches a function's result for a word until there are too many; common words are soon back.
+    """Caches a function's result per word, and is emptied when it is full; common words soon return.
 
-    `lru_cache` writes down which word was asked for last, and so touches three words' memory to look up one.
+    `lru_cache` records the last use of each word, and so touches the memory of three words for each lookup.
     """
 
     def __init__(self, make: Callable[[str], Sequence[Span] | None]) -> None:
@@ -48,10 +48,10 @@ class _Remembered(dict[str, Sequence[Span] | None]):
 
 
 class MiniLMEmbedder(Embedder):
-    """Loads its parts when they are first needed: saving a turn needs the tokenizer only.
+    """Loads its parts on first use: saving a turn needs only the tokenizer.
 
-    `cache_dir` keeps the graph made from the weights. `threads` is how many cores share a query, which somebody waits
-    for, and how many documents are embedded at once, each on one core, which gets more of them done.
+    `cache_dir` keeps the graph made from the weights. `threads` is the number of cores that share a query, for a fast
+    response, and the number of documents that are embedded at once, each on one core, for throughput.
     """
 
     name = "all-MiniLM-L6-v2/int8"
@@ -71,26 +71,26 @@ class MiniLMEmbedder(Embedder):
         self._within_words = _Remembered(self._cut_word)
 
     def embed_query(self, text: str) -> Vector:
-        """See Embedder; a text beyond `max_tokens` is read up to there."""
+        """See Embedder; reads a text only up to `max_tokens`."""
         return _embed(self._session(self._threads), self._ids(text))
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        """See Embedder; a text beyond `max_tokens` is read up to there."""
+        """See Embedder; reads a text only up to `max_tokens`."""
         if not texts:
             return np.empty((0, self.dimensions), np.float32)
         session = self._session(1)
         token_ids = [self._ids(text) for text in texts]
-        # The longest first, so that no core is left alone with a long text at the end.
+        # The longest first, so that no core ends with a long text alone.
         order = sorted(range(len(texts)), key=lambda index: -len(token_ids[index]))
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         vectors[order] = list(self._pool.map(lambda index: _embed(session, token_ids[index]), order))
         return vectors
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
-        """See Embedder. No word's tokens depend on its neighbours, so most are known from earlier ones."""
+        """See Embedder. A word's tokens do not depend on its neighbours, so most are cached."""
         enough = len(text) if at_most is None else at_most
         offsets: list[Span] = []
-        # The model knows no capitals. Beyond ASCII a letter may have another length without its own.
+        # The model ignores case. Outside ASCII the lower case of a letter may have another length.
         within_words = self._within_words
         for found in _WORD.finditer(text.lower() if text.isascii() else text):
             kind = found.lastindex
@@ -126,7 +126,7 @@ class MiniLMEmbedder(Embedder):
 
     def _cut_word(self, word: str) -> Sequence[Span] | None:
         """None for a word that is one token, as most are."""
-        # Past what the tokenizer does first, which changes nothing about such a word and takes five times as long.
+        # Skips the tokenizer's first steps, which do not change such a word and take five times as long.
         tokens = self._tokenizer().model.tokenize(word.lower())
         return None if len(tokens) == 1 else tuple([token.offsets for token in tokens])
 
@@ -153,7 +153,7 @@ class MiniLMEmbedder(Embedder):
     def _load_tokenizer(self) -> Tokenizer:
         path = check_file(self._find("tokenizer.json"), TOKENIZER_SHA256)
         tokenizer = Tokenizer.from_file(str(path))
-        # The file asks for 128 tokens, padded; chunking has to see all of a text.
+        # The file asks for 128 tokens, padded; chunking must see the complete text.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
@@ -167,30 +167,30 @@ class MiniLMEmbedder(Embedder):
 
 
 def _embed(session: onnxruntime.InferenceSession, token_ids: list[int]) -> Vector:
-    # One text at a time: see bert_graph. onnxruntime lets go of the GIL while it computes.
+    # One text at a time: see bert_graph. onnxruntime releases the GIL while it computes.
     framed = np.array([[START_TOKEN, *token_ids, END_TOKEN]], np.int64)
     vector: Vector = session.run(None, {"input_ids": framed})[0][0]
     return vector
 
 
 def start_session(graph: bytes, *, threads: int = 1) -> onnxruntime.InferenceSession:
-    """Return a session. Raise EmbedderMisconfigured when this onnxruntime cannot run the graph."""
+    """Return a session. Raise EmbedderMisconfigured if this onnxruntime cannot run the graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Share out the work in smaller blocks, so that a core which is late does not keep the other waiting.
+    # Share the work in smaller blocks, so that a slow core does not delay the other.
     options.add_session_config_entry("session.dynamic_block_base", "4")
-    # Wait awake for the next step of a query, not for the next query: left to itself the second thread kept a core busy
-    # for 30 ms after each, which the search that follows wants for PostgreSQL.
+    # Spin between the steps of a query, but not until the next query: by default the second thread occupied a core for
+    # 30 ms after each, which the following search needs for PostgreSQL.
     options.add_session_config_entry("session.intra_op.spin_duration_us", str(AWAKE_MICROSECONDS))
-    # The arena keeps the largest request's memory for ever, and one pattern per text length.
+    # The arena would keep the largest request's memory forever, and one pattern per text length.
     options.enable_cpu_mem_arena = False
     options.enable_mem_pattern = False
-    # The graph is fused as far as it pays: the next level would undo that (see bert_graph).
+    # The graph is fused as far as it helps: the next level would undo that (see bert_graph).
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no public base class
+    except Exception as error:  # its exceptions have no common public base class
         raise EmbedderMisconfigured(
             f"onnxruntime {onnxruntime.__version__} cannot run the embedding graph: install the pinned version."
         ) from error

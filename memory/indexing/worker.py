@@ -1,8 +1,9 @@
 """The worker's side: claims pending rows, makes their vectors, and stores each only if its text is still the same.
 
-1. `claim` takes rows for a while and counts the attempt before it is made: a row that kills its worker is found out.
+1. `claim` takes rows under a lease and counts the attempt before it is made, so that a row which kills its worker is
+   detected.
 2. A thread embeds a batch, while the next one is claimed and the last one stored.
-3. A failed row is tried again later; one that failed too often is quarantined, where staff see it.
+3. A failed row is retried later; after too many failures it is quarantined, and staff see it.
 """
 
 import logging
@@ -31,7 +32,7 @@ from memory.sources import SourceKey, content_hash, passages_of
 logger = logging.getLogger(__name__)
 
 BACKOFF_LIMIT = timedelta(minutes=10)
-# With so much of its lease left a batch is as good as claimed just now: it takes a second or two.
+# With this much of its lease left, a batch is as good as new: it takes a second or two.
 LEASE_LEFT = 2 / 3
 
 # Round-robin: the first due row of each owner, then the second of each, and so on, however many an owner has; of one
@@ -73,7 +74,7 @@ SELECT user_id, id
  ORDER BY place, random()
  LIMIT %(batch)s
 """
-# On a cluster, which jumps from one to the next on no node: of every owner.
+# On a cluster, where no node can jump from one owner to the next: of every owner.
 _DUE_ON_NODES = """
 SELECT user_id, id
   FROM (SELECT user_id, id,
@@ -86,17 +87,17 @@ SELECT user_id, id
  ORDER BY place, random()
  LIMIT %(batch)s
 """
-# So many people's rows are looked at for one batch.
+# The number of users whose rows are considered for one batch.
 MOST_OWNERS = 500
 CLAIM_TRIES = 5
 
-# Claimed rows, each with the text of its part.
+# Claimed rows, each with the text of its passage.
 Batch = dict[Embedding, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What one pass over the pending rows did."""
+    """The result of one pass over the pending rows."""
 
     embedded: int = 0
     failed: int = 0
@@ -125,7 +126,7 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
             made = beside.submit(_embed, upcoming, embedder)
             total += _settle(batch, outcome)
             if not upcoming and not is_time_up:
-                # What just failed may be due again already.
+                # A row that just failed may be due again already.
                 upcoming = _next_batch(embedder)
                 made = beside.submit(_embed, upcoming, embedder)
             batch = upcoming
@@ -139,7 +140,7 @@ def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
 
 
 def _next_batch(embedder: Embedder) -> Batch:
-    """Claimed rows with their texts; empty when nothing is due."""
+    """Claimed rows with their texts; empty if nothing is due."""
     while rows := claim(embedder=embedder, now=timezone.now()):
         if batch := _with_texts(rows, embedder):
             return batch
@@ -147,12 +148,12 @@ def _next_batch(embedder: Embedder) -> Batch:
 
 
 def _is_suspect(batch: Batch) -> bool:
-    """Attempts are as they were before this one was counted."""
+    """The attempts are those before the present one was counted."""
     return any(row.attempts for row in batch)
 
 
 def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
-    """In a thread without a database: the vectors in the batch's order, or what went wrong."""
+    """Runs in a thread without a database: returns the vectors in the batch's order, or the error."""
     try:
         return embedder.embed_documents(list(batch.values()))
     except Exception as error:  # a text the model cannot take must not stop the others
@@ -176,14 +177,14 @@ def _settle(batch: Batch, made: Matrix | Exception) -> Filled:
 
 
 def _with_texts(rows: Sequence[Embedding], embedder: Embedder) -> Batch:
-    """The rows with their parts' texts. Rows of what is gone are dropped; rows of another text are made anew."""
+    """The rows with their passages' texts. Rows of deleted texts are removed; rows of changed texts are made again."""
     by_key: dict[SourceKey, list[Embedding]] = defaultdict(list)
     for row in rows:
         by_key[SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index)].append(row)
     batch: Batch = {}
     for text in sources.load(by_key):
         of_text = by_key.pop(text.key)
-        # Where each lies is kept in its row: a long text, which is many batches, is not cut again for each of them.
+        # Each row stores its passage's position, so that a long text is not cut again for each of its many batches.
         passages = zip(of_text, passages_of(text, (row.span for row in of_text), embedder), strict=True)
         current = {row: passage for row, passage in passages if _is_current(row, text.user_id, passage)}
         if len(current) < len(of_text):
@@ -209,9 +210,9 @@ def has_pending(*, now: datetime) -> bool:
 
 
 def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
-    """Take rows that are due, for as long as the lease runs; rows that another worker holds are passed over.
+    """Claim due rows for the length of a lease, skipping rows that another worker holds.
 
-    A row that has failed before is taken alone: if it brings its worker down, it takes no innocent rows along.
+    A row that has failed before is claimed alone: if it kills its worker, no other rows are affected.
     """
     for _ in range(CLAIM_TRIES):
         due = _due_in_turns(embedder, now=now)
@@ -227,20 +228,21 @@ def claim(*, embedder: Embedder, now: datetime) -> list[Embedding]:
             row.next_attempt_at = now + _lease()
         if rows or not due:
             return rows
-        # Another worker took these a moment ago, and is about to say so.
+        # Another worker has just claimed these, and is about to commit.
     return []
 
 
 def _by_node(rows: EmbeddingQuerySet, keys: Iterable[tuple[int, int]]) -> Iterator[EmbeddingQuerySet]:
-    """Those of these (user, id) that are among `rows`: in one query, or on a cluster in one for each person, whose
-    rows are on one node."""
+    """Those of these (user, id) that are among `rows`: one query, or on a cluster one per user, whose rows are on one
+    node.
+    """
     if not is_cluster(connection):
         yield rows.filter(pk__in=[pk for _, pk in keys])
         return
     owners: dict[int, list[int]] = defaultdict(list)
     for user_id, pk in keys:
         owners[user_id].append(pk)
-    # In one order, so that two workers do not wait for each other.
+    # In a fixed order, so that two workers do not block each other.
     for user_id, ids in sorted(owners.items()):
         yield rows.filter(user_id=user_id, pk__in=ids)
 
@@ -266,9 +268,9 @@ def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[tuple[int, int]]
 
 
 def hold(rows: Collection[Embedding], *, now: datetime) -> None:
-    """Begin the lease of what was claimed ahead anew: while it waited for its turn, nobody was working on it.
+    """Renew the lease of rows that were claimed ahead, because they were not worked on while they waited.
 
-    Not while most of it is left, since each row is written anew for it.
+    Not while most of it is left, because this writes each row again.
     """
     if any(row.next_attempt_at < now + LEASE_LEFT * _lease() for row in rows):
         for some in _by_node(Embedding.objects.filter(vector=None), [(row.user_id, row.pk) for row in rows]):
@@ -276,7 +278,7 @@ def hold(rows: Collection[Embedding], *, now: datetime) -> None:
 
 
 def quarantine_exhausted(*, now: datetime) -> int:
-    """Set aside what was attempted too often: rows whose worker died each time have nobody else to do it."""
+    """Quarantine rows with too many attempts: rows whose worker died each time are found only here."""
     exhausted = Embedding.objects.waiting().filter(
         next_attempt_at__lte=now, attempts__gte=settings.EMBEDDING_MAX_ATTEMPTS
     )
@@ -284,14 +286,14 @@ def quarantine_exhausted(*, now: datetime) -> int:
 
 
 def postpone(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
-    """The model is away: nobody's fault, so no attempt is counted, however long it lasts."""
+    """The model is unavailable: no attempt is counted, however long this lasts."""
     logger.warning("The embedding model is away: %s", error)
     later = now + timedelta(seconds=settings.EMBEDDING_SWEEP_SECONDS)
     _update(rows, attempts=F("attempts") - 1, last_error=_describe(error), next_attempt_at=later)
 
 
 def count_failure(rows: Sequence[Embedding], error: Exception, *, now: datetime) -> None:
-    """Try each row by itself soon; one that fails alone waits longer each time and is set aside in the end."""
+    """Retry each row separately and soon. A row that fails alone waits longer each time and is finally quarantined."""
     alone = len(rows) == 1
     for row in rows:
         attempts = row.attempts + 1
@@ -309,5 +311,5 @@ def _lease() -> timedelta:
 
 
 def _describe(error: Exception) -> str:
-    """What staff may read: the kind of failure, never its message, which may quote somebody's words."""
+    """The kind of failure, for staff; never its message, which may quote a user's text."""
     return str(error)[:200] if isinstance(error, EmbedderError) else type(error).__name__

@@ -1,7 +1,7 @@
-"""The only writer of the index: makes a text's terms and pending rows match the text, in the transaction that saves it.
+"""The only writer of the index: updates a text's terms and pending rows in the transaction that saves the text.
 
-1. `terms.add` counts the terms, so that the text is found by its words from that moment.
-2. Each passage that a model is to embed gets a row without a vector. These pending rows are the workers' queue.
+1. `terms.add` stores the terms, so that searches by words find the text from then on.
+2. Each passage for the model gets a row without a vector. These pending rows are the workers' queue.
 3. After the commit a worker is woken.
 """
 
@@ -26,17 +26,17 @@ from memory.terms import configurations
 
 logger = logging.getLogger(__name__)
 
-# Of the longest texts, which have thousands.
+# For the longest texts, which have thousands.
 ROWS_AT_A_TIME = 500
-# By content hash: what an existing vector gives to the same text in another place.
+# By content hash: the existing vector for the same text in another place.
 Vectors = dict[bytes, dict[str, Any]]
-# In the place of the rules by which a text was cut into passages: it has not been yet.
+# In place of the cutting rules: the text has not been cut into passages yet.
 NOT_CUT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage that must have a row."""
+    """A passage that needs a row."""
 
     text: Text
     number: int
@@ -48,7 +48,7 @@ class Passage:
         return self.text.key.chunk_index, self.number
 
     def is_that_of(self, row: Embedding) -> bool:
-        """Whether the row stands for this passage; one that only moved within its text gets a new row."""
+        """Whether the row belongs to this passage; a passage that moved within its text gets a new row."""
         is_same = bytes(row.content_hash) == self.content_hash and row.span == self.span
         return is_same and row.cutting_rules == CUTTING_RULES
 
@@ -68,25 +68,25 @@ class Passage:
 
 
 def index(entry: Entry, *, now: datetime) -> None:
-    """Index texts, also while no model is there to embed them.
+    """Index texts, even if no model is available to embed them.
 
-    Must run in the transaction that saves them, so that a text is never kept without being indexed sooner or later.
+    Must run in the transaction that saves them, so that every saved text is indexed sooner or later.
     """
     changed = terms.add(entry)
     try:
         _write_passages(entry, changed, embedder=get_embedder(), now=now)
     except EmbedderError:
-        # The text is kept and found by its words; `index_missing` queues it once the model is mended.
+        # The text is saved and can be found by its words; `index_missing` queues it when the model works again.
         logger.exception("A text was saved without being queued for indexing")
         if changed:
             vectors.delete(Embedding.objects.at(entry.place))
 
 
 def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
-    """Index many texts at places that nothing has been indexed at yet, in a few statements.
+    """Index many texts, at places without any index rows, with a few statements.
 
-    They are found by their words at once. Each gets one pending row, which no rules have cut: the worker that takes it
-    makes the rows of the text's passages (`refresh`), for cutting them takes as long as all the rest that is done here.
+    Searches by words find them at once. Each text gets one pending row without cutting rules: the worker that claims it
+    makes the rows of the text's passages (`refresh`), because cutting takes as long as everything else here.
     """
     texts = [text for entry in entries for text in entry.texts]
     terms.add_many(texts)
@@ -105,15 +105,15 @@ def index_new(entries: Sequence[Entry], *, now: datetime) -> None:
 
 
 def enqueue(entry: Entry, *, embedder: Embedder, now: datetime) -> bool:
-    """Make the terms and the rows at a place match its texts; returns whether any were missing."""
+    """Make the terms and rows at a place match its texts; returns whether any were missing."""
     changed = terms.add(entry)
     return _write_passages(entry, changed, embedder=embedder, now=now) or bool(changed)
 
 
 def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
-    """Remove every row of what is gone; `chunks`: of these chunks of a source alone.
+    """Remove every row of deleted texts; `chunks`: only of these chunks of a source.
 
-    A worker removes its terms from where they stand beside others'.
+    A worker removes their terms from the segments.
     """
     terms.delete(place, chunks=chunks)
     rows = Embedding.objects.at(place)
@@ -122,7 +122,7 @@ def forget(place: Place, *, chunks: Collection[int] | None = None) -> None:
 
 
 def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
-    """Index a text as it stands now. Its row is locked, so that what is read cannot be older than what is indexed."""
+    """Index the present text. Its row is locked, so that the indexed text is never older than the stored one."""
     reader = READERS[key.corpus]
     with transaction.atomic():
         for row in _locked(reader.rows_of([key])):
@@ -130,9 +130,9 @@ def refresh(key: SourceKey, *, embedder: Embedder, now: datetime) -> None:
 
 
 def enqueue_missing(*, now: datetime) -> int:
-    """Index each text that lacks terms, or rows of the current model and the current rules of cutting.
+    """Index each text without terms, or without rows of the current model and the current cutting rules.
 
-    Returns how many turns, documents and records they were.
+    Returns the number of turns, documents and records.
     """
     embedder = get_embedder()
     return sum(_enqueue_missing(reader, embedder=embedder, now=now) for reader in READERS.values())
@@ -162,11 +162,11 @@ def _locked(rows: QuerySet[Any]) -> QuerySet[Any]:
 def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now: datetime) -> bool:
     """Make the rows at a place match its texts; returns whether any were missing.
 
-    A chunk that has rows and whose text is unchanged is not cut into passages again, so that an append to a long log
-    costs what it costs at the end of a short one; unless other rules than today's have cut it.
+    A chunk with rows and an unchanged text is not cut into passages again, so that an append to a long log is as cheap
+    as to a short one; except after a change of the cutting rules.
     """
     if changed and entry.place.chunk_index is None:
-        # Another model's rows would refer to chunks that are elsewhere now.
+        # Rows of another model would refer to chunks that have moved.
         vectors.delete(Embedding.objects.at(entry.place).exclude(model__name=embedder.name))
     model = EmbeddingModel.objects.for_embedder(embedder)
     rows = Embedding.objects.at(entry.place).filter(model=model)
@@ -190,7 +190,7 @@ def _write_passages(entry: Entry, changed: Set[int], *, embedder: Embedder, now:
 def _replace(
     rows: EmbeddingQuerySet, stale: list[int], missing: list[Passage], *, model: EmbeddingModel, now: datetime
 ) -> None:
-    """Put the missing rows in the stale ones' place; one whose text only moved takes its vector along."""
+    """Replace the stale rows by the missing ones; a text that only moved keeps its vector."""
     made = _vectors(rows.filter(pk__in=stale), missing) if stale and missing else {}
     if stale:
         vectors.delete(rows.filter(pk__in=stale))

@@ -1,4 +1,4 @@
-"""What is remembered: what people keep on purpose, vectors and words of all they said, and which model made those."""
+"""The models of memory: documents and records, the index with its vectors and terms, and the embedding models."""
 
 from memory.models.corpora import Corpus
 from memory.models.documents import (

@@ -1,4 +1,4 @@
-"""The corpora, and the scope of a search: one user's texts of some corpora and days."""
+"""The corpora of the index, and the scope of a search: one user's texts of some corpora and days."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +25,7 @@ class Corpus(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One person's texts, of some corpora, said within a time: `since` is inclusive, `until` is not, None is open."""
+    """One user's texts of some corpora and a time: `since` is inclusive, `until` exclusive, None is open."""
 
     user: User
     corpora: tuple[Corpus, ...]
@@ -48,7 +48,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the index: one text's place, or all of a source's when no chunk is named."""
+    """A position in the index: one text's, or all of a source's if no chunk is named."""
 
     user_id: int
     corpus: Corpus

@@ -1,4 +1,4 @@
-"""The texts that a person or their agent keeps on purpose: MEMORY.md, a log for each day that has one, and records."""
+"""The texts that users or their agents save: MEMORY.md, daily logs, and records."""
 
 from datetime import date, datetime
 from enum import Enum
@@ -15,9 +15,9 @@ from intake.models import User
 from intake.models.conversations import OwnedQuerySet
 from memory.models.corpora import Corpus
 
-# Bounds what an append costs, since it reads the whole again, and fits a request's body in any script.
+# Limits the cost of an append, which reads the whole text, and fits a request's body in any script.
 MAX_DOCUMENT_LENGTH = 500_000
-# As much as the parts of one text hold, so that no end of a record goes without a vector.
+# As much as the passages of one text can hold, so that every part of a record has a vector.
 MAX_RECORD_LENGTH = 32_000
 MAX_NOTE_TITLE = 300
 MAX_LABEL_LENGTH = 100
@@ -26,16 +26,16 @@ MAX_TAGS = 50
 
 
 class AboutMe(Enum):
-    """The name of the page about the person, in the place of a day."""
+    """The name of the page about the user, in place of a day."""
 
     ABOUT_ME = "about"
 
 
 ABOUT_ME = AboutMe.ABOUT_ME
 DocumentDay = date | AboutMe | None
-"""Which document: the log of a day, the page about the person, or MEMORY.md for None."""
+"""The key of a document: the day of a log, `ABOUT_ME` for the page about the user, or None for MEMORY.md."""
 
-# A last line without an end is ended first. What would be too long changes no row, and the caller sees that.
+# A last line without an end is ended first. A text that would be too long changes no row, which the caller sees.
 _APPEND = r"""
 INSERT INTO memory_documents AS document (id, user_id, kind, date, title, content, version, created_at, updated_at)
 VALUES (%(id)s, %(user_id)s, %(kind)s, %(date)s, '', %(lines)s, 1, %(now)s, %(now)s)
@@ -58,7 +58,7 @@ class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
         return self.filter(kind=MemoryDocument.Kind.NOTE)
 
     def on(self, day: DocumentDay) -> Self:
-        """The log of that day; MEMORY.md, which has no date, for None."""
+        """The log of that day; for None, MEMORY.md, which has no date."""
         match day:
             case None:
                 return self.memory()
@@ -67,9 +67,9 @@ class MemoryDocumentQuerySet(OwnedQuerySet["MemoryDocument"]):
         return self.daily_logs().filter(date=day)
 
     def append(self, *, user: User, kind: str, day: date | None, lines: str, now: datetime) -> bool:
-        """Add whole lines to a document, made if need be, in one statement; False if it would become too long.
+        """Append whole lines to a document, creating it if necessary, in one statement; False if it would be too long.
 
-        Writers wait for each other at the row and then see what the others wrote, so none of them overwrites anything.
+        Writers wait for each other at the row and then see the other's text, so none is overwritten.
         """
         if len(lines) > MAX_DOCUMENT_LENGTH:
             return False
@@ -93,7 +93,7 @@ class MemoryDocument(models.Model):
     class Kind(models.TextChoices):
         MEMORY = Corpus.MEMORY.value, Corpus.MEMORY.label
         DAILY_LOG = Corpus.DAILY_LOG.value, Corpus.DAILY_LOG.label
-        # Found as MEMORY.md is, in its corpus.
+        # Found like MEMORY.md, in its corpus.
         ABOUT = "about", "About me"
         NOTE = "note", "note"
 
@@ -107,7 +107,7 @@ class MemoryDocument(models.Model):
     date = models.DateField(null=True, blank=True, help_text="The day of a log; other kinds have none.")
     title = models.CharField(max_length=MAX_NOTE_TITLE, blank=True, default="", help_text="Of a note.")
     content = models.TextField(blank=True, default="", help_text="Markdown.")
-    # What a writer has read is compared with it, so that of two who read the same only one overwrites it.
+    # Compared with the version that a writer has read, so that of two writers with the same version only one succeeds.
     version = models.PositiveIntegerField(default=1, help_text="Counts up with every write.")
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -117,7 +117,7 @@ class MemoryDocument(models.Model):
     class Meta:
         db_table = "memory_documents"
         constraints = [
-            # A date that is missing equals another: one MEMORY.md a person, and one log a day. Read by date, too.
+            # Two missing dates are equal: one MEMORY.md per user, and one log per day. Also used to read by date.
             models.UniqueConstraint(
                 fields=["user", "kind", "date"],
                 condition=~Q(kind="note"),
@@ -145,7 +145,7 @@ class MemoryDocument(models.Model):
 
 
 class MemoryDocumentVersion(models.Model):
-    """What a document held before it was written over. An append leaves all that was, and so leaves none."""
+    """The text of a document before it was overwritten. An append keeps the earlier text, so it makes no version."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)

@@ -1,9 +1,9 @@
-"""The vectors of the index: one row per passage of a text, pending until a worker has filled its vector; and blocks.
+"""The vectors of the index: one row per passage, pending until a worker stores its vector; and blocks of vectors.
 
-An exact scan reads blocks, ten vectors side by side. Its time goes into rows more than into distances: PostgreSQL hands
-each from node to node, whatever it holds. So a worker packs a person's vectors into blocks, each about a page, and the
-scan asks every block only how near its nearest vector is. The vectors in `embeddings` stay what counts; a block goes
-when one of its vectors does, and what else it held is packed anew (`memory.vectors`).
+An exact scan reads blocks of ten vectors. Most of its time is for rows and not for distances, because PostgreSQL passes
+each row through the nodes of the plan. So a worker packs a user's vectors into blocks, each about a page, and the scan
+computes only the nearest distance of each block. The vectors in `embeddings` are authoritative. A block is deleted with
+any of its vectors, and its other vectors are packed again (`memory.vectors`).
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ SIDES = [(Side.WHOLE, "Both sides"), (Side.USER, "The user's"), (Side.ASSISTANT,
 
 
 class NamedModel(Protocol):
-    """An embedder, as far as a row stands for it."""
+    """The properties of an embedder that identify its row."""
 
     name: str
     dimensions: int
@@ -34,12 +34,12 @@ class NamedModel(Protocol):
 
 class EmbeddingModelManager(models.Manager["EmbeddingModel"]):
     def for_embedder(self, embedder: NamedModel) -> "EmbeddingModel":
-        """The row that stands for this model, made on its first use."""
+        """The row of this model, created on its first use."""
         model, _ = self.get_or_create(name=embedder.name, defaults={"dimensions": embedder.dimensions})
         return model
 
     def active(self) -> "models.QuerySet[EmbeddingModel]":
-        """The model that was switched to last: one statement switches. Before any was, the first that was used."""
+        """The model of the last switch, which is one statement; before any, the first that was used."""
         return self.order_by(F("activated_at").desc(nulls_last=True), "pk")[:1]
 
 
@@ -66,7 +66,7 @@ class EmbeddingQuerySet(OwnedQuerySet["Embedding"]):
         return self.filter(corpus=corpus)
 
     def of_model(self, name: str) -> Self:
-        """By the model's name; a subquery rather than a join, so that a scan needs nothing but its index."""
+        """By the model's name; a subquery and not a join, so that a scan needs only its index."""
         return self.filter(model=Subquery(EmbeddingModel.objects.filter(name=name).values("pk")))
 
     def at(self, place: Place) -> Self:
@@ -74,7 +74,7 @@ class EmbeddingQuerySet(OwnedQuerySet["Embedding"]):
         return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def waiting(self) -> Self:
-        """Without a vector and still to be tried."""
+        """Without a vector, and not quarantined."""
         return self.filter(vector=None, quarantined_at=None)
 
     def due(self, now: datetime) -> Self:
@@ -115,7 +115,7 @@ class VectorBlock(models.Model):
         return f"{self.corpus} of {self.user_id}"
 
 
-# Columns of fixed width stand first: their offset in the row is known, a vector's depends on its predecessors.
+# Columns of fixed width come first: their offset in the row is known; a vector's depends on its predecessors.
 for _prefix, _field in (("p", models.BigIntegerField), ("t", models.DateTimeField), ("v", HalfVectorField)):
     for _slot in range(SLOTS):
         VectorBlock.add_to_class(f"{_prefix}{_slot}", _field(null=True))
@@ -141,9 +141,9 @@ class Embedding(models.Model):
     )
     model = models.ForeignKey(EmbeddingModel, on_delete=models.PROTECT, db_index=False)
     visibility = models.CharField(max_length=16, default=VISIBILITY)
-    # Of any size, so that two models' vectors can stand side by side while one replaces the other.
+    # Of any size, so that two models' vectors can coexist during a switch.
     vector = HalfVectorField(null=True, blank=True)
-    # A migration makes the foreign key, which sets NULL in the database when the block goes.
+    # A migration creates the foreign key, which sets NULL in the database when the block is deleted.
     block = models.ForeignKey(
         VectorBlock, null=True, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False, editable=False
     )
@@ -167,7 +167,7 @@ class Embedding(models.Model):
             ),
         ]
         indexes = [
-            # The vectors in no block yet, a handful for each user.
+            # The vectors without a block, a handful for each user.
             models.Index(
                 fields=["user", "corpus", "model"],
                 condition=Q(vector__isnull=False, block=None),
@@ -183,13 +183,14 @@ class Embedding(models.Model):
                 condition=Q(vector__isnull=True),
                 name="idx_embeddings_unfilled",
             ),
-            # A worker takes everybody's rows in turns: the newest first, and what is further on in a long text last.
+            # The order in which a worker takes rows of all users: the newest first, and further passages of a long text
+            # last.
             models.Index(
                 fields=["user", "is_further", "-said_at", "id"],
                 condition=Q(vector__isnull=True, quarantined_at__isnull=True),
                 name="idx_embeddings_in_turns",
             ),
-            # Staff's list, newest first; what they filter by is looked up in the index, without visiting the rows.
+            # Staff's list, newest first; filters use the index, without visiting the rows.
             models.Index(fields=["created_at", "id", "corpus", "model", "attempts"], name="idx_embeddings_listed"),
             models.Index(
                 fields=["next_attempt_at", "id"],

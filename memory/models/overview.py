@@ -1,18 +1,18 @@
-"""What the map and the timeline keep between two looks: the layout, a point for each text, and telling words.
+"""The stored data of the map and the timeline: the layout, a point for each text, and typical words.
 
-All of it is made by a worker from vectors and postings, and may be lost. The row of a map is its job, too: it says when
+A worker makes all of it from vectors and postings, and it can be lost. The row of a map is also its job: it says when
 its owner last looked, and up to which text it was drawn.
 """
 
 from django.conf import settings
 from django.db import models
 
-# Points lie in a square whose sides are so many units long.
+# The length of a side of the square that contains the points.
 SIDE = 32_767
 
 
 class MemoryMap(models.Model):
-    """The map of one person: the layout that new texts are placed by, and how far it was drawn."""
+    """The map of one user: the layout for placing new texts, and the progress of the drawing."""
 
     class Method(models.TextChoices):
         SVD = "svd"
@@ -41,7 +41,7 @@ class MemoryMap(models.Model):
 
 
 class MapPoint(models.Model):
-    """Where a text lies on its owner's map. A migration makes the foreign key that takes it along with the text."""
+    """The position of a text on its owner's map. A migration creates the foreign key; it cascades from the text."""
 
     text = models.OneToOneField(
         "memory.IndexedText", on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False
@@ -59,9 +59,9 @@ class MapPoint(models.Model):
 
 
 class TellingWord(models.Model):
-    """A word that tells a month or a cluster from the rest of the person's history.
+    """A word that is typical of a month or a cluster, compared with the rest of the user's history.
 
-    It is written as in the text `text`, and goes with that text: so nothing is shown that only a deleted text said.
+    It is spelled as in the text `text`, and is deleted with that text, so that no word of a deleted text is shown.
     """
 
     class Kind(models.TextChoices):

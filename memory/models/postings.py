@@ -1,7 +1,8 @@
-"""The inverted index: in which of a person's texts a term stands, and how often on whose side.
+"""The inverted index: the texts of a user that contain a term, with its frequency on each side.
 
-A person's index is a few segments, as Lucene's is: each the postings of some texts, sorted by term and cut into blocks.
-A search reads one block of each segment for each of its terms, so it costs what they match, not what the person has.
+A user's index has a few segments, like Lucene's: each contains the postings of some texts, sorted by term and cut into
+blocks. A search reads one block of each segment for each of its terms, so its cost depends on the matches and not on
+the size of the history.
 """
 
 from typing import Self
@@ -36,12 +37,12 @@ class IndexedTextQuerySet(OwnedQuerySet["IndexedText"]):
         return rows if place.chunk_index is None else rows.filter(chunk_index=place.chunk_index)
 
     def other_than(self, *, content_hash: bytes, configuration: str) -> Self:
-        """Those whose words are of another text, or were found by other rules."""
+        """Rows of another text, or made by other rules."""
         return self.exclude(content_hash=content_hash, configuration=configuration)
 
 
 class IndexedText(models.Model):
-    """A text whose words are in the index; also one without any, so that it is known to be there."""
+    """A text in the index; also one without terms, so that it is known to be indexed."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     corpus = models.CharField(max_length=16, choices=Corpus)
@@ -59,7 +60,7 @@ class IndexedText(models.Model):
     class Meta:
         db_table = "indexed_texts"
         constraints = [
-            # It also answers when a text was said and how long it is, without visiting the row.
+            # Also returns the time and length of a text without visiting the row.
             models.UniqueConstraint(
                 fields=["user", "corpus", "source_id", "chunk_index"],
                 include=["id", "said_at", "said_length", "answered_length"],
@@ -67,13 +68,13 @@ class IndexedText(models.Model):
             ),
         ]
         indexes = [
-            # What may contain a piece of text, without visiting the rows.
+            # Finds the texts that may contain a substring, without visiting the rows.
             models.Index(
                 fields=["user", "corpus"],
                 include=["source_id", "chunk_index", "said_at", "signature"],
                 name="idx_indexed_texts_signatures",
             ),
-            # Which languages a person's texts are in. Those in English, most of all, are no part of it.
+            # The languages of a user's texts. English texts, the majority, are not in this index.
             models.Index(
                 fields=["user", "configuration"],
                 condition=~models.Q(configuration="english"),
@@ -86,10 +87,10 @@ class IndexedText(models.Model):
 
 
 class PendingTerms(models.Model):
-    """The terms of a text that was saved a moment ago, all in one row, until a worker flushes them into a segment.
+    """The terms of a newly saved text, in one row, until a worker flushes them into a segment.
 
-    A text without terms has a row as well, and is counted by it. Term k is `lexemes[k]`, which the person's side has
-    `said[k]` times and the assistant's `answered[k]` times; a term may be there twice, once for each side.
+    A text without terms has a row too, which counts the text. Term k is `lexemes[k]`; the user's side contains it
+    `said[k]` times and the assistant's `answered[k]` times. A term may occur twice, once for each side.
     """
 
     text = models.OneToOneField(IndexedText, on_delete=models.DO_NOTHING, primary_key=True, db_constraint=False)
@@ -111,9 +112,9 @@ class PendingTerms(models.Model):
 
 
 class TermSegment(models.Model):
-    """A part of a person's inverted index: its texts, by their ordinals in it, which begin with 1, and their lengths.
+    """A part of a user's inverted index: its texts, by their ordinals from 1, and their lengths.
 
-    It is written once. Texts that are deleted stay, named by `DeletedText`, until it is merged or rewritten.
+    It is written once. Deleted texts stay in it, marked by `DeletedText`, until it is merged or rewritten.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
@@ -133,14 +134,14 @@ class TermSegment(models.Model):
 
 
 class TermBlock(models.Model):
-    """Some neighbouring terms of a segment with all of their postings, one term's after the other's.
+    """Neighbouring terms of a segment with all of their postings, one term after the other.
 
-    Those of `lexemes[k]` end at `ends[k]` and begin behind those of the term before. A posting is a text's ordinal in
-    the segment, and how often the person's side (`said`) and the assistant's (`answered`) have the term.
+    Those of `lexemes[k]` end at `ends[k]` and begin after those of the previous term. A posting is a text's ordinal in
+    the segment, and the term's frequency on the user's side (`said`) and on the assistant's (`answered`).
     """
 
     pk = models.CompositePrimaryKey("user_id", "segment_id", "first_lexeme")
-    # A migration makes the foreign key, (user_id, segment_id), which takes the blocks along.
+    # A migration creates the foreign key, (user_id, segment_id), which deletes the blocks with the segment.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_index=False, db_constraint=False)
     segment = models.ForeignKey(TermSegment, on_delete=models.DO_NOTHING, db_index=False, db_constraint=False)
     first_lexeme = models.TextField(db_collation="C")
@@ -158,9 +159,9 @@ class TermBlock(models.Model):
 
 
 class DeletedText(models.Model):
-    """A tombstone: a text that is deleted and still has postings. A search passes over them.
+    """A tombstone: a deleted text that still has postings. A search skips them.
 
-    `memory.terms` writes it with the deletion; a sweep, for what was deleted in the database itself.
+    `memory.terms` writes it with the deletion; a sweep writes it for rows that were deleted in the database itself.
     """
 
     pk = models.CompositePrimaryKey("user_id", "text_id")

@@ -1,6 +1,7 @@
-"""The map as its owner sees it: the clusters with their words, all points, and single texts.
+"""Reads the map: the clusters with their words, all points, and single texts.
 
-To look is to ask: `look` notes the time in the map's row, which is a worker's job until the map is up to date.
+Reading also requests a drawing: `look` records the time in the map's row, which is a worker's job until the map is up
+to date.
 """
 
 from collections import defaultdict
@@ -17,17 +18,17 @@ from memory import wake
 from memory.models import Corpus, IndexedText, MapPoint, MemoryMap, TellingWord
 from memory.overview.sources import MapText, texts_of
 
-# As the messages name it: the tasks are built on what wakes their workers.
+# The task's name as a string: the tasks import the module that wakes their workers.
 TASK = "memory.draw_maps"
-# The time of a look is noted to the hour, so that looking again writes nothing.
+# The time of a visit is rounded to the hour, so that the next one writes nothing.
 NOTED = timedelta(hours=1)
 NEWEST = 3
-# So many words name a cluster.
+# The number of words that name a cluster.
 NAMING = 3
 
 wake_drawer = wake.Waker(TASK).wake_worker
 
-# A column for each thing that is said of a point, since there are tens of thousands.
+# One column per field of a point, because there are tens of thousands.
 _POINTS = """
 SELECT point.text_id, x, y, cluster, array_position(%(corpora)s::text[], corpus::text) - 1,
        floor(date_part('epoch', said_at) / 86400)::int
@@ -56,7 +57,7 @@ SELECT cluster, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY x), percen
 
 
 class MapState(StrEnum):
-    """`EMPTY`: there is nothing to draw. `DRAWING`: a worker is to draw it first. `READY`: it can be looked at."""
+    """`EMPTY`: there is nothing to draw. `DRAWING`: a worker has not drawn it yet. `READY`: it can be shown."""
 
     EMPTY = "empty"
     DRAWING = "drawing"
@@ -65,7 +66,7 @@ class MapState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Texts that are alike. `x` and `y`: its middle; `words`: what tells it from the others, the most telling first."""
+    """A group of similar texts. `x` and `y`: its centre; `words`: its most typical words, the best first."""
 
     number: int
     texts: int
@@ -81,7 +82,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Atlas:
-    """The clusters, the largest first. `texts` counts all that there are, `placed` those that are on the map."""
+    """The clusters, the largest first. `texts` counts all texts, `placed` those on the map."""
 
     state: MapState
     texts: int
@@ -92,7 +93,7 @@ class Atlas:
 
 @dataclass(frozen=True, slots=True)
 class PointColumns:
-    """All points, the oldest first, a column for each thing; `day` counts from 1970-01-01."""
+    """All points, the oldest first, one column per field; `day` counts from 1970-01-01."""
 
     id: list[int]
     x: list[int]
@@ -104,7 +105,7 @@ class PointColumns:
 
 
 def look(user: User, *, now: datetime) -> None:
-    """Note that the user looks at what a worker draws, and have it drawn."""
+    """Record the visit of the user and have the map drawn."""
     with transaction.atomic():
         present, is_new = MemoryMap.objects.get_or_create(user=user, defaults={"asked_at": now, "due_at": now})
         if not is_new and present.asked_at < now - NOTED:
@@ -136,7 +137,7 @@ def read_points(*, user: User) -> PointColumns:
 
 
 def read_text(*, user: User, text_id: int) -> MapText:
-    """Raises `NotFound` for what is not the user's own, or not on the map."""
+    """Raises `NotFound` if it is not the user's own, or not on the map."""
     if not MapPoint.objects.filter(user=user, pk=text_id).exists():
         raise NotFound
     for text in texts_of(user, [text_id]):
@@ -155,7 +156,7 @@ def _clusters(user: User) -> list[Cluster]:
     clusters = []
     named: set[str] = set()
     for number, count, x, y in _fetch(_CENTRES, {"user_id": user.pk}):
-        # What a larger cluster is named by comes later: two that are nearly alike have two names.
+        # Words of a larger cluster are used last, so that two similar clusters have different names.
         telling = sorted((word.word for word in words[number]), key=named.__contains__)
         named.update(telling[:NAMING])
         clusters.append(Cluster(number, count, x, y, telling, by_cluster[number]))

@@ -1,11 +1,11 @@
-"""The worker's side: draws the maps that are due, and finds the words that tell their clusters and months apart.
+"""The worker's side of the overviews: draws the maps that are due, and finds the typical words of clusters and months.
 
-1. `claim` takes one map whose owner has looked lately and has texts that are not on it, or has deleted some.
-2. The new texts are placed by the layout that is there. When the texts have grown or shrunk by a fifth since it was
-   made, or the embedding model is another one, everything is laid out anew, turned as it was before.
-3. The telling words are found from the postings, and all is stored in one transaction.
+1. `claim` takes one map whose owner has looked recently and has new texts, or has deleted some.
+2. The new texts are placed by the existing layout. When a fifth of the texts has been added or deleted since, or the
+   embedding model has changed, the whole map is laid out again, and turned to match the old one.
+3. The typical words come from the postings, and everything is stored in one transaction.
 
-Drawing twice changes nothing. A map that nobody has looked at for a month is dropped, and drawn again at the next look.
+Drawing twice changes nothing. A map without a visit for a month is deleted, and drawn again at the next visit.
 """
 
 import logging
@@ -33,21 +33,21 @@ from memory.overview.telling import telling_words
 
 logger = logging.getLogger(__name__)
 
-# A worker that died leaves its map claimed so long; t-SNE of the largest sample takes minutes.
+# After this time another worker takes over from one that died; t-SNE of the largest sample takes minutes.
 LEASE = timedelta(minutes=15)
-# After a drawing there is a pause of at least so long, and of so many times what it took.
+# After a drawing there is a pause of at least this long, and of this multiple of its duration.
 PAUSE = timedelta(seconds=20)
 PAUSE_FACTOR = 20
 KEPT = timedelta(days=30)
-# Everything is laid out anew when so large a share has come or gone since it was last.
+# The share of new and deleted texts after which the complete map is laid out again.
 GROWTH = 0.2
-# With so few texts, whenever one was deleted: of a mean of few vectors each is a noticeable part.
+# With so few texts, after every deletion: each text is a noticeable part of a mean of few vectors.
 FEW_TEXTS = 2_000
-# A layout is made of so many texts, picked evenly; the others are placed like those that come later.
+# A layout is made from this many texts, picked evenly; the others are placed like later ones.
 SAMPLE = 10_000
 BATCH_TEXTS = 5_000
 
-# Asked for one map after the other, each question answered by an index; only the points are counted.
+# Checked for one map after the other, each by an index; only the points are counted.
 _DUE = """
 SELECT user_id
   FROM memory_maps AS map
@@ -59,15 +59,15 @@ SELECT user_id
  ORDER BY due_at, user_id
  LIMIT 1
 """
-# Of two workers that found the same map one claims it. A lock while it is looked for could not be taken on a cluster.
+# Of two workers that found the same map, one claims it. On a cluster the search itself could not lock the row.
 _CLAIM = """
 UPDATE memory_maps
    SET claimed_until = %(until)s
  WHERE user_id = %(user_id)s AND (claimed_until IS NULL OR claimed_until < %(now)s)
 """
 
-# Before any row that a deletion of theirs would take along is touched: so the deletion waits here, and never while it
-# holds what this waits for. A text that is being deleted is passed over.
+# Before any row that a deletion of the user would cascade to: so the deletion waits here, and never while it holds a
+# row that this transaction waits for. A text that is being deleted is skipped.
 _HOLD_TEXTS = """
 SELECT id FROM indexed_texts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE SKIP LOCKED
 """
@@ -82,7 +82,7 @@ UPDATE map_points AS point
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Texts by their ids, where each lies (N, 2), and in which cluster."""
+    """Texts by their ids, their positions (N, 2), and their clusters."""
 
     ids: list[int]
     places: WholeNumbers
@@ -104,7 +104,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapDrawing:
-    """What is stored of a map: points that are new or have moved, and, if all was laid out anew, the layout."""
+    """The stored result of a drawing: new or moved points and, after a complete layout, the layout."""
 
     points: Points
     layout: Layout | None
@@ -112,7 +112,7 @@ class MapDrawing:
 
 
 def draw_due(*, until: datetime) -> int:
-    """Draw what is due, until nothing is or the time is up; returns how many maps that were."""
+    """Draw the maps that are due, until none is left or the time is up; returns their number."""
     drawn = 0
     while timezone.now() < until and (owner := claim(now=timezone.now())) is not None:
         draw(owner)
@@ -121,7 +121,7 @@ def draw_due(*, until: datetime) -> int:
 
 
 def drop_unasked(*, now: datetime) -> None:
-    """What a map keeps is gone with it: its row is deleted last."""
+    """Delete the data of maps without visits; the map's row is deleted last."""
     for stale in MemoryMap.objects.filter(asked_at__lt=now - KEPT):
         with transaction.atomic():
             MapPoint.objects.filter(user_id=stale.user_id).delete()
@@ -130,7 +130,7 @@ def drop_unasked(*, now: datetime) -> None:
 
 
 def claim(*, now: datetime) -> int | None:
-    """Whose map is to be drawn; this worker has it for a while. None if nothing is due."""
+    """Claim one map to draw, for a while. None if nothing is due."""
     times = {"now": now, "until": now + LEASE}
     with connection.cursor() as cursor:
         while True:
@@ -143,7 +143,7 @@ def claim(*, now: datetime) -> int | None:
 
 
 def draw(user_id: int) -> None:
-    """Draw a claimed map; a person who is deleted meanwhile takes everything along."""
+    """Draw a claimed map. If the user is deleted meanwhile, the data is deleted too."""
     began = time.monotonic()
     model = get_embedder().name
     present = MemoryMap.objects.filter(pk=user_id).select_related("model").first()
@@ -155,14 +155,14 @@ def draw(user_id: int) -> None:
     drawing = _drawing(present, texts, known, model=model)
     try:
         with transaction.atomic():
-            # The claim may have run out, and another worker have drawn it: that changes nothing.
+            # If the claim has expired, another worker may have drawn the map; this changes nothing.
             if not MemoryMap.objects.select_for_update(no_key=True, of=("self",)).filter(pk=user_id).exists():
                 return
             _store(user_id, drawing, known)
             took = timedelta(seconds=time.monotonic() - began)
             _finish(present, drawing, latest=latest, model=model, took=took)
     except IntegrityError:
-        # What it was drawn of has just been deleted; the sweep comes back to it when the claim runs out.
+        # A text of the drawing has just been deleted; the sweep repeats the drawing when the claim expires.
         logger.info("A map was not stored, for texts of it were deleted meanwhile")
 
 
@@ -189,7 +189,7 @@ def _drawing(present: MemoryMap, texts: list[int], known: Points, *, model: str)
 
 
 def _laid_out(user_id: int, texts: list[int], known: Points, *, method: MemoryMap.Method, model: str) -> MapDrawing:
-    """Everything anew: a layout of a sample, and every text placed by it."""
+    """A complete layout from a sample, and every text placed by it."""
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(texts, SAMPLE))
     if not ids:
         # Deleted since they were listed.
@@ -217,7 +217,7 @@ Neighbours = tuple[Matrix, Matrix]
 
 
 def _neighbours(user_id: int, layout: Layout, known: Points, *, model: str) -> Neighbours | None:
-    """Some of the texts that are on the map, by which t-SNE's places of new ones are found."""
+    """Some of the texts on the map, from which t-SNE finds the positions of new ones."""
     ids, sample = vectors.means(user_id, model=model, texts=_evenly(known.ids, SAMPLE))
     where = dict(zip(known.ids, known.places, strict=True))
     return (layout.reduce(sample), np.array([where[each] for each in ids], dtype=np.float32)) if ids else None

@@ -1,13 +1,13 @@
-"""The layout of a map: from vectors to places in a square, by numpy alone, and the same for texts that come later.
+"""Computes the layout of a map: from vectors to positions in a square, with numpy only, also for later texts.
 
-1. The vectors are reduced to their first principal axes, by a singular value decomposition.
-2. K-means finds clusters among them. Their centres are laid out so that far apart means unlike (stress majorisation),
-   and are moved apart until no two of them overlap.
-3. Each text lies around its cluster's centre, by the two principal axes of that cluster, turned so that its sides face
-   the clusters that they resemble.
+1. A singular value decomposition reduces the vectors to their first principal axes.
+2. K-means finds clusters among them. Their centres are placed by stress majorisation, so that distant means different,
+   and moved apart until none overlap.
+3. Each text is placed around its cluster's centre, by the two principal axes of that cluster, turned so that its sides
+   face similar clusters.
 
-A text that comes later goes through the same axes to its nearest cluster, so a layout holds still while it grows. All
-of it is deterministic.
+A later text uses the same axes and its nearest cluster, so a layout is stable while it grows. Everything is
+deterministic.
 
 Sources: J. de Leeuw, Applications of Convex Analysis to Multidimensional Scaling (1977), for the stress majorisation;
 D. Arthur and S. Vassilvitskii, k-means++ (2007), for the first centres.
@@ -29,20 +29,20 @@ MAX_AXES = 32
 MAX_CLUSTERS = 40
 # Clusters grow with the cube root of the texts: 3 of 10 texts, 13 of 1,000, 40 of 30,000.
 CLUSTERS_PER_ROOT = 1.3
-# So few texts are no cluster.
+# Fewer texts do not make a cluster.
 LEAST_TEXTS = 3
 ROUNDS = 25
 SCALING_ROUNDS = 120
 PACKING_ROUNDS = 400
-# Between two clusters there is so much of their radii.
+# The gap between two clusters, as a share of their radii.
 GAP = 0.08
-# A cluster is so much longer than wide at the most.
+# The maximum ratio of a cluster's length to its width.
 LEAST_WIDTH = 0.62
-# The middle of a cluster reaches to this share of its radius, where half of its texts lie.
+# Half of a cluster's texts lie within this share of its radius.
 REACH = 1.25
 MARGIN = 0.04
 SEED = 7
-# Two at one place, or without any spread.
+# Points at one place, or without any spread.
 NOTHING = 1e-6
 
 
@@ -99,23 +99,25 @@ class Layout:
         return np.asarray(_squared(reduced, self.centroids).argmin(axis=1))
 
     def place(self, reduced: Matrix) -> Matrix:
-        """Where each lies on the map (N, 2), in units of its own."""
+        """The positions on the map (N, 2), in the layout's own units."""
         clusters = self.cluster(reduced)
         local = np.einsum("nij,nj->ni", self.frames[clusters], reduced - self.centroids[clusters])
         distance = np.linalg.norm(local, axis=1, keepdims=True)
-        # Dense in the middle, and never further out than the radius: an outlier stays with its cluster.
+        # Dense in the middle, and never outside the radius: an outlier stays with its cluster.
         pulled = REACH * (1 - np.exp(-distance / REACH)) / np.where(distance == 0, 1, distance)
         places = self.centres[clusters] + self.radii[clusters, None] * local * pulled
         return np.asarray(places, dtype=np.float32)
 
     def turned_towards(self, mine: Matrix, theirs: Matrix) -> Self:
-        """The same, turned and mirrored so that texts at `mine` come as near as can be to where they were (N, 2)."""
+        """The layout turned and mirrored so that the texts at `mine` come as near as possible to their old positions
+        (N, 2).
+        """
         first, _, second = np.linalg.svd((mine - mine.mean(axis=0)).T @ (theirs - theirs.mean(axis=0)))
         turn = (first @ second).T.astype(np.float32)
         return replace(self, centres=self.centres @ turn.T, frames=np.einsum("ij,kjr->kir", turn, self.frames))
 
     def fitted(self, places: Matrix) -> Self:
-        """The same, in units of the square that holds these places (N, 2) and each cluster."""
+        """The layout in units of the square that contains these positions (N, 2) and each cluster."""
         corners = [places, self.centres - self.radii[:, None], self.centres + self.radii[:, None]]
         low, high = np.vstack(corners).min(axis=0), np.vstack(corners).max(axis=0)
         scale = SIDE * (1 - 2 * MARGIN) / max(float((high - low).max()), 1e-6)
@@ -124,7 +126,7 @@ class Layout:
 
 
 def on_the_map(places: Matrix) -> WholeNumbers:
-    """Places as they are stored: whole units, none beyond the square."""
+    """Positions as they are stored: whole units, within the square."""
     return np.clip(np.rint(places), 0, SIDE).astype(np.int64)
 
 
@@ -153,7 +155,7 @@ def _clusters(points: Matrix) -> tuple[Matrix, WholeNumbers]:
 
 
 def _first_centroids(points: Matrix, count: int) -> Matrix:
-    """Each far from those before it, by chance that grows with the squared distance."""
+    """Each far from the earlier ones, chosen at random in proportion to the squared distance."""
     random = np.random.default_rng(SEED)
     chosen = [int(random.integers(len(points)))]
     nearest = _squared(points, points[chosen])[:, 0].astype(np.float64)
@@ -164,9 +166,9 @@ def _first_centroids(points: Matrix, count: int) -> Matrix:
 
 
 def _scaled(centroids: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Places (K, 2) whose distances are as near as can be to the centroids' own."""
+    """Positions (K, 2) whose distances are as near as possible to those of the centroids."""
     wanted = np.sqrt(_squared(centroids, centroids))  # type: ignore[arg-type]  # in double precision here
-    # The first two axes are those of the principal components: a good beginning.
+    # The first two principal components: a good starting point.
     places = np.pad(centroids[:, :2], ((0, 0), (0, max(0, 2 - centroids.shape[1]))))
     for _ in range(SCALING_ROUNDS):
         present = np.linalg.norm(places[:, None] - places[None], axis=2)
@@ -179,7 +181,7 @@ def _scaled(centroids: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _apart(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Centres moved as little as can be so that no two disks overlap, and drawn together where there is room."""
+    """The centres, moved as little as possible so that no disks overlap, and moved together where there is room."""
     needed = (radii[:, None] + radii[None]) * (1 + GAP)
     np.fill_diagonal(needed, 0)
     for done in range(PACKING_ROUNDS):
@@ -188,7 +190,7 @@ def _apart(centres: npt.NDArray[np.float64], radii: npt.NDArray[np.float64]) -> 
         between = centres[:, None] - centres[None]
         distance = np.linalg.norm(between, axis=2)
         lacking = np.maximum(needed - distance, 0)
-        # Two at one place are moved apart along a direction of their own.
+        # Two at one place are moved apart in a direction of their own.
         angles = np.arange(len(centres))[:, None] * 2.4 + np.arange(len(centres))[None]
         aside = np.stack([np.cos(angles), np.sin(angles)], axis=2)
         aside = aside - aside.transpose(1, 0, 2)
@@ -208,7 +210,7 @@ def _frame(
     spreads = np.sqrt(np.pad(sizes[:2], (0, max(0, 2 - dimensions))) / len(offsets))
     if spreads[0] < NOTHING:
         spreads = np.ones(2)
-    # What hardly differs along the second axis is not blown up to fill the width.
+    # A small spread along the second axis is not enlarged to the full width.
     spreads[1] = max(spreads[1], spreads[0] * LEAST_WIDTH / 4)
     width = np.clip(spreads[1] / spreads[0], LEAST_WIDTH, 1.0)
     scaled = axes / spreads[:, None] * np.array([[1.0], [width]])
@@ -223,7 +225,7 @@ def _frame(
 
 
 def by_neighbours(reduced: Matrix, known: Matrix, places: Matrix, *, count: int = 5) -> Matrix:
-    """Where texts lie that are placed by the nearest of others: (N, R) among (M, R), which lie at (M, 2)."""
+    """Positions of texts by their nearest neighbours: (N, R) among (M, R), which lie at (M, 2)."""
     squares = _squared(reduced, known)
     nearest = np.argpartition(squares, min(count, len(known)) - 1, axis=1)[:, :count]
     weights = 1 / (np.take_along_axis(squares, nearest, axis=1) + 1e-6)

@@ -1,4 +1,4 @@
-"""What the map and the timeline show of texts: which chat, document or record each is of, and how it begins."""
+"""Describes the texts of the map and the timeline: their chat, document or record, and their beginning."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MapText:
-    """A text as the map shows it. `reference` says where it is read."""
+    """A text on the map. `reference` is where it can be read."""
 
     id: int
     corpus: Corpus
@@ -36,7 +36,7 @@ class MapText:
 
 
 def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
-    """The user's own among these, in this order; what is gone meanwhile is left out."""
+    """The user's own ones among these, in this order, without deleted ones."""
     rows = {row.pk: row for row in IndexedText.objects.for_user(user).filter(pk__in=ids).defer("signature")}
     keys = {row.pk: SourceKey(Corpus(row.corpus), row.source_id, row.chunk_index) for row in rows.values()}
     loaded = {text.key: text for text in load(keys.values()) if text.user_id == user.pk}
@@ -62,7 +62,7 @@ def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
 
 
 def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source, tuple[Corpus, str, Reference]]:
-    """The corpus, title and place of each of the user's chats, documents and records; of a log the title is its day.
+    """The corpus, title and address of each of the user's chats, documents and records; a log's title is its day.
 
     `sources`: with the time by which each is listed.
     """

@@ -1,15 +1,15 @@
-"""Which words tell a group of a person's texts, a month or a cluster, from the rest of what the person has.
+"""Finds the words that are typical of a group of a user's texts (a month or a cluster), compared with all texts.
 
-1. The postings of the inverted index say how many texts of each group have a term; one in which only the answer has it
-   counts half.
-2. A term's weight in a group is its share of the group's texts, times how much larger that is than its share of all:
+1. The postings of the inverted index give the number of texts of each group with a term. A text with the term only in
+   the answer counts half.
+2. A term's weight in a group is its share of the group's texts, times its ratio to the share of all texts:
 
        weight = share * (max(0, ln(share / share_of_all)) + 0.1 * ln(1 / share_of_all))
 
-   The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole; the second
-   ranks the terms of a group that is most or all of the history, where the first is nothing.
-3. The postings have stems. The word is taken as one of the group's texts has it, and rests on that text. Stop words of
-   every language that PostgreSQL knows are left out, since people write in several.
+   The first part is the term's contribution to the Kullback-Leibler divergence of the group from the whole. The second
+   ranks the terms of a group that is most or all of the history, where the first is zero.
+3. The postings contain stems. The word is spelled as in one of the group's texts, and refers to that text. Stop words
+   of every language that PostgreSQL knows are left out, because people write in several.
 
 Source: S. Kullback and R. Leibler, On Information and Sufficiency (1951).
 """
@@ -34,17 +34,17 @@ Floats = npt.NDArray[np.float32]
 TextIds = npt.NDArray[np.int64]
 
 WORDS = 8
-# For so many words more terms are looked at: some are stop words elsewhere, or stand in a text too far on.
+# The number of candidate terms: some are stop words in other languages, or occur too late in a text.
 CANDIDATES = 24
-# In so many texts of the group a term's word is looked for.
+# The number of the group's texts in which a term's word is searched.
 SAMPLES = 3
-# A term of one text alone is a name or a slip; of a few texts every term is.
+# In a larger group, a term of only one text is a name or a typing error; in a small group every term counts.
 RARE = ((200, 1), (2_000, 2))
 LEAST_TEXTS = 3
 MAX_TERMS = 50_000
 ONE_GROUP = 0.1
 ANSWERED_WEIGHT = 0.5
-# A text is read so far for its words.
+# The length of a text that is searched for words.
 READ_CHARACTERS = 50_000
 _WORDLIKE = re.compile(r"[^\W\d_]{2,40}")
 
@@ -62,7 +62,7 @@ SELECT word
 
 @dataclass(frozen=True, slots=True)
 class GroupWord:
-    """A word as `text_id` has it, and how many texts of the group have its term."""
+    """A word as in `text_id`, and the number of the group's texts with its term."""
 
     word: str
     texts: int
@@ -70,7 +70,7 @@ class GroupWord:
 
 
 class TellingTerm(NamedTuple):
-    """A term of a group, with some of the group's texts that have it."""
+    """A term of a group, with some of the group's texts that contain it."""
 
     group: int
     lexeme: str
@@ -83,7 +83,7 @@ GroupOfText = Mapping[int, int]
 
 
 def telling_words(user_id: int, groupings: Sequence[GroupOfText]) -> list[dict[int, list[GroupWord]]]:
-    """For each way of grouping a person's texts the words that tell its groups, the most telling first."""
+    """For each way of grouping a user's texts, the words that are typical of its groups, the best first."""
     postings = _Counted.of(user_id)
     found = [postings.candidates(groups) for groups in groupings]
     words = _words_in({text_id for each in found for one in each for text_id in one.samples})
@@ -149,7 +149,7 @@ class _Counted:
 def _piece(
     block: Postings, numbers: Mapping[str, int], text_ids: TextIds
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Floats] | None:
-    """A block's postings by the numbers of terms and texts; without those of texts that are gone."""
+    """A block's postings by the numbers of terms and texts, without deleted texts."""
     of_terms = np.array([numbers.get(lexeme, -1) for lexeme in block.lexemes], dtype=np.int32)
     terms = np.repeat(of_terms, np.diff([0, *block.ends]))
     wanted = np.array(block.text_ids, dtype=np.int64)
@@ -163,10 +163,10 @@ def _piece(
 
 
 def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
-    """For each group the terms of the most weight, from how many of its texts have each term (terms, groups)."""
-    # As if there were one text more, without any of them: else nothing could be said of terms that every text has.
+    """For each group the terms with the highest weight, from the number of its texts with each term (terms, groups)."""
+    # Adds one text without any term: otherwise a term of every text would have no information.
     of_all = np.maximum(weighed.sum(axis=1) / (sizes.sum() + 1), 1e-9)[:, None]
-    # A half less, since what one text has by chance is the larger a share the smaller the group is.
+    # Subtracts a half, because chance in one text counts more in a small group.
     share = np.maximum(weighed - 0.5 * (sizes > LEAST_TEXTS), 0) / np.maximum(sizes, 1)
     ratio = np.log(np.where(share > 0, share, 1) / of_all)
     weight = share * (np.maximum(ratio, 0) - ONE_GROUP * np.log(of_all))
@@ -175,7 +175,7 @@ def _best(weighed: npt.NDArray[np.float64], sizes: TextIds) -> list[list[int]]:
 
 
 def _samples(flat: TextIds, texts: npt.NDArray[np.int32], wanted: set[int]) -> dict[int, list[int]]:
-    """For each wanted pair of a term and a group some texts that have it, the latest first."""
+    """For each pair of a term and a group some texts that contain it, the latest first."""
     chosen = np.isin(flat, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
     found: dict[int, list[int]] = defaultdict(list)
     order = np.argsort(-texts[chosen], kind="stable")
@@ -210,7 +210,7 @@ def _words_of(*sides: str) -> Iterator[str]:
 
 
 def _lexemes_of(words: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Which terms of the index a (configuration, word) stands for; none for a stop word."""
+    """The terms of the index for each (configuration, word); none for a stop word."""
     lexemes: dict[tuple[str, str], list[str]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(_STOP_WORDS, {"words": sorted({word.lower() for _, word in words})})
@@ -231,7 +231,7 @@ def _told(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, li
     told: dict[int, list[GroupWord]] = defaultdict(list)
     for one in candidates:
         of_group = told[one.group]
-        # A word with accents has a second term, without.
+        # A word with accents has a second term, without them.
         known = {other.word.casefold() for other in of_group}
         if len(of_group) < WORDS and (found := _word_for(one, words)) and found.word.casefold() not in known:
             of_group.append(found)
@@ -239,9 +239,9 @@ def _told(candidates: Sequence[TellingTerm], words: WordsByText) -> dict[int, li
 
 
 def _word_for(one: TellingTerm, words: WordsByText) -> GroupWord | None:
-    """The commonest word for the term in its samples, with a capital only where it is never written without."""
+    """The commonest word for the term in its samples, capitalised only if it never occurs in lower case."""
     if PAIRED_RUN.fullmatch(one.lexeme):
-        # A pair of characters, of scripts without spaces, is a word as it is.
+        # A pair of characters, in scripts without spaces, is a word.
         return GroupWord(one.lexeme, one.texts, one.samples[0])
     forms: Counter[str] = Counter()
     for text_id in one.samples:

@@ -1,6 +1,6 @@
-"""The timeline: what there is of each month, the words that tell it from the others, and its chats and notes.
+"""Reads the timeline: the counts of each month, its typical words, and its chats and notes.
 
-Counts are as of now. The words are found by a worker, with the map (`memory.overview.drawing`).
+Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`).
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from memory.search.sources import Reference
 
 PAGE = 100
 
-# A chat counts by its turns; of a document, which has several chunks, there is one.
+# A chat counts its turns; a document with several chunks counts once.
 _COUNTS = """
 SELECT date_part('year', local)::int, date_part('month', local)::int, corpus,
        CASE corpus WHEN 'chat' THEN count(*) ELSE count(DISTINCT source_id) END
@@ -42,7 +42,7 @@ SELECT corpus, source_id, count(*), max(said_at), min(chunk_index)
 
 @dataclass(frozen=True, slots=True)
 class MonthWord:
-    """A word that tells the month, and how many of its texts have it, inflected or not."""
+    """A typical word of the month, and the number of its texts that contain it, in any inflection."""
 
     word: str
     texts: int
@@ -50,7 +50,7 @@ class MonthWord:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """`first` is its first day. MEMORY.md counts as a note of the month in which it was last written."""
+    """`first` is its first day. MEMORY.md counts as a note of the month in which it was last changed."""
 
     first: date
     turns: int
@@ -70,9 +70,9 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class MemoryTimeline:
-    """The months from the first with a text to the last, oldest first; of years with none there are none.
+    """The months from the first with a text to the last, oldest first, without empty years.
 
-    `is_drawing`: a worker has not yet looked for the words.
+    `is_drawing`: a worker has not found the words yet.
     """
 
     months: list[Month]
@@ -81,9 +81,9 @@ class MemoryTimeline:
 
 @dataclass(frozen=True, slots=True)
 class MonthEntry:
-    """A chat, document or record of a month, last said or written `at`.
+    """A chat, document or record of a month, last changed `at`.
 
-    `turns`: how many of a chat are of this month; its reference leads to the first of them.
+    `turns`: the number of a chat's turns in this month; its reference leads to the first of them.
     """
 
     corpus: Corpus
@@ -95,7 +95,7 @@ class MonthEntry:
 
 @dataclass(frozen=True, slots=True)
 class MonthEntries:
-    """The latest first; `more`: how many were passed over when the list goes on behind these."""
+    """The latest first; `more`: the number to skip for the next page, if there is one."""
 
     entries: list[MonthEntry]
     more: int | None
@@ -147,7 +147,7 @@ def _month(first: date, counts: dict[str, int], words: list[TellingWord]) -> Mon
 
 
 def _from_first_to_last(counts: dict[date, dict[str, int]]) -> Iterator[date]:
-    """The empty months among them included, but not the empty years: a log may be of any year from 1900 on."""
+    """Includes the empty months between them, but not empty years: a log may be of any year from 1900 on."""
     for year in sorted({month.year for month in counts}):
         for number in range(1, 13):
             if min(counts) <= (month := date(year, number, 1)) <= max(counts):

@@ -1,1 +1,1 @@
-"""Memory in the browser: all that was ever said is searched, and notes are kept; without any script, too."""
+"""The pages of memory: search, notes, timeline and map; all work without scripts."""

@@ -1,4 +1,4 @@
-"""What the pages of memory share: who may see them, days in addresses, and the addresses of what is shown."""
+"""Shared code of the memory pages: access, days in addresses, and links to results."""
 
 from datetime import date
 from functools import wraps
@@ -26,7 +26,7 @@ from memory.search.sources import Reference
 def page_for_people(view: View[P]) -> View[P]:
     """For registered users, acting as them, in their time zone.
 
-    A visitor reads what is here and how to have it, and gets back the text they sent.
+    A visitor sees what the page offers and how to register, and gets back the text they sent.
     """
 
     @wraps(view)
@@ -44,10 +44,10 @@ def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **
 
 
 def _tell_visitor(request: HttpRequest) -> HttpResponse:
-    """Somebody whose session ended while they were writing is a visitor, too."""
+    """A user whose session ended while they were writing is a visitor, too."""
     is_sending = request.method == "POST"
     unsaved = request.POST.get("content") or request.POST.get("text") if is_sending else None
-    # A page that only takes what is sent cannot be come back to with less than its address.
+    # A page that only accepts POST cannot be reopened by its address alone.
     back = request.get_full_path()
     status = HTTPStatus.UNAUTHORIZED if is_sending else HTTPStatus.OK
     return show(request, "memory/visitor.html", status=status, unsaved=unsaved, back=back, place=_place(request))
@@ -58,7 +58,7 @@ def _place(request: HttpRequest) -> str:
 
 
 def day_of(text: str) -> date:
-    """Raises `NotFound` for what is no day, as for one that can have no log."""
+    """Raises `NotFound` for an invalid day, and for one that can have no log."""
     try:
         day = parse_day(text)
     except ValueError:
@@ -69,7 +69,7 @@ def day_of(text: str) -> date:
 
 
 def path_to(reference: Reference, *, words: str = "") -> str:
-    """Where it is read. `words`: some of a message's, at which a long one is to be opened."""
+    """The address of the text. `words`: some of a message's words, at which a long one opens."""
     if reference.conversation_id is not None:
         return conversation_path(reference.conversation_id, turn_number=reference.turn_number, words=words)
     if reference.record_id is not None:
@@ -82,7 +82,7 @@ def path_to(reference: Reference, *, words: str = "") -> str:
 
 
 def document_path(day: DocumentDay, doing: str = "") -> str:
-    """Where a document is read, or where that is done with it: `edit`, `history`; of a log also `move` and `delete`."""
+    """The address of a document, or of an action on it: `edit`, `history`; for a log also `move` and `delete`."""
     name = f"{doing}_" if doing else ""
     match day:
         case None:

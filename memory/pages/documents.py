@@ -1,6 +1,6 @@
-"""MEMORY.md, the page about the person and the daily logs: read, added to, moved, deleted, and written whole.
+"""Pages of MEMORY.md, USER.md and the daily logs: read, append, move, delete, and edit.
 
-A document is written whole with the state that was read, so that nobody's words are written over.
+An edit carries the state that was read, so that no other change is overwritten.
 """
 
 from datetime import date
@@ -29,7 +29,7 @@ LOGS_PER_PAGE = 50
 
 @page_for_people
 def logs(request: HttpRequest) -> HttpResponse:
-    """With `date`, which the field for another day sends, to that day's log."""
+    """With `date`, from the field for another day, redirects to that day's log."""
     form = DayForm(request.GET if "date" in request.GET else None, initial={"date": timezone.localdate()})
     if form.is_valid():
         return HttpResponseRedirect(document_path(form.cleaned_data["date"]))
@@ -52,7 +52,7 @@ def log(request: HttpRequest, date: str) -> HttpResponse:
 
 @page_for_people
 def delete_log(request: HttpRequest, date: str) -> HttpResponse:
-    """Only as it was when it was looked at: what was added meanwhile is read first."""
+    """Only in the state that the user saw: newer text must be read first."""
     day = day_of(date)
     document = documents.read(user=person_of(request), day=day)
     has_changed = False
@@ -138,14 +138,14 @@ def _append(request: HttpRequest, day: DocumentDay) -> HttpResponse:
 
 
 def _log_page(request: HttpRequest, day: DocumentDay, form: AppendForm, *, status: int = HTTPStatus.OK) -> HttpResponse:
-    """A day without a log is one that can be begun."""
+    """A day without a log can start one."""
     document = _present(person_of(request), day)
     context = {"day": day, "document": document, "form": form, "place": "memory", "tab": "logs"}
     return show(request, "memory/log.html", status=status, **context)
 
 
 def _read(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    """One that says nothing yet is begun here."""
+    """A document that is still empty starts here."""
     document = _present(person_of(request), day)
     if document is None or not document.content:
         return _editor(request, day, _form_of(document), document)
@@ -192,7 +192,7 @@ def _write(user: User, day: DocumentDay, form: DocumentForm) -> None:
 
 
 def _conflict(request: HttpRequest, day: DocumentDay, form: DocumentForm) -> HttpResponse:
-    """Both stand side by side. What is sent from there was written with the other in view, and may replace it."""
+    """Shows both texts. The next submission was written with the other text in view, and may replace it."""
     mine, present = form.cleaned_data["content"], _present(person_of(request), day)
     if present is not None and present.content == mine:
         return HttpResponseRedirect(document_path(day))

@@ -35,7 +35,7 @@ SCOPES = [
 
 
 class ServiceForm(forms.Form):
-    """The complaints of the services are put beside the fields that they are about."""
+    """Puts the services' errors beside their fields."""
 
     def complain(self, error: InvalidInput) -> None:
         for field, sentences in (error.errors or {"": [error.detail]}).items():
@@ -44,7 +44,7 @@ class ServiceForm(forms.Form):
 
 
 class DayField(forms.Field):
-    """A day, which has one name: YYYY-MM-DD."""
+    """A day in its only form: YYYY-MM-DD."""
 
     widget = forms.DateInput(attrs={"type": "date", "min": "1900-01-01", "max": "2999-12-31"})
 
@@ -65,7 +65,7 @@ class TextField(forms.CharField):
     def __init__(self, *, longest: int, **kwargs: Any) -> None:
         super().__init__(strip=False, **kwargs)
         self.longest = longest
-        # The browser's own limit would cut what is pasted without a word.
+        # The browser's own limit would cut pasted text silently.
         self.validators = [ProhibitNullCharactersValidator(_("A text cannot have a NUL character (U+0000)."))]
 
     def to_python(self, value: Any) -> str:
@@ -93,7 +93,7 @@ class SearchForm(ServiceForm):
 
     def __init__(self, data: Any = None) -> None:
         super().__init__(data, initial={"scope": HistoryScope.ALL.value})
-        # `from` is no name that Python lets anything have.
+        # `from` is a keyword in Python.
         self.fields["from"] = DayField(required=False, label=_("From"))
         self.fields["to"] = DayField(required=False, label=_("To"))
         if self.is_bound:
@@ -109,7 +109,7 @@ class SearchForm(ServiceForm):
             self.add_error("to", _("The last day is before the first one."))
 
     def _show_what_is_no_day_as_it_is(self) -> None:
-        """A browser's own field for days has no room for anything else, and would show nothing."""
+        """A browser's date field cannot show any other text, and would be empty."""
         for name in ("from", "to"):
             if self.has_error(name, "no_day"):
                 self.fields[name].widget = forms.TextInput(attrs={"placeholder": "YYYY-MM-DD"})
@@ -117,7 +117,7 @@ class SearchForm(ServiceForm):
 
 class DocumentForm(ServiceForm):
     content = TextField(longest=MAX_DOCUMENT_LENGTH, required=False, label=_("Content"))
-    # Which state of the document was read; empty where there was none.
+    # The state of the document that was read; empty without a document.
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 
 
@@ -145,7 +145,7 @@ class RecordForm(ServiceForm):
 
 
 class RewriteForm(RecordForm):
-    """A record that is there, with the state in which it was read."""
+    """An existing record, with the state that was read."""
 
     state = forms.CharField(required=False, max_length=100, widget=forms.HiddenInput)
 

@@ -1,4 +1,4 @@
-"""Earlier versions of a document: listed, compared with what it holds now, and gone back to."""
+"""Earlier versions of a document: lists, compares and restores them."""
 
 from http import HTTPStatus
 from itertools import islice
@@ -15,7 +15,7 @@ from memory import document_versions, documents
 from memory.models.documents import ABOUT_ME, DocumentDay
 from memory.pages.common import day_of, document_path, page_for_people, show, tab_of
 
-# Beyond, a page of differences is read by nobody.
+# A longer page of differences is not readable.
 MAX_LINES = 2_000
 LONGEST_NUMBER = 9
 
@@ -36,7 +36,7 @@ def log_history(request: HttpRequest, date: str) -> HttpResponse:
 
 
 def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
-    """With `?version=`, what it held and what has changed since; sent from there, it takes the place of today's."""
+    """With `?version=`, its text and the changes since; a POST from there restores it."""
     user = person_of(request)
     document = documents.read(user=user, day=day)
     number = request.GET.get("version", "")
@@ -69,7 +69,7 @@ def _history(request: HttpRequest, day: DocumentDay) -> HttpResponse:
 
 
 def _number(text: str) -> int:
-    """What is no number is a version that does not exist."""
+    """An invalid number is a version that does not exist."""
     if not (text.isdecimal() and text.isascii() and len(text) <= LONGEST_NUMBER):
         raise NotFound
     return int(text)

@@ -1,4 +1,4 @@
-"""Notes that were brought along from elsewhere: listed, read and deleted."""
+"""Pages of imported notes: list, read and delete."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect

@@ -1,4 +1,4 @@
-"""`/memory/timeline/` and `/memory/map/`: everything a person has, by when it was said and by what it is about."""
+"""`/memory/timeline/` and `/memory/map/`: all texts of a user, by time and by subject."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ SOURCE_NAMES = {
     Corpus.RECORD: _("Records"),
 }
 SOURCE_ICONS = {Corpus.CHAT: "chat", Corpus.DAILY_LOG: "day", Corpus.MEMORY: "note", Corpus.RECORD: "pin"}
-# The clusters take their colours from so many, in turn: `hue-0` and on in the style sheet.
+# The number of cluster colours, used in turn: `hue-0` and on in the style sheet.
 HUES = 12
 TALLEST = 100.0
-# Of a month with anything at all, so that it is seen.
+# The minimum height of a month with any text.
 LEAST_TALL = 2.5
-# The first words of a month are the largest: so many of each size.
+# The first words of a month are the largest: the number of words of each size.
 SIZES = (1, 1, 1, 2, 2, 2, 3, 3)
 
 
@@ -45,7 +45,7 @@ class Bar:
 
     @property
     def start(self) -> float:
-        """From the bottom, or from the left where the columns lie."""
+        """From the bottom, or from the left where columns are horizontal."""
         return TALLEST - self.top - self.height
 
 
@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """A year's columns, the latest month first. `marks`: (place, height) of each month in the little picture of it."""
+    """A year's columns, the latest month first. `marks`: (position, height) of each month in the small chart."""
 
     year: int
     columns: list[Column]
@@ -113,7 +113,7 @@ def map_page(request: HttpRequest) -> HttpResponse:
 
 @page_for_people
 def map_text(request: HttpRequest, text_id: str) -> HttpResponse:
-    """What is shown of a point, as a part of a page."""
+    """The details of a point, as a part of a page."""
     text = atlas.read_text(user=person_of(request), text_id=text_id_of(text_id))
     context = {"text": text, "path": path_to(text.reference), "icon": SOURCE_ICONS[text.corpus]}
     return render(request, "memory/_map_text.html", context)
@@ -131,7 +131,7 @@ def _years(months: Sequence[Month]) -> list[Year]:
 
 
 def _column(month: Month, most: int) -> Column:
-    """Chats at the bottom, the rest upon them."""
+    """Chats at the bottom, the rest above them."""
     kinds = (("turns", month.turns), ("logs", month.logs), ("kept", month.records + month.notes))
     tall = max(LEAST_TALL, TALLEST * month.total / most) if month.total else 0.0
     bars: list[Bar] = []
@@ -145,7 +145,7 @@ def _column(month: Month, most: int) -> Column:
 
 
 def _neighbour(months: dict[date, Month], first: date, *, earlier: bool) -> date | None:
-    """The nearest month with anything before or after this one."""
+    """The nearest month with any text before or after this one."""
     filled = [each for each, month in months.items() if month.total and (each < first if earlier else each > first)]
     return (max(filled) if earlier else min(filled)) if filled else None
 

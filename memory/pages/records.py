@@ -1,4 +1,4 @@
-"""Memory records: noted, listed by type, project and tag, read, changed and deleted."""
+"""Pages of memory records: create, list by type, project and tag, read, change and delete."""
 
 from http import HTTPStatus
 from typing import Any
@@ -40,7 +40,7 @@ def record(request: HttpRequest, record_id: str) -> HttpResponse:
 
 @page_for_people
 def edit_record(request: HttpRequest, record_id: str) -> HttpResponse:
-    """Of two who have read the same the second is shown what the first made of it, before theirs replaces it."""
+    """If another change came first, the user sees it before replacing it."""
     found = service.read(user=person_of(request), record_id=parse_id(record_id))
     if request.method != "POST":
         return _editor(request, found, RewriteForm.of(found))
@@ -84,7 +84,7 @@ def delete_record(request: HttpRequest, record_id: str) -> HttpResponse:
 
 
 def _note(request: HttpRequest, form: RecordForm) -> service.Record | None:
-    """None, with the complaints on the form, for what cannot be noted."""
+    """None, with the errors on the form, for an invalid record."""
     try:
         return service.create(user=person_of(request), now=timezone.now(), **form.cleaned_data)
     except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""`/search/`: `search_history` for people; its address holds the whole question, so that a search can be kept."""
+"""The page `/search/`: `search_history` for people. Its address contains the whole query, so it can be bookmarked."""
 
 import re
 from collections import defaultdict
@@ -34,13 +34,13 @@ from memory.search.sources import HistoryScope, Kind
 
 RESULTS = 20
 MORE_RESULTS = 50
-# While somebody types: what fits below the titles.
+# While the user types: the number of results that fit below the titles.
 LIVE_RESULTS = 8
 LONGEST_LIVE = 200
 BY_DAY = "day"
-# The name of the parameter by which what a query says of time is read as words alone.
+# The parameter that turns off reading dates in the query.
 ANY_TIME = "anytime"
-# The name of the parameter by which the page asks for the better order, after it has shown the first one.
+# The parameter with which the page requests reranking, after it has shown the first order.
 LOOK_AGAIN = "again"
 
 NAMES = {
@@ -51,7 +51,7 @@ NAMES = {
 }
 ICONS = {Kind.MESSAGE: "chat", Kind.SESSION: "chat", Kind.MEMORY: "note", Kind.DAILY_LOG: "day"}
 WHO = {USER_LABEL: gettext_noop("You"), ASSISTANT_LABEL: "Recollect"}
-# Of one conversation in a row of results; the others are folded away.
+# The number of results of one conversation in a row; the others are folded.
 LISTED_OF_A_CONVERSATION = 3
 # Strong, struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an
 # empty line, which a short excerpt has no room for.
@@ -62,7 +62,7 @@ _MARKUP = re.compile(
     r"|\n[ \t]*(?=\n)",
     re.MULTILINE,
 )
-# Words that stand in the page as they stand in the text, whatever Markdown does around them.
+# Words that are the same on the page and in the text, whatever Markdown does around them.
 _PLAIN_WORDS = re.compile(r"(?<![\w'\u2019])[^\W_]+(?: [^\W_]+){3,9}(?![\w'\u2019])")
 
 SOURCES = {
@@ -74,7 +74,7 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is shown of one part of a text; `who` says it, where somebody does."""
+    """One line of a result; `who` is its role, if any."""
 
     who: str
     text: SafeString
@@ -91,7 +91,7 @@ class Shown:
     day: date
     lines: Sequence[Line]
     conversation_id: UUID | None
-    # What is folded away under this one, for a list of one conversation alone helps nobody.
+    # The results folded below this one, because a list of one conversation alone does not help.
     more: list["Shown"] = field(default_factory=list)
 
 
@@ -105,7 +105,7 @@ class Group:
 
 @page_for_people
 def search(request: HttpRequest) -> HttpResponse:
-    # `q` alone makes it a search: an address with filters and no words is the page before one.
+    # Only `q` makes it a search: an address with filters and no words is the page before one.
     is_asked = bool(request.GET.get("q", "").strip())
     form = SearchForm(request.GET if request.GET else None)
     if not is_asked:
@@ -118,7 +118,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 @page_for_people
 def search_live(request: HttpRequest) -> HttpResponse:
-    """The first results, as a part of a page, while somebody types `?q=`; without a second look, which takes longer."""
+    """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
     query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
     if not query:
         return render(request, "memory/live.html")
@@ -158,7 +158,7 @@ def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
 
 
 def _failed(request: HttpRequest, form: SearchForm, error: RecollectError) -> HttpResponse:
-    """What was asked stays where it is, to be asked again."""
+    """The query stays in the field, to be repeated."""
     response = _page(request, form, status=error.status, failure=error)
     if error.retryable:
         response["Retry-After"] = retry_after(error)
@@ -178,7 +178,7 @@ def _groups(history: History, *, by_day: bool) -> list[Group]:
 
 
 def _folded(results: Sequence[Shown]) -> list[Shown]:
-    """The first three of each conversation, and the others of it under the third."""
+    """The first three of each conversation, and the others folded below the third."""
     listed: list[Shown] = []
     of_conversation: dict[UUID, list[Shown]] = defaultdict(list)
     for result in results:
@@ -195,7 +195,7 @@ def _shown(result: HistoryMatch) -> Shown:
     reference, pieces = result.reference, result.pieces
     title = marked(Excerpt(reference.session, [])) if reference.session else _title_of_note(result)
     if reference.kind is Kind.SESSION:
-        # Its first piece is its title, with the matches in it.
+        # Its first passage is its title, with the matches in it.
         title, pieces = marked(pieces[0].own), pieces[1:]
     return Shown(
         path=path_to(reference, words=_words_to_open_at(pieces)),
@@ -213,7 +213,7 @@ def _shown(result: HistoryMatch) -> Shown:
 
 
 def _words_to_open_at(pieces: Sequence[Piece]) -> str:
-    """Some words of the excerpt as the page has them, if it is from further on in a text; else none."""
+    """Some words of the excerpt as on the page, if it is from a further passage; else none."""
     for piece in pieces:
         text, highlights = piece.own.text, piece.own.highlights
         if piece.before and text.startswith(ELLIPSIS):
@@ -236,7 +236,7 @@ def _title_of_note(result: HistoryMatch) -> str:
 
 
 def marked(excerpt: Excerpt) -> SafeString:
-    """The excerpt as HTML, without Markdown's marks: every character is escaped, the matches stand in `<mark>`."""
+    """The excerpt as HTML, without Markdown's marks: every character is escaped, the matches are in `<mark>`."""
     return mark_safe("".join(_marked_pieces(excerpt)))  # noqa: S308 - each piece is escaped
 
 
@@ -252,8 +252,7 @@ def _marked_pieces(excerpt: Excerpt) -> Iterator[str]:
 
 
 def _kept(text: str) -> list[bool]:
-    """For each character whether it is read, rather than one of Markdown's marks; of a link and of emphasis the words
-    are."""
+    """For each character whether it is text and not a mark of Markdown; the words of links and emphasis are text."""
     kept = [True] * len(text)
     for found in _MARKUP.finditer(text):
         words = range(*found.span("words" if found["words"] is not None else "stressed"))

@@ -1,4 +1,4 @@
-"""Where the pages of memory are."""
+"""The addresses of the memory pages."""
 
 from django.urls import path
 
@@ -23,7 +23,7 @@ urlpatterns = [
     path("memory/notes/<str:note_id>/", notes.note, name="note"),
     path("memory/notes/<str:note_id>/delete/", notes.delete_note, name="delete_note"),
     path("memory/logs/", documents.logs, name="logs"),
-    # Any text, so that what is no date, and a malformed id, get the same answer as what is not there.
+    # Any text, so that an invalid date or a malformed id gets the same answer as one that does not exist.
     path("memory/logs/<str:date>/", documents.log, name="log"),
     path("memory/logs/<str:date>/edit/", documents.edit_log, name="edit_log"),
     path("memory/logs/<str:date>/history/", history.log_history, name="history_log"),

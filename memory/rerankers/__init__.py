@@ -1,4 +1,4 @@
-"""The interface of a reranker, and the one that the settings name: a model that reads the query and a text together.
+"""The interface of rerankers, and the configured one: a model that reads the query and a text together.
 
 A process's threads share it. An installation may have none.
 """
@@ -19,11 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class RerankerError(Exception):
-    """No scores could be had. The message is for people: it never holds text of theirs, nor a key."""
+    """No scores could be computed. The message is for people: it never contains a user's text or a key."""
 
 
 class RerankerMisconfigured(RerankerError):
-    """Trying again changes nothing: a file or a setting, named in the message, has to change first."""
+    """A retry does not help: a file or a setting, named in the message, must change first."""
 
 
 class Reranker(ABC):
@@ -35,11 +35,11 @@ class Reranker(ABC):
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
         """Return how well each text answers the query, as log odds: 0 is as likely as not.
 
-        When the time is up it returns the scores of the first texts only, at worst none. Raise a RerankerError.
+        When the time is up it returns only the scores of the first texts, possibly none. Raise a RerankerError.
         """
 
     def warm_up(self) -> None:  # noqa: B027 (an endpoint loads nothing here)
-        """Load what the first query would otherwise wait for. Raise RerankerMisconfigured."""
+        """Load everything that the first query would wait for. Raise RerankerMisconfigured."""
 
 
 _lock = threading.Lock()
@@ -47,7 +47,7 @@ _reranker: Reranker | None = None
 
 
 def get_reranker() -> Reranker | None:
-    """Return what `settings.RERANKER` names, if anything. Raise RerankerMisconfigured when it cannot be followed."""
+    """Return the reranker that `settings.RERANKER` names, if any. Raise RerankerMisconfigured if it is invalid."""
     global _reranker  # noqa: PLW0603
     setting: dict[str, Any] | None = settings.RERANKER
     if not setting:
@@ -59,7 +59,7 @@ def get_reranker() -> Reranker | None:
 
 
 def warm_up_reranker() -> None:
-    """Load what the first search would otherwise wait for. What cannot be loaded is logged: search does without it."""
+    """Load everything that the first search would wait for. A failure is logged: search works without a reranker."""
     try:
         if (reranker := get_reranker()) is not None:
             reranker.warm_up()
@@ -79,7 +79,7 @@ def _build(setting: dict[str, Any]) -> Reranker:
 
 def reset_reranker(**_kwargs: Any) -> None:
     global _lock, _reranker  # noqa: PLW0603
-    # A lock that another thread held while the process forked would stay locked for ever in the child.
+    # A lock that another thread held during the fork would stay locked forever in the child.
     _lock = threading.Lock()
     _reranker = None
 

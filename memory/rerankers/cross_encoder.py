@@ -26,15 +26,15 @@ WEIGHTS = Path("models/data/reranker_en/model.onnx")
 WEIGHTS_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
 START_TOKEN, END_TOKEN = 101, 102  # [CLS] and [SEP]
 QUERY_TOKENS, TEXT_TOKENS = 64, 160
-# Scored together, which takes three fifths of the time that one by one does; then the clock is looked at.
+# Scored together, in three fifths of the time of single runs; the clock is checked after each batch.
 BATCH = 5
 
 
 class CrossEncoder(Reranker):
-    """Loads its parts when they are first needed. `threads` is how many cores share a batch.
+    """Loads its parts on first use. `threads` is the number of cores that share a batch.
 
-    It reads for one search at a time, each of which takes all cores, in a thread that has stepped back: searches that
-    did not ask for this should not wait for it.
+    It serves one search at a time, since each uses all cores, in a thread with a lower priority: searches without
+    reranking should not wait for it.
     """
 
     name = "ms-marco-MiniLM-L-12-v2/int8"
@@ -76,7 +76,7 @@ class CrossEncoder(Reranker):
         return scores
 
     def _parts(self) -> tuple[Tokenizer, onnxruntime.InferenceSession]:
-        """In the thread alone, so that the threads of the session, which are begun here, have stepped back as well."""
+        """Runs in that thread only, so that the session's own threads inherit its priority."""
         self._loaded = self._loaded or self._load()
         return self._loaded
 
@@ -90,9 +90,9 @@ class CrossEncoder(Reranker):
         tokenizer.no_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
-        # As for the embedder; without it a second look took a fifth more of the processor, and no less time.
+        # As for the embedder; without it reranking took a fifth more processor time, and no less time.
         options.add_session_config_entry("session.intra_op.spin_duration_us", str(AWAKE_MICROSECONDS))
-        # The arena would keep the memory of the largest batch for ever.
+        # The arena would keep the memory of the largest batch forever.
         options.enable_cpu_mem_arena = False
         options.log_severity_level = 3
         return tokenizer, onnxruntime.InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])
@@ -108,13 +108,13 @@ def _find_weights() -> Path:
 
 
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    # Half of a surrogate pair can reach a str through JSON; the tokenizer takes whole characters only.
+    # Half of a surrogate pair can reach a str through JSON; the tokenizer accepts only complete characters.
     ids: list[int] = tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False).ids
     return ids
 
 
 def _run(session: onnxruntime.InferenceSession, query: list[int], texts: Sequence[list[int]]) -> list[float]:
-    """The pairs as BERT reads them, `[CLS] query [SEP] text [SEP]`, the shorter ones padded."""
+    """The pairs in BERT's form, `[CLS] query [SEP] text [SEP]`, the shorter ones padded."""
     longest = len(query) + max(len(text) for text in texts) + 3
     token_ids = np.zeros((len(texts), longest), np.int64)
     is_token = np.zeros_like(token_ids)

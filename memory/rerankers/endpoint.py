@@ -1,4 +1,4 @@
-"""Any endpoint that speaks `POST /rerank` as Cohere and Jina do: vLLM, llama.cpp, LiteLLM, TEI."""
+"""Client of any endpoint for `POST /rerank` in the form of Cohere and Jina: vLLM, llama.cpp, LiteLLM, TEI."""
 
 from collections.abc import Sequence
 from math import inf, log
@@ -8,25 +8,25 @@ import openai
 
 from memory.rerankers import Reranker, RerankerError, RerankerMisconfigured
 
-# A probability of 0 or 1 has no log odds; this near to them is near enough.
+# A probability of 0 or 1 has no log odds; this distance from them is enough.
 SURE = 1e-5
 
 
 class RerankEndpoint(Reranker):
-    """`base_url` is what stands before `/rerank`. A text is refused by no length: endpoints cut what is too long."""
+    """`base_url` is the part before `/rerank`. No text is too long: endpoints cut it."""
 
     def __init__(self, *, base_url: str, api_key: str = "", model: str = "") -> None:
         if not base_url.startswith(("http://", "https://")):
             raise RerankerMisconfigured("RERANKER_BASE_URL must begin with http:// or https://.")
         self.name = model or "rerank"
         self._model = model
-        # Text Embeddings Inference calls the documents `texts`, and says so by refusing the other name.
+        # Text Embeddings Inference calls the documents `texts`, and refuses the other name.
         self._field = "documents"
-        # One attempt: somebody waits, and has results already. See the embedding endpoint for the key.
+        # One attempt: the user is waiting and has results already. See the embedding endpoint for the key.
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
 
     def scores(self, query: str, texts: Sequence[str], *, seconds: float) -> list[float]:
-        """See Reranker: the endpoint's answer is for all texts, or comes too late for any."""
+        """See Reranker: the endpoint's answer covers all texts, or arrives too late for any."""
         if not texts:
             return []
         try:
@@ -64,7 +64,7 @@ def _read(answer: Any, count: int) -> list[float]:
 
 
 def _log_odds(scores: list[float]) -> list[float]:
-    """Most endpoints answer with probabilities; scores beyond 0 and 1 are the model's own, log odds already."""
+    """Most endpoints return probabilities; scores outside 0 to 1 are the model's own, which are log odds already."""
     if not all(0 <= score <= 1 for score in scores):
         return [max(-1 / SURE, min(1 / SURE, score)) if -inf < score < inf else -1 / SURE for score in scores]
     sure = [min(1 - SURE, max(SURE, score)) for score in scores]

@@ -1,4 +1,4 @@
-"""The DRF edge of what people keep: their documents and records under `/api/v1/memory/`."""
+"""The REST API of documents and records under `/api/v1/memory/`."""
 
 from memory.rest.urls import memory_urls
 

@@ -1,4 +1,4 @@
-"""MEMORY.md and the daily logs over REST: read whole, written whole with `If-Match`, or appended to."""
+"""MEMORY.md and the daily logs over REST: read, overwrite with `If-Match`, append."""
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
@@ -121,7 +121,7 @@ EXAMPLE = OpenApiExample(
 class DocumentViewSet(ActsAsCaller, ViewSet):
     """The endpoints that all documents share; a log's `date` comes from the address."""
 
-    # A token that cannot have read a document must not replace it.
+    # A token that cannot read a document must not replace it.
     answers_with = ("PUT",)
     # Without a date.
     document: DocumentDay = None
@@ -287,7 +287,7 @@ def _append(request: Request, *, day: date | None) -> Response:
 
 
 def _day(text: str | None, *, or_complain: bool = False) -> date | None:
-    """None for MEMORY.md, which has no day. To a reader what is no day has no log; a writer is told."""
+    """None for MEMORY.md, which has no day. For a reader an invalid day has no log; a writer gets an error."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The timeline and the map over REST: the same that their pages show."""
+"""The timeline and the map over REST, with the same data as their pages."""
 
 from datetime import date
 from typing import Annotated
@@ -188,7 +188,7 @@ class MapPointsViewSet(ActsAsCaller, ViewSet):
     )
     def retrieve(self, request: Request) -> Response:
         found = atlas.read_points(user=person_of(request))
-        # As it is: to validate hundreds of thousands of our own numbers would take longer than to read them.
+        # Unvalidated: validating hundreds of thousands of our own numbers would take longer than reading them.
         return Response({name: getattr(found, name) for name in PointsOutput.model_fields})
 
 
@@ -204,7 +204,7 @@ class MapTextViewSet(ActsAsCaller, ViewSet):
 
 
 def month_of(text: str) -> date:
-    """The first day of a month that is written 2026-03. Raises `NotFound` for anything else."""
+    """The first day of a month in the form 2026-03. Raises `NotFound` for anything else."""
     try:
         return parse_day(f"{text}-01")
     except ValueError:
@@ -212,7 +212,7 @@ def month_of(text: str) -> date:
 
 
 def text_id_of(text: str) -> int:
-    """Raises `NotFound` for what is no id, as for one that does not exist."""
+    """Raises `NotFound` for an invalid id, like for one that does not exist."""
     if not (text.isascii() and text.isdecimal()) or len(text) > len(str(LARGEST_ID)) or int(text) > LARGEST_ID:
         raise NotFound
     return int(text)

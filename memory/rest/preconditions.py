@@ -14,24 +14,24 @@ READ_FIRST = (
 )
 
 
-# A tag of ours has about 20 characters; a reader may name several.
+# Our tags have about 20 characters; a reader may send several.
 LONGEST_HEADER = 1000
 TAGS = {"type": "string", "maxLength": LONGEST_HEADER}
 
-# Strong and weak tags; between two stands a comma.
+# Strong and weak tags, separated by commas.
 _TAG = re.compile(r'(?:W/)?"[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """`expected`: the states in which it may be written; None for any. `is_new`: only if it does not exist."""
+    """`expected`: the states in which a write is allowed; None for any. `is_new`: only if nothing exists."""
 
     expected: Collection[str] | None
     is_new: bool
 
 
 def precondition_of(request: Request, *, exists: bool) -> Precondition:
-    """Raises `PreconditionRequired` if something exists and the writer does not say what they have read of it."""
+    """Raises `PreconditionRequired` if something exists and the writer does not name a state."""
     if_match, if_none_match = (_header(request, name) for name in ("If-Match", "If-None-Match"))
     if if_match is not None:
         # A weak tag starts with W/ and so is never equal: it does not promise the same bytes.
@@ -46,13 +46,13 @@ def as_etag(state: str) -> str:
 
 
 def is_known(request: Request, etag: str) -> bool:
-    """Whether the reader has it already; weak tags are good enough for that."""
+    """Whether the reader has the present state; weak tags are sufficient for that."""
     if_none_match = _header(request, "If-None-Match") or ""
     return if_none_match.strip() == "*" or etag in {tag.removeprefix("W/") for tag in _TAG.findall(if_none_match)}
 
 
 def _header(request: Request, name: str) -> str | None:
-    """Raises `InvalidInput` for an endless one."""
+    """Raises `InvalidInput` for a header that is too long."""
     value = request.headers.get(name)
     if value is not None and len(value) > LONGEST_HEADER:
         raise InvalidInput(errors={name: [f"At most {LONGEST_HEADER:,} characters."]})
@@ -60,7 +60,7 @@ def _header(request: Request, name: str) -> str | None:
 
 
 def _states(if_match: str) -> list[str] | None:
-    """The states that the header names; None for `*`, which is any."""
+    """The states that the header names; None for `*`, which allows any."""
     return None if if_match.strip() == "*" else [tag.strip('"') for tag in _TAG.findall(if_match)]
 
 

@@ -1,4 +1,4 @@
-"""Reading a query string into a model, with the complaints that a body would get."""
+"""Validates a query string with a model, with the same errors as for a body."""
 
 from datetime import date
 from typing import Annotated, TypeVar
@@ -34,7 +34,7 @@ LIMIT = OpenApiParameter(
 
 
 def validate_query(model: type[Query], request: Request) -> Query:
-    """Raises `InvalidInput` that names every parameter at fault, also one that is given twice."""
+    """Raises `InvalidInput` that names every wrong or repeated parameter."""
     given = request.query_params
     repeated = [name for name in given if len(given.getlist(name)) > 1]
     if repeated:

@@ -1,4 +1,4 @@
-"""Memory records over REST: noted, listed, read, changed, deleted; searched by the tool `search_memory`."""
+"""Memory records over REST: create, list, read, change, delete; the tool `search_memory` searches them."""
 
 from http import HTTPStatus
 from typing import Annotated

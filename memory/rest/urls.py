@@ -1,4 +1,4 @@
-"""Where under `/api/v1/` the documents and the records are."""
+"""The addresses of documents and records under `/api/v1/`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ def memory_urls() -> list[URLPattern]:
         path("memory/documents/about/", documents.AboutViewSet.as_view(DOCUMENT)),
         path("memory/documents/memory/append/", documents.MemoryAppendViewSet.as_view({"post": "append"})),
         path("memory/documents/daily-logs/", documents.DailyLogListViewSet.as_view({"get": "look"})),
-        # Any text, so that what is no date gets this API's answer and not the framework's page.
+        # Any text, so that an invalid date gets this API's answer and not the framework's page.
         path("memory/documents/daily-logs/<str:date>/", documents.DailyLogViewSet.as_view(DOCUMENT)),
         path(
             "memory/documents/daily-logs/<str:date>/append/",

@@ -1,4 +1,4 @@
-"""Finding again what was said: each search is inside one person's rows, and that person is a required keyword."""
+"""The searches. Each one reads only one user's rows, and `user` is a required keyword."""
 
 from memory.search.chat_history import ChatHistory, ChatMatch, SearchMode, search_chat_history
 from memory.search.records import MemorySearchError, MemorySearchQuery, MemorySearchResult, build_filter, search_memory

@@ -1,4 +1,4 @@
-"""`search_chat_history`: the person's own turns, nearest in meaning first, or by terms and meaning together.
+"""`search_chat_history`: a user's own turns, by meaning alone or by terms and meaning together.
 
 The hybrid ranking is for any corpora, and `search_history` uses it too: one statement for the terms, one for the
 vectors, then the arithmetic of `memory.search.fusion`.
@@ -32,21 +32,22 @@ from memory.vectors import Distances, MeasuredText
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
 DISTANCE_UNKNOWN = 1.0
-# Results below this relevance are only the nearest. Of the questions with an answer at most three in a hundred have all
-# their results below it (`run_evals --surface`, `refused`).
+# Results below this relevance are only the nearest. Of the questions with an answer, at most three in a hundred have
+# all their results below it (`run_evals --surface`, `refused`).
 RELATED = 0.003
-# The candidates of each retriever: several times the largest limit, so that a text which is good in both only is there.
+# The candidates of each retriever: several times the largest limit, so that it includes a text that is good only in
+# both.
 TEXTS_BY_TERMS = 100
 PASSAGES_BY_MEANING = 100
-# A model that nobody has tuned is measured on a person's vectors if so many of their texts have one.
+# A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
 
-# Turns that have a piece of the query to the letter: several times what anybody is shown.
+# Turns that contain a literal piece of the query: several times the largest limit.
 LITERAL = 100
-# What the relevance of a turn is multiplied by that is not on the chosen path of its conversation: of two versions that
-# are about as relevant the chosen one stands above. No tuned number; it is only to decide between equals.
+# The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
+# similar relevance, the chosen one comes first. It is not tuned; it only decides between equals.
 NOT_CHOSEN = 0.85
-# So many of the best are looked at for it.
+# The number of best turns for which this is checked.
 LOOKED_FOR_VERSIONS = 50
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
 # A file's name, and an amount with its unit: 10mg, 24-hour.
@@ -61,7 +62,7 @@ class EmbeddingModelAway(Unavailable):
 
 
 class SearchMode(StrEnum):
-    """`LEXICAL` is offered to nobody: it is there to be measured beside the others."""
+    """`LEXICAL` is not offered to users: it exists for comparisons."""
 
     LEXICAL = "lexical"
     SEMANTIC = "semantic"
@@ -70,10 +71,10 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChatMatch:
-    """One turn, however many passages it has. `score` is the cosine distance of its nearest one: lower is closer.
+    """One turn with any number of passages. `score` is the cosine distance of its nearest one: lower is closer.
 
-    A turn that waits for its vector has the score 1. `relevance`: how likely it is what was wanted, 0 to 1; None in
-    semantic mode, which ranks by distance alone.
+    A turn without a vector has the score 1. `relevance`: how likely it is the wanted one, 0 to 1; None in semantic
+    mode, which ranks by distance alone.
     """
 
     conversation_id: UUID
@@ -85,10 +86,10 @@ class ChatMatch:
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """`pending`: how many of the person's turns have no vector yet and can only be found by their terms.
+    """`pending`: the number of the user's turns without a vector, which only their terms can find.
 
-    `window`: the days that the query itself asked for, if it did. `is_reranked`: whether there was a second look.
-    `has_nothing_relevant`: what was found is only the nearest of what there is; unknown, so False, in semantic mode.
+    `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
+    `has_nothing_relevant`: the results are only the nearest texts; unknown, and so False, in semantic mode.
     """
 
     matches: list[ChatMatch]
@@ -99,10 +100,10 @@ class ChatHistory:
 
 
 class Found(NamedTuple):
-    """A text that a retriever found, and its relevance: how likely it is what was wanted, 0 to 1.
+    """A text that a retriever found, and its relevance: how likely it is the wanted one, 0 to 1.
 
-    `shares_terms`: whether it is among those that were found by their terms. `has_only`: whether it has a term of the
-    query's that stands in no other text of the person's.
+    `shares_terms`: whether it was found by its terms. `has_only`: whether it is the user's only text with one of the
+    query's terms.
     """
 
     text: MeasuredText
@@ -117,7 +118,7 @@ class Found(NamedTuple):
 
     @property
     def distance(self) -> float | None:
-        """The cosine distance of its nearest passage, None while it has no vector."""
+        """The cosine distance of its nearest passage, None without a vector."""
         return self.text.distance
 
     @property
@@ -128,7 +129,7 @@ class Found(NamedTuple):
 class FoundTexts(NamedTuple):
     """Texts, the best first. `pending`: how many of the scope's corpora have a passage without a vector.
 
-    `calibration` is what their distances were read by.
+    `calibration` is the one for their distances.
     """
 
     texts: list[Found]
@@ -145,12 +146,12 @@ def search_chat_history(
     now: datetime | None = None,
     rerank: bool = False,
 ) -> ChatHistory:
-    """The `limit` turns of `user` that answer `query` best, in the order that `mode` says.
+    """The `limit` turns of `user` that answer `query` best, ordered by `mode`.
 
-    `rerank` gives the best of a hybrid search a second look, if there is a reranker and it is in time.
+    `rerank` reorders the best results of a hybrid search, if there is a reranker and it is in time.
 
-    A query that says when is searched among those days, and one that says nothing else gets their turns in order.
-    Without `now` no query is read so, since only the caller knows what "yesterday" means.
+    A query that names a time is searched among those days; one that names only a time gets their turns in order.
+    Without `now` dates are not read, because only the caller knows the meaning of "yesterday".
 
     Raises `EmbeddingModelAway` (retryable) when the query cannot be embedded.
     """
@@ -177,7 +178,7 @@ def search_chat_history(
 
 
 def _chosen_first(user: User, texts: list[Found]) -> list[Found]:
-    """The best of them again, with versions that were not chosen below those that were."""
+    """The best of them reordered, with versions that were not chosen below those that were."""
     first = texts[:LOOKED_FOR_VERSIONS]
     passed_over = off_path(user=user, keys=[text.key for text in first])
     if not passed_over:
@@ -189,9 +190,9 @@ def _chosen_first(user: User, texts: list[Found]) -> list[Found]:
 
 
 def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
-    """Whether none of them is likely to be what was wanted, nor near it in meaning.
+    """Whether none of them is likely to be relevant, nor near in meaning.
 
-    The second, because in a small memory no term is rare, and so no likeness in terms says much.
+    The second condition is for small histories: no term is rare there, so shared terms mean little.
     """
     return not any(
         text.relevance >= RELATED or (text.distance is not None and text.distance <= calibration.far) for text in texts
@@ -201,11 +202,11 @@ def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
 def _reranked(
     scope: Scope, query: str, vector: Vector, embedder: Embedder, texts: list[Found]
 ) -> tuple[list[Found], bool]:
-    """The best of them in their new order, before the others in their old one; and whether that could be done."""
+    """The best of them in their new order, before the others in their old one; and whether the reranker ran."""
     keys = [text.key for text in texts[:LOOKED_AT]]
     passages = nearest_passages(scope, vector, embedder, keys)
     turns = {turn.key: turn for turn in read_turns(scope.user, keys, query=query, passages=passages)}
-    # One that is gone meanwhile is no match either.
+    # A turn that was deleted meanwhile is no match.
     first = [text for text in texts[:LOOKED_AT] if text.key in turns]
     scores = second_scores(query, [turns[text.key].segments for text in first])
     again = [
@@ -218,7 +219,7 @@ def _reranked(
 
 
 def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
-    """The days that the query itself names, if something in scope is of them; and the scope, narrowed to them."""
+    """The days that the query itself names, if the scope has texts of them; and the scope narrowed to them."""
     window = find_window(query, today=lambda: now.astimezone(scope.user.zone).date())
     if window is None:
         return scope, None
@@ -243,7 +244,7 @@ def _is_identifier(word: str) -> bool:
 
 
 def _exact_first(scope: Scope, texts: list[Found], pieces: Sequence[str]) -> list[Found]:
-    """Those that have all of the pieces, then those that have one, then the others; each in their order."""
+    """Those that have all of the pieces, then those that have one, then the others; each group in its order."""
     having = [set(containing(scope, text=piece, limit=LITERAL)) for piece in pieces]
     return sorted(texts, key=lambda each: -sum(each.key in keys for keys in having))
 
@@ -274,7 +275,7 @@ def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) ->
 
 
 class Gathered(NamedTuple):
-    """The findings of both retrievers about the candidates, before ranking; see `fuse` for its figures."""
+    """The results of both retrievers for the candidates, before ranking; see `fuse` for its figures."""
 
     candidates: list[Candidate]
     ideal: float
@@ -321,13 +322,13 @@ def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
 
 
 def nearest_passages(scope: Scope, vector: Vector, embedder: Embedder, keys: Collection[Key]) -> dict[Key, PassageSpan]:
-    """Which passage of each of these texts of `scope` is nearest in meaning to the query."""
+    """For each of these texts of `scope`, the passage that is nearest in meaning to the query."""
     further = further_of(embedder)
     return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
 
 
 def further_of(embedder: Embedder) -> float:
-    """How much farther a further passage counts, before anything is known of how this model's distances lie."""
+    """The added distance of a further passage, before the model's distances are measured."""
     return (embedder.calibration or TUNED).further
 
 
@@ -353,7 +354,7 @@ def _by_meaning(scope: Scope, embedder: Embedder, vector: Vector, *, limit: int)
 
 
 def _matches(user: User, ranked: Sequence[Found]) -> list[ChatMatch]:
-    # A turn deleted meanwhile has no beginning, and so is no longer a match.
+    # A turn that was deleted meanwhile has no beginning, and is no longer a match.
     snippets = beginnings(user=user, keys=[one.key for one in ranked], length=SNIPPET_LENGTH)
     return [
         ChatMatch(

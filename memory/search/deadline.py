@@ -1,4 +1,4 @@
-"""How long a source may take: the database itself ends the statement that would take longer."""
+"""Limits the time of a source: the database itself cancels a statement that would take longer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -9,7 +9,7 @@ from typing import Any
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
-# Seconds a statement may run on: setting the limit costs as much as a short statement does.
+# Seconds that a statement may take beyond it: setting the limit costs as much as a short statement.
 TOLERANCE = 0.1
 
 _SET = "SELECT set_config('statement_timeout', %s, true)"
@@ -20,14 +20,14 @@ class OutOfTime(Exception):
 
 
 class Deadline:
-    """The rest of some seconds, from the moment it is made."""
+    """A number of seconds, counted from the object's creation."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = monotonic() + seconds
 
     @property
     def left(self) -> float:
-        """Seconds; less than 0 when it is at an end."""
+        """Seconds; negative after the end."""
         return self._ends - monotonic()
 
 
@@ -45,7 +45,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 class _Limit:
-    """Sets the limit before a statement, unless the one that is set is about what is left."""
+    """Sets the limit before a statement, unless the present one is about right."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -56,7 +56,7 @@ class _Limit:
         if left <= 0:
             raise OutOfTime
         if self._set - left > TOLERANCE:
-            # Beside Django's cursor, which would come here again. A limit of 0 would be none.
+            # Beside Django's cursor, which would recurse here. A limit of 0 would be none.
             with context["connection"].wrap_database_errors:
                 context["connection"].connection.execute(_SET, [str(max(1, int(left * 1000)))])
             self._set = left
@@ -65,7 +65,7 @@ class _Limit:
 
 @contextmanager
 def _unchanged_afterwards() -> Iterator[None]:
-    """The limit is the outer transaction's, which goes on; where there is none, it ends with this one."""
+    """In an outer transaction, restore its limit; otherwise the limit ends with this transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")
         (before,) = cursor.fetchone()

@@ -1,6 +1,6 @@
-"""What is shown of a text that was found: stretches of its segments around the matches, and where those are; pure.
+"""Cuts excerpts: the parts of a found text around the matches, with the positions of the matches; pure.
 
-Lengths and places are counted in characters (code points) of the excerpt.
+Lengths and positions are counted in characters (code points) of the excerpt.
 """
 
 import re
@@ -17,11 +17,11 @@ ELLIPSIS = "…"
 EXCERPT_LENGTH = 500
 # How far a cut may move to fall between two words.
 LEEWAY = 30
-# Of a text that is full of matches, so many decide where it is cut.
+# The number of matches that decide where a text is cut.
 CONSIDERED = 200
-# So much of a query is looked for as it stands: no excerpt is longer.
+# The length of a query's literal match: no excerpt is longer.
 MAX_LITERAL = 500
-# Words of the query that are looked for; a longer one is a text rather than a question.
+# The number of words of the query that are searched; a longer query is a text and not a question.
 MAX_WORDS = 64
 # In the scripts without spaces, in characters.
 LONGEST_WORD = 4
@@ -45,17 +45,18 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """What counts as a match in a text: the query's very letters in any case, and these words, in lower case."""
+    """Finds the matches in a text: the literal query in any case, and these words in lower case."""
 
     literal: re.Pattern[str]
     likely: re.Pattern[str] | None
     words: frozenset[str] = frozenset()
-    # Looking is what an excerpt costs, and a text is looked at for which side matches, where to cut and what to mark.
+    # Searching is the main cost of an excerpt, and a text is searched three times: for the matching side, the cut and
+    # the marks.
     seen: dict[str, tuple[list[Highlight], list[Highlight]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, query: str) -> "Matcher":
-        """Knows no words yet: `candidates` names those of some texts that may be inflections of the query's."""
+        """Without words yet: `candidates` names those of some texts that may be inflections of the query's."""
         query = query[:MAX_LITERAL].strip()
         pieces = sorted({query, *_pieces(query)}, key=lambda piece: (-len(piece), piece))
         either = "|".join(_with_any_space(piece) for piece in pieces[:MAX_WORDS] if piece)
@@ -73,11 +74,11 @@ class Matcher:
         return Matcher(self.literal, self.likely, frozenset(words))
 
     def literals(self, text: str) -> list[Highlight]:
-        """Where the query's very letters are."""
+        """The positions of the literal query."""
         return self._look(text)[0]
 
     def spans(self, text: str) -> list[Highlight]:
-        """Where the text matches, ascending; what touches or overlaps is one."""
+        """The positions of the matches, ascending; touching or overlapping ones are joined."""
         return self._look(text)[1]
 
     def _look(self, text: str) -> tuple[list[Highlight], list[Highlight]]:
@@ -91,9 +92,9 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text between words of ours, in which nothing is looked for.
+    """A part of the user's text between labels, in which matches are searched.
 
-    `passage`: where in a long text the passage lies that is nearest to the query in meaning.
+    `passage`: the position of the passage that is nearest to the query in meaning, in a long text.
     """
 
     text: str
@@ -108,7 +109,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What an excerpt shows of one segment: the words of ours before it, and the segment's own with its matches."""
+    """The part of an excerpt from one segment: the label before it, and the segment's text with its matches."""
 
     before: str
     own: Excerpt
@@ -116,19 +117,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """An excerpt as one text, and the pieces that it is made of."""
+    """An excerpt as one text, with its pieces."""
 
     excerpt: Excerpt
     pieces: list[Piece]
 
     @property
     def own_words(self) -> str:
-        """Those in it that are the text's own, by which it is compared with others."""
+        """The words of the text itself, for comparing it with others."""
         return "\n".join(piece.own.text for piece in self.pieces)
 
 
 def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT_LENGTH) -> ShownText:
-    """One line or more for each segment, at most `length` characters in all; a short one leaves its room to others."""
+    """One line or more per segment, at most `length` characters in all; a short one leaves its rest to others."""
     room = length - sum(segment.frame for segment in segments) - max(0, len(segments) - 1)
     sizes = _dealt([len(segment.text.strip()) for segment in segments], room)
     cuts = [
@@ -146,16 +147,16 @@ def show(segments: Sequence[Segment], matcher: Matcher, *, length: int = EXCERPT
 
 
 def matching(segments: Sequence[Segment], matcher: Matcher) -> list[Segment]:
-    """The segments that have a match, in words or in meaning; all that are not blank when none has."""
+    """The segments that match, in words or in meaning; if none does, all that are not blank."""
     written = [segment for segment in segments if segment.text.strip()]
     return [segment for segment in written if segment.passage or matcher.spans(segment.text)] or written
 
 
 def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None = None) -> Excerpt:
-    """At most `length` characters of the text, around its matches, from word to word; from its beginning without any.
+    """At most `length` characters of the text around its matches, from word to word; without a match, its beginning.
 
-    The query's very letters are preferred to its words, and many matches to few. Where the passage that is nearest in
-    meaning has as many of the query's words as any other place, the excerpt is of that; without words it begins there.
+    The literal query is preferred to its words, and many matches to few. If the passage that is nearest in meaning has
+    as many of the query's words as any other place, the excerpt shows it; without words it starts there.
     """
     left = len(text) - len(text.lstrip())
     text = text.strip()
@@ -176,9 +177,9 @@ def cut(text: str, matcher: Matcher, *, length: int, passage: Highlight | None =
 
 
 def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: int) -> list[Highlight]:
-    """The matches in the passage, or its beginning if nowhere are any; none where another place has more of the words.
+    """The matches in the passage, or its beginning without any match; empty if another place has more of the words.
 
-    What shows the query's words in one place shows more than what is like it.
+    A place with the query's words is more useful than a similar place.
     """
     first = max(0, min(passage[0], len(text) - 1))
     inside = [span for span in spans if span[0] >= first and span[1] <= passage[1]]
@@ -189,7 +190,7 @@ def _within(spans: Sequence[Highlight], passage: Highlight, text: str, length: i
 
 
 def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
-    """How many of the query's words stand together in the densest place, each counted once however it is inflected."""
+    """The largest number of the query's words in one place, each counted once in any inflection."""
     if not spans:
         return 0
     first, last = _densest(spans, length)
@@ -197,7 +198,7 @@ def _words_together(spans: Sequence[Highlight], text: str, length: int) -> int:
 
 
 def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:
-    """The stretch to show, ellipses not counted."""
+    """The stretch to show, without counting ellipses."""
     first, last = _densest(spans[:CONSIDERED], length) if spans else (0, 0)
     room = length - 2 * len(ELLIPSIS)
     start = min(max(0, first - (room - min(last - first, room)) // 2), len(text) - room)
@@ -211,7 +212,7 @@ def _window(text: str, spans: Sequence[Highlight], length: int) -> Highlight:
 
 
 def _densest(spans: Sequence[Highlight], length: int) -> Highlight:
-    """From the first to the last of the matches that fit together; the first of those stretches that have most."""
+    """From the first to the last of the matches that fit together; the first of the stretches with the most matches."""
     best: tuple[int, Highlight] = (0, spans[0])
     until = 0
     for index, (start, end) in enumerate(spans):
@@ -224,7 +225,7 @@ def _densest(spans: Sequence[Highlight], length: int) -> Highlight:
 
 
 def _word_start(text: str, start: int, *, limit: int) -> int:
-    """The next beginning of a word, if there is one near and before the match; else the next whole character."""
+    """The next beginning of a word, if there is one near and before the match; else the next complete character."""
     if not text[start - 1].isspace():
         for index in range(start, min(start + LEEWAY, limit + 1)):
             if text[index - 1].isspace():
@@ -236,7 +237,7 @@ def _word_start(text: str, start: int, *, limit: int) -> int:
 
 
 def _word_end(text: str, end: int, *, limit: int) -> int:
-    """The last end of a word, if there is one near and after the match; else the last whole character."""
+    """The last end of a word, if there is one near and after the match; else the last complete character."""
     if not text[end].isspace():
         for index in range(end, max(end - LEEWAY, limit - 1), -1):
             if text[index].isspace():
@@ -248,7 +249,7 @@ def _word_end(text: str, end: int, *, limit: int) -> int:
 
 
 def _is_inside(text: str, index: int) -> bool:
-    """Whether a cut before this place would part an accent from its letter, or an emoji from what completes it."""
+    """Whether a cut before this position would separate an accent from its letter, or split an emoji."""
     before, after = text[index - 1], text[index]
     completes = unicodedata.category(after) in {"Mn", "Me", "Mc"} or after == _ZERO_WIDTH_JOINER or _is_skin_tone(after)
     if completes or before == _ZERO_WIDTH_JOINER:
@@ -272,10 +273,10 @@ def _flag_halves_before(text: str, index: int) -> int:
 
 
 def _pieces(query: str) -> Iterator[str]:
-    """What of a query is looked for as it stands beside its words.
+    """The literal pieces of a query that are searched beside its words.
 
-    Of scripts without spaces every stretch and every two to four characters of it, for nobody says where words end; and
-    what has digits and marks in it, such as an order number, which is no word.
+    In scripts without spaces, every stretch and every two to four characters of it, because nothing marks the ends of
+    words; and pieces with digits and marks, such as an order number, which are no words.
     """
     for stretch in _UNSPACED_PIECE.findall(query):
         yield stretch
@@ -289,7 +290,7 @@ def _beginning(word: str) -> str:
 
 
 def _with_any_space(piece: str) -> str:
-    """A pattern for the piece; where it has a space, a text may have a line break."""
+    """A pattern for the piece; a line break in the text matches its spaces."""
     return r"\s+".join(re.escape(word) for word in piece.split())
 
 
@@ -304,7 +305,7 @@ def _united(spans: Iterable[Highlight]) -> list[Highlight]:
 
 
 def _dealt(wishes: Sequence[int], room: int) -> list[int]:
-    """What each gets of the room: the smallest first, each at most an equal share of what is left."""
+    """The length for each: the smallest first, each at most an equal share of the rest."""
     sizes = [0] * len(wishes)
     for place, index in enumerate(sorted(range(len(wishes)), key=lambda index: wishes[index])):
         sizes[index] = min(wishes[index], room // (len(wishes) - place))

@@ -1,19 +1,19 @@
-"""How terms and meaning become one ranking: an estimate for every text, from whichever source, on one scale.
+"""Combines terms and meaning into one ranking: a relevance for every text, of any source, on one scale.
 
     relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
 
-The features are `RankingWeights`' fields, each about 0 to 1, and say how near a text is in meaning, how much of the
-query's terms it has, and how long it is. Of two texts the one with the higher score is likelier to be what is wanted;
-the relevance says how likely. Three thoughts are in them:
+The features are the fields of `RankingWeights`, each about 0 to 1. They measure how near a text is in meaning, how much
+of the query's terms it contains, and how long it is. The relevance is the likelihood that a text is the wanted one.
+Three ideas are in the features:
 
-1. Terms count as far as they can be trusted in this query: by how much of what the query asks for its best text has,
-   by how far that leads the others, by how rare it is. A question in other words than were used shares a few common
+1. The weight of terms depends on their reliability in this query: on the best text's share of the query's terms, on its
+   lead over the others, and on the rarity of the terms. A question in other words than the text shares a few common
    terms with many texts, and none of them leads.
-2. Beside a long answer, what the user said is counted again by itself, in both.
-3. A short remark leans on the turns before and after it.
+2. Beside a long answer, the user's message is counted again by itself, by terms and by meaning.
+3. A short remark depends on the turns before and after it.
 
-Pure arithmetic: what a candidate is and where its figures come from is its caller's affair. How the weights were
-chosen, and what that does not prove: docs/decisions/0009.
+Pure arithmetic: the caller supplies the candidates and their figures. The choice of the weights, and its limits:
+docs/decisions/0009.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from memory.embedders.base import RankingWeights
     from memory.models.corpora import PlainKey
 
-# At so many terms a turn stands halfway between a remark and a text that needs no context.
+# With this many terms a turn is halfway between a remark and a text that needs no context.
 REMARK_TERMS = 120
-# The best text by terms leads if it is ahead of the one at this place.
+# The lead of the best text by terms is measured against the text at this rank.
 BEHIND = 5
-# A text that has so much of what the query asks for makes its neighbours and its own side count in full.
+# A text with this share of the query's terms makes its neighbours and its own side count in full.
 TELLING_SHARE = 0.35
-# Terms that hold less of what the query asks for than this are there by chance, however rare they are and far ahead.
+# Terms with a smaller share than this match by chance, however rare they are and however large their lead is.
 FAINT_SHARE = 0.05
-# BM25 of some three rare terms, and how often as much is the most that counts.
+# BM25 of some three rare terms, and the multiple of it that counts at most.
 RARE_SCORE, MOST_RARE = 10.0, 1.5
-# Brings the logarithm of a length to about 1.
+# Scales the logarithm of a length to about 1.
 LONG = 5.0
 
 
 class Candidate(NamedTuple):
-    """The findings of the retrievers about a text. `distance` is None while it has no vector; `terms` is its length."""
+    """The retrievers' findings about a text. `distance` is None without a vector; `terms` is its length."""
 
     key: "PlainKey"
     terms: int
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
 
 
 class _Nearby(NamedTuple):
-    """A candidate within its query: shares of the best one's terms and nearness, and how much it needs context."""
+    """A candidate within its query: shares of the best one's terms and nearness, and its need for context."""
 
     words: float
     said_words: float
@@ -67,12 +67,12 @@ def fuse(
 ) -> "dict[PlainKey, float]":
     """Relevance by key, 0 to 1, the best first.
 
-    `ideal` is the most that any text could score by its terms, `unrelated` the distance at which likeness in meaning
-    counts for nothing.
+    `ideal` is the highest score that any text could have by its terms, `unrelated` the distance from which meaning
+    counts nothing.
     """
     features = features_of(candidates, ideal=ideal, unrelated=unrelated, convincing=calibration.convincing)
     relevances = {key: _relevance(values, calibration) for key, values in features.items()}
-    # Of equals the nearer one: beyond the unrelated, distance alone tells the candidates apart.
+    # Of equals the nearer one: beyond `unrelated`, only distance distinguishes the candidates.
     distances = {one.key: inf if one.distance is None else one.distance for one in candidates}
     ranking = sorted((-relevance, distances[key], key) for key, relevance in relevances.items())
     return {key: -negative for negative, _, key in ranking}
@@ -104,8 +104,9 @@ def features_of(
 
 
 def _trust(best: list[float], ideal: float) -> tuple[float, float, float, float]:
-    """The best text's share of what the query asks for, and how far its terms are to be trusted by that, by its lead
-    and by their rarity, see the module. Where the share is faint, by none of the three."""
+    """The best text's share of the query's terms, and the trust in terms by that share, by its lead and by their rarity
+    (see the module). A faint share makes all three small.
+    """
     if not best or best[0] <= 0:
         return 0.0, 0.0, 0.0, 0.0
     behind = best[min(BEHIND, len(best) - 1)]
@@ -117,7 +118,7 @@ def _trust(best: list[float], ideal: float) -> tuple[float, float, float, float]
 def _within(
     candidates: Collection[Candidate], best: float, unrelated: float, convincing: float
 ) -> "dict[PlainKey, _Nearby]":
-    """Every candidate beside the query's best. Where nothing is convincingly near, the nearest is not worth as much."""
+    """Every candidate relative to the query's best. If nothing is convincingly near, the nearest counts less."""
     nearest = min((one.distance for one in candidates if one.distance is not None), default=unrelated)
     near_unit = 1 / max(unrelated - nearest, convincing)
     word_unit = 1 / best if best > 0 else 0.0
@@ -126,7 +127,7 @@ def _within(
     nearby = {}
     for key, terms, lexical, said_lexical, distance, said_distance in candidates:
         words = word_unit * lexical
-        # A text that waits for its vector is taken to be as near as it shares terms.
+        # A text without a vector is assumed to be as near as its shared terms suggest.
         closeness = words / near_unit if distance is None else max(0.0, unrelated - distance)
         said_closeness = closeness if said_distance is None else max(0.0, unrelated - said_distance)
         nearby[key] = _Nearby(

@@ -1,4 +1,4 @@
-"""`search_history`: asks every source, each within its time, and makes one list of what they found (FEAT-032)."""
+"""`search_history`: searches every source, each with a time limit, and merges the results into one list (FEAT-032)."""
 
 import logging
 from collections import defaultdict
@@ -42,12 +42,12 @@ from memory.vectors import count_pending
 
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 50
-# A result repeats a better one that has more of its words, in runs, than this.
+# A result with a larger share of its words, in runs, in a better one repeats that one.
 REPEATS = 0.8
-# A session says which conversation, a message which place in it: neither replaces the other, though a title is often
-# the first message's words and a preview the last one's.
+# A session names a conversation, a message a place in it: neither replaces the other, although a title often repeats
+# the first message and a preview the last one.
 DIFFERENT_THINGS = {Kind.MESSAGE, Kind.SESSION}
-# Read at a time: what is asked for, and some more for those that repeat others.
+# The number read at a time: the requested results, and some more for those that are dropped.
 SPARE = 5
 SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.ALL: (Memories(), Messages(), Sessions()),
@@ -55,9 +55,9 @@ SOURCES: dict[HistoryScope, tuple[HistorySource, ...]] = {
     HistoryScope.DAILY_LOG: (Memories(),),
     HistoryScope.SESSIONS: (Messages(), Sessions()),
 }
-# The candidates that are reranked: more than of chats alone, since weight and age put them in another order.
+# The candidates for reranking: more than for chats alone, because weight and age change their order.
 LOOKED_AT = 30
-# What reading the best results may take after sources that used up the time: it is a few rows, by their keys.
+# The time for reading the best results if the sources have used up the rest: it is a few rows, by their keys.
 SECONDS_TO_READ = 2.0
 
 logger = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRequest:
-    """`date_from` and `date_to` are days of the person's own, both included; None leaves that side open.
+    """`date_from` and `date_to` are days in the user's time zone, both included; None leaves that side open.
 
-    `reads_time`: without either, what the query itself says of time counts, such as "last Tuesday". `rerank`: the best
-    get a second look, if there is a reranker and it is in time.
+    `reads_time`: without either, dates in the query itself count, such as "last Tuesday". `rerank`: reorders the best
+    results, if there is a reranker and it is in time.
     """
 
     query: str
@@ -88,9 +88,9 @@ class HistoryRequest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryMatch:
-    """`excerpt` is one text; `pieces` are the same by the segments they are from, for a page that shows those apart.
+    """`excerpt` is one text; `pieces` are the same by segment, for a page that shows them separately.
 
-    `score` orders them; `relevance`, 0 to 1, is how likely it is what was wanted, its source and age aside.
+    `score` is the order; `relevance`, 0 to 1, is how likely it is the wanted one, without its source and age.
     """
 
     reference: Reference
@@ -102,12 +102,11 @@ class HistoryMatch:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """`results`: the best first. `unfinished`: the sources that were not searched to the end, by name.
+    """`results`: the best first. `unfinished`: the sources that were not searched completely, by name.
 
-    `pending`: how many of the texts in scope have no vector yet, and so are found by their words alone.
-    `window`: the days that the query itself asked for, if it did. `is_reranked`: whether there was a second look.
-    `has_nothing_relevant`: what was found is only the nearest of what there is. `is_by_meaning_alone`: no text in scope
-    has any of the query's words.
+    `pending`: the number of texts in scope without a vector, which only their words can find. `window`: the days that
+    the query itself names, if any. `is_reranked`: whether the reranker ran. `has_nothing_relevant`: the results are
+    only the nearest texts. `is_by_meaning_alone`: no text in scope has any of the query's words.
     """
 
     results: list[HistoryMatch]
@@ -119,7 +118,7 @@ class History:
     is_by_meaning_alone: bool = False
 
     def by_day(self) -> list[tuple[date, list[int]]]:
-        """Which of `results` are of each day: the newest day first, the best of it first."""
+        """The indexes of `results` by day: the newest day first, the best of it first."""
         days = sorted({result.reference.day for result in self.results}, reverse=True)
         return [
             (day, [index for index, result in enumerate(self.results) if result.reference.day == day]) for day in days
@@ -127,7 +126,7 @@ class History:
 
 
 def search_history(request: HistoryRequest, *, user: User, now: datetime) -> History:
-    """What `user` said and wrote down that answers the request, from every source in its scope (FEAT-032).
+    """The messages and notes of `user` that answer the request, from every source in its scope (FEAT-032).
 
     1. Each source finds its hits in its share of the time; one that does not is named in `unfinished`.
     2. The hits become one ranking: by their source's best, its weight, their age.
@@ -168,7 +167,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
-    """Of the best messages, those that are versions which were not chosen are worth a little less."""
+    """Of the best messages, versions that were not chosen count a little less."""
     messages = sorted((hit for hit in hits if hit.source == Messages.name), key=lambda hit: -hit.relevance)
     passed_over = off_path(user=user, keys=[hit.key for hit in messages[:LOOKED_FOR_VERSIONS]])
     return [
@@ -182,9 +181,9 @@ def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
 def _reranked(
     ranked: list[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
 ) -> tuple[list[Ranked[Hit]], bool]:
-    """The best of them in their new order, before the others in their old one; and whether that could be done.
+    """The best of them in their new order, before the others in their old one; and whether the reranker ran.
 
-    The second look counts beside the whole score, not before weight and age: as a relevance it would outdo both.
+    The reranker counts beside the complete score, and not before weight and age: as a relevance it would outweigh both.
     """
     texts = _read(ranked[:LOOKED_AT], asked, sources)
     first = [each for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in texts]
@@ -207,7 +206,7 @@ def _reranked(
 
 
 def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
-    """The days of the request in this zone. A day lasts until the next one begins, be it 23 hours or 25."""
+    """The days of the request in this zone. A day lasts until the next one begins, also if it has 23 or 25 hours."""
     return Period(*moments_of(request.date_from, request.date_to, zone))
 
 
@@ -236,10 +235,10 @@ def _asked(request: HistoryRequest, user: User, now: datetime) -> tuple[HistoryQ
 def _searched(
     sources: Sequence[HistorySource], asked: HistoryQuestion, deadline: Deadline
 ) -> Iterator[tuple[str, list[Hit] | None]]:
-    """One after the other, since each takes a connection; None for a source that was not done in time.
+    """One after the other, because each takes a connection; None for a source that was not done in time.
 
-    What is left of the time is dealt out evenly: a slow source takes nothing from those after it, and a quick one
-    leaves them its share.
+    The remaining time is divided evenly: a slow source takes nothing from the later ones, and a fast one leaves them
+    its share.
     """
     for index, source in enumerate(sources):
         yield source.name, _found(source, asked, seconds=deadline.left / (len(sources) - index))
@@ -256,7 +255,9 @@ def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> 
 
 @contextmanager
 def _failing_as(sentence: str) -> Iterator[None]:
-    """What nobody expected becomes the contract's error; the log names its kind, for its words may be a person's."""
+    """Unexpected errors become the contract's error; the log names only their kind, because the message may contain
+    users' text.
+    """
     try:
         yield
     except (RecollectError, OutOfTime, OperationalError, InterfaceError):
@@ -269,7 +270,7 @@ def _failing_as(sentence: str) -> Iterator[None]:
 def choose(
     ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, *, sources: Collection[HistorySource], limit: int
 ) -> list[HistoryMatch]:
-    """The first `limit` that repeat no better one, in their order. Only what stands above the last of them is read."""
+    """The first `limit` results that repeat no better one, in order. Reads only texts up to the last of them."""
     return list(islice(_distinct(_shown(ranked, asked, sources, at_once=limit + SPARE)), limit))
 
 
@@ -288,8 +289,8 @@ def _distinct(shown: Iterator[tuple[HistoryMatch, str]]) -> Iterator[HistoryMatc
 def _shown(
     ranked: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource], *, at_once: int
 ) -> Iterator[tuple[HistoryMatch, str]]:
-    """Each with the words by which it is compared; without those whose text is gone."""
-    # Where a time alone is asked for, the words that named it are in no text for that reason.
+    """Each with its words for the comparison; without deleted texts."""
+    # If the query names only a time, its words are in no text.
     inflections = Inflections("" if asked.wants_everything else asked.query)
     for start in range(0, len(ranked), at_once):
         batch = ranked[start : start + at_once]
@@ -308,7 +309,7 @@ def _shown(
 def _read(
     batch: Sequence[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
 ) -> Mapping[tuple[str, Key], FoundText]:
-    """A question or two for each source that has a hit in the batch."""
+    """A query or two for each source with a hit in the batch."""
     keys: dict[str, list[Key]] = defaultdict(list)
     for each in batch:
         keys[each.hit.source].append(each.hit.key)

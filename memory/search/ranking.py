@@ -1,22 +1,21 @@
-"""The ranking of `search_history`, and which results only repeat a better one; pure arithmetic.
+"""The ranking of `search_history`, and the removal of results that repeat a better one; pure arithmetic.
 
 The ranking is the specification's (FEAT-032, "Result Merging"):
 
-1. A relevance is divided by the best of its source, if that is at least half of the best of all; a source that has
-   nothing relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order what is about
-   as relevant, and do not bury what is clearly more so.
-2. Times the source's weight: what was written down on purpose counts for more than what was said in passing.
-3. Times `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days. Age alone never puts a
-   result below one of its source that is half as relevant.
-4. Neither hides the only place where something stands. A hit that alone has one of the query's terms does not age
-   among those that have not; an exact one is above all that are not.
+1. A relevance is divided by the best of its source, if that is at least half of the best of all. So a source without
+   anything relevant gets no 1. The quotient is raised to the fourth power, so that weight and age order similar
+   results, and do not bury clearly better ones.
+2. It is multiplied by the source's weight: a note written on purpose counts more than a message in passing.
+3. It is multiplied by `exp(-rate * age in days)`: at a rate of 0.01 a result counts half after 69.3 days. Age alone
+   never puts a result below one of its source that is half as relevant.
+4. Neither hides a unique match. The only hit with one of the query's terms does not age; an exact hit is above all that
+   are not.
 
-A `Fingerprint` tells how much of a text another one has: the share of its words that stand in a run of three or more
-words which the other has as well, in the same order. So a copied passage counts in any surroundings, a changed
-word costs itself and no more, and two texts that merely use the same common words have no overlap. A text of less than
-three words overlaps with none but its equal. A text with a number that the better one lacks says something else
-(another price, another flight), however alike the rest is. Words are compared without regard to case or width; the
-scripts that are written without spaces count by the character.
+A `Fingerprint` measures how much of a text another one contains: the share of its words in runs of three or more words
+that the other has too, in the same order. So a copied passage counts in any context, a changed word affects only
+itself, and two texts with the same common words have no overlap. A text of less than three words overlaps only with an
+equal one. A text with a number that the better one lacks is different (another price, another flight), however similar
+the rest is. Words are compared without regard to case or width; scripts without spaces count by the character.
 """
 
 import re
@@ -33,13 +32,13 @@ from memory.chunking import UNSPACED
 
 DAY = timedelta(days=1)
 
-# The best of a source is relevant if it is so much of the best of all.
+# The best of a source is relevant if it has this share of the best of all.
 RELEVANT = 0.5
 
 # Weight and age order similar results: with the fourth power, being a fifth more relevant outweighs 69 days of age.
 # Measured by `run_evals --surface search_history` on a set of lives; 3 to 6 do about the same.
 SHARPNESS = 4
-# However old, a result counts as much as one that is new and half as relevant.
+# The oldest result counts as much as a new one that is half as relevant.
 MOST_AGED = 0.5**SHARPNESS
 
 RUN = 3
@@ -48,7 +47,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 
 
 class Rankable(Protocol):
-    """`relevance` is 0 to 1, on one scale for all sources; `at` is when it was said."""
+    """`relevance` is 0 to 1, on one scale for all sources; `at` is the time of the text."""
 
     @property
     def source(self) -> str: ...
@@ -74,7 +73,7 @@ class Ranked(Generic[AnyHit]):
 
 
 def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, now: datetime) -> list[Ranked[AnyHit]]:
-    """The best first; of equals the one that came first. `rate` is the decay a day, 0 for none."""
+    """The best first; of equals the earlier one. `rate` is the decay per day, 0 for none."""
     hits = list(hits)
     bests = _bests(hits)
     weighted = [(hit.relevance / bests[hit.source]) ** SHARPNESS * weights[hit.source] for hit in hits]
@@ -88,7 +87,7 @@ def rank(hits: Iterable[AnyHit], *, weights: Mapping[str, float], rate: float, n
 
 
 def with_exact_first(ranked: Iterable[Ranked[AnyHit]]) -> list[Ranked[AnyHit]]:
-    """The best first, and what is exact above all that is not."""
+    """The best first, with exact matches above all others."""
     ranked = list(ranked)
     top = max((each.score for each in ranked if not each.hit.is_exact), default=0.0)
     lifted = [Ranked(each.hit, 1 - (1 - top) * (1 - each.score)) if each.hit.is_exact else each for each in ranked]
@@ -96,7 +95,7 @@ def with_exact_first(ranked: Iterable[Ranked[AnyHit]]) -> list[Ranked[AnyHit]]:
 
 
 def decay(at: datetime, *, now: datetime, rate: float) -> float:
-    """1 for what is said now, or is dated ahead of now."""
+    """1 for a text of the present, or with a future date."""
     return exp(-rate * max(0.0, (now - at) / DAY))
 
 
@@ -111,7 +110,7 @@ def _bests(hits: list[AnyHit]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """A text as it is compared."""
+    """A text in the form for comparisons."""
 
     words: tuple[str, ...]
 
@@ -130,7 +129,7 @@ class Fingerprint:
         return frozenset(word for word in self.words if any(character.isdigit() for character in word))
 
     def share_in(self, better: "Fingerprint") -> float:
-        """How much of this text `better` has: 0 to 1."""
+        """The share of this text that `better` contains: 0 to 1."""
         if self.words == better.words:
             return 1.0
         if self.runs.isdisjoint(better.runs) or not self.numbers <= better.numbers:

@@ -1,4 +1,4 @@
-"""`search_memory`: the person's own memory records, nearest in meaning first, narrowed by type, project and tags."""
+"""`search_memory`: a user's own memory records, nearest in meaning first, filtered by type, project and tags."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from memory.records import Record
 
 logger = logging.getLogger(__name__)
 
-# One query must not bring more than this of somebody's records into memory, each up to 32,000 characters long.
+# One query must not load more than this of a user's records into memory, each up to 32,000 characters long.
 MAX_TOP_K = 50
 
 
@@ -42,14 +42,14 @@ class MemorySearchQuery:
 
 @dataclass(frozen=True, slots=True)
 class MemorySearchResult:
-    """A record and how near it is to the query: 0 for unrelated, 1 for identical."""
+    """A record with its similarity to the query: 0 for unrelated, 1 for identical."""
 
     record: Record
     similarity: float
 
 
 class MemorySearchError(SearchFailed):
-    """No search was made; `cause` says why, and is for programs: its message may tell of the inside of the system."""
+    """The search failed. `cause` is for programs: its message may describe the inside of the system."""
 
     def __init__(self, message: str, cause: Exception) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class MemorySearchError(SearchFailed):
 def build_filter(query: MemorySearchQuery) -> Q | None:
     """Any of the types, and the project, and any of the tags: a condition on `MemoryRecord`.
 
-    What is empty or None narrows nothing; None when nothing does.
+    Empty values and None add no condition; None if there is no condition.
     """
     conditions = []
     if query.types:
@@ -74,17 +74,17 @@ def build_filter(query: MemorySearchQuery) -> Q | None:
 def search_memory(
     query: MemorySearchQuery, *, user: User, embedder: Embedder | None = None
 ) -> list[MemorySearchResult]:
-    """The records of `user` nearest to `query.text`, best first. Raises `MemorySearchError`, whatever went wrong.
+    """The records of `user` nearest to `query.text`, best first. Every failure raises `MemorySearchError`.
 
-    A record is as near as its nearest part, and one that waits for its vector is not found yet. It acts as `user` by
-    itself, so it may be called outside of any request.
+    A record is as near as its nearest passage, and one without a vector is not found yet. The function acts as `user`
+    itself, so it needs no request.
     """
     with _failing_as_search():
         return _search(query, user=user, embedder=embedder or get_embedder())
 
 
 def count_pending(*, user: User) -> int:
-    """How many of the person's records wait for a vector, and so cannot be found yet. Raises `MemorySearchError`."""
+    """The number of the user's records that wait for a vector and cannot be found yet. Raises `MemorySearchError`."""
     with _failing_as_search(), acting_as(user):
         return vectors.count_pending(Scope(user, (Corpus.RECORD,)), model=get_embedder().name)
 
@@ -105,7 +105,7 @@ def _search(query: MemorySearchQuery, *, user: User, embedder: Embedder) -> list
         similarities = {source_id: _similarity(distance) for source_id, distance in nearest.items()}
         floor = max(0.0, query.min_similarity)
         good = {pk: similarity for pk, similarity in similarities.items() if similarity >= floor}
-        # One deleted meanwhile is no longer a result.
+        # A record that was deleted meanwhile is no result.
         records = MemoryRecord.objects.for_user(user).in_bulk(good)
         return [MemorySearchResult(Record.of(records[pk]), good[pk]) for pk in good if pk in records]
 
@@ -128,7 +128,7 @@ def _nearest_of_all(user: User, embedder: Embedder, vector: Vector, *, limit: in
 
 
 def _nearest_fitting(condition: Q, *, user: User, embedder: Embedder, vector: Vector, limit: int) -> dict[UUID, float]:
-    """The same of the records that fit, which are found however many others are nearer."""
+    """The same for matching records, however many other records are nearer."""
     fitting = MemoryRecord.objects.for_user(user).filter(condition)
     rows = Embedding.objects.for_user(user).in_corpus(Corpus.RECORD).of_model(embedder.name)
     return dict(rows.filter(source_id__in=fitting.values("pk")).nearest_sources(vector, limit=limit))
@@ -143,7 +143,7 @@ def _top_k(query: MemorySearchQuery) -> int:
 
 
 def _similarity(distance: float) -> float:
-    # A cosine distance lies in 0..2. This assumes what every Embedder promises: vectors of length 1, for which texts
-    # that have anything to do with each other lie in 0..1; what lies beyond has a similarity below 0, and so below any
-    # threshold. Half precision can bring a vector a hair nearer to itself than 0.
+    # A cosine distance is in 0..2. This assumes vectors of length 1, as every Embedder promises. Related texts are in
+    # 0..1; a larger distance is a similarity below 0, and so below any threshold. Rounding to half precision can make a
+    # distance slightly less than 0.
     return min(1.0, 1.0 - distance)

@@ -1,9 +1,9 @@
-"""The second look at the best results: a reranker reads the query and each of their passages together.
+"""Reranks the best results: a reranker reads the query together with each of their passages.
 
     relevance = 1 / (1 + exp(-(BEFORE * log odds before + NOW * the reranker's log odds + INTERCEPT)))
 
-Both views count. On conversations between two people the reranker is the better judge, on long technical ones the first
-ranking is, and together they are ahead of each everywhere (docs/decisions/0021).
+Both scores count. The reranker is better on conversations between two people, the first ranking on long technical ones,
+and both together are better than each alone everywhere (docs/decisions/0021).
 """
 
 import logging
@@ -17,23 +17,23 @@ from memory.search.excerpts import Segment, matching, show
 from memory.search.ranking import SHARPNESS
 from memory.search.texts import Inflections
 
-# The candidates that are reranked: few right ones come after them, and time grows with their number.
+# The candidates for reranking: few right ones come after them, and the time grows with their number.
 LOOKED_AT = 20
 BEFORE, NOW, INTERCEPT = 0.5, 0.25, -1.1
-# Beside a score, which is a relevance raised to this power, with weight and age.
+# For a score, which is a relevance raised to this power, with weight and age.
 NOW_BESIDE_SCORE = NOW * SHARPNESS
-# Beyond these log odds a reranker is only ever surer.
+# Beyond these log odds a reranker's certainty has no more effect.
 SURE = 8.0
-# No first ranking is so sure that nothing could be said against it.
+# The limit of the first ranking's certainty.
 NEARLY = 1e-6
 
 logger = logging.getLogger(__name__)
 
 
 def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]:
-    """The reranker's log odds of the first texts: of fewer than all when the time was up.
+    """The reranker's log odds of the first texts: of fewer than all if the time was up.
 
-    Empty when there is no reranker, or when it fails; the search then keeps its first order.
+    Empty without a reranker, or if it fails; the search then keeps its first order.
     """
     try:
         reranker = get_reranker()
@@ -46,13 +46,13 @@ def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]
 
 
 def passages(query: str, texts: Sequence[Iterable[Segment]]) -> list[str]:
-    """Of each text the words that an excerpt of it shows."""
+    """For each text the words that its excerpt shows."""
     matcher = Inflections(query).matcher_for(segment.text for segments in texts for segment in segments)
     return [show(matching(list(segments), matcher), matcher).own_words for segments in texts]
 
 
 def together(before: float, score: float, *, weight: float = NOW) -> float:
-    """Both views of one text: a relevance or a score from 0 to 1, and the reranker's log odds."""
+    """Combines both scores of one text: a relevance or a score from 0 to 1, and the reranker's log odds."""
     before = min(1 - NEARLY, max(NEARLY, before))
     log_odds = BEFORE * log(before / (1 - before)) + weight * min(SURE, max(-SURE, score)) + INTERCEPT
     return 1 / (1 + exp(-log_odds))

@@ -1,7 +1,7 @@
-"""The third source: conversations whose title, or the beginning of whose last message, has the query or words of it.
+"""The session source: conversations whose title, or the beginning of whose last message, matches the query.
 
-Out of 3: the query stands in the title + the share of its words that do + half of both for the last message. A title
-says what a conversation is about; its last message only where it ended.
+Out of 3: 1 if the title contains the query, plus the share of its words in the title, plus half of both for the last
+message. A title says what a conversation is about; its last message only where it ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ from memory.search.excerpts import ELLIPSIS, Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
 from memory.terms import configurations, searchable
 
-# Bounds for people with very many conversations, the newest first: whose titles are looked at, whose last messages
-# (each of which costs a look into the turns), and how many of those that may match are weighed.
+# Limits for users with very many conversations, the newest first: the titles that are searched, the last messages (each
+# of which needs a turn), and the candidates that are scored.
 TITLES = 20_000
 PREVIEWS = 1_000
 WEIGHED = 1_000
@@ -27,7 +27,7 @@ BEST = 100
 PREVIEW_LENGTH = 200
 # With the query in the title and in the last message; and in the title alone.
 HIGHEST, HAS_THE_QUERY = 3.0, 2.0
-# No title and no preview is longer, and neither is what can stand in one.
+# No title and no preview is longer, and neither is any match in one.
 LONGEST = 200
 
 _PREVIEW = """
@@ -36,8 +36,8 @@ left(CASE WHEN is_recall OR assistant_message = '' THEN user_message ELSE assist
 _TURNS = """
 intake_conversation_turns WHERE conversation_id = newest.id AND user_id = %(user_id)s AND status <> 'streaming'
 """
-# A conversation may match only if it has the beginning of a word of the query's, up to where inflection sets in;
-# finding words is what costs, so it is done for those alone. `strpos` knows no special characters.
+# A conversation is a candidate only if it contains the beginning of a word of the query, up to where inflection begins.
+# Parsing is expensive, so only candidates are parsed. `strpos` has no special characters.
 _FIND = """
 WITH term AS MATERIALIZED (
     SELECT lexeme, left(lexeme, greatest(3, length(lexeme) - 1)) AS beginning
@@ -116,18 +116,18 @@ class Sessions(HistorySource):
         ]
 
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
-        """See HistorySource: a conversation in which nothing has been answered yet is the one that asks."""
+        """See HistorySource: a conversation without any answer is the one that asks."""
         rows = _rows([id_ for id_, _ in keys], asked)
         return {(row[0], 0): _found_text(asked, *row) for row in rows if row[-2] is not None or not row[-1]}
 
 
 def _relevance(raw: float) -> float:
-    """A few of the query's words say less than their share: one of five, in a last message, is there by chance."""
+    """A few of the query's words count less than their share: one of five, in a last message, is chance."""
     return raw * min(1.0, raw) / HIGHEST
 
 
 def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, str, datetime, str | None, int | None]]:
-    """Of each its id, title and last time, its preview and how many messages it has; None where it has no turn."""
+    """For each its id, title and last time, its preview and its number of messages; None without a turn."""
     turns = Turn.objects.for_user(asked.user).filter(conversation=OuterRef("pk"))
     last = turns.exclude(status=Turn.Status.STREAMING).order_by("-turn_number")
     answered = ~Q(assistant_message="")
@@ -159,6 +159,6 @@ def _found_text(
 
 
 def _whole_words(preview: str) -> str:
-    """One line; what was cut off in the middle of a word ends with the word before."""
+    """One line; a word that was cut off in the middle is removed."""
     words = " ".join(preview.split())
     return words if len(preview) < PREVIEW_LENGTH else words.rpartition(" ")[0] + ELLIPSIS

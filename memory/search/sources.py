@@ -1,8 +1,8 @@
-"""The sources of `search_history`: what one is, and the two that the search by terms and meaning serves.
+"""The sources of `search_history`: their interface, and the two that use the search by terms and meaning.
 
-Each finds hits by its own measure, and reads the texts of those that may win. `Memories` are what was written down:
-MEMORY.md, the daily logs and the typed records. `Messages` are turns that are like the query, in terms or meaning, and
-turns that have it in so many letters. `memory.search.sessions` is the third.
+Each source finds hits by its own measure, and reads the texts of the best candidates. `Memories` are notes: MEMORY.md,
+the daily logs and the typed records. `Messages` are turns that are similar to the query, in terms or meaning, and turns
+that contain it literally. `memory.search.sessions` is the third source.
 """
 
 from abc import ABC, abstractmethod
@@ -36,9 +36,9 @@ from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
-# The score of a text that contains the query literally where nothing else is like it.
+# The score of a text that contains the query literally, if no text is similar to it.
 LITERAL_ALONE = 0.5
-# The whole query is an exact piece, like a name, where so few texts have it; what many have is a common word.
+# The whole query is an exact piece, like a name, if at most this many texts contain it; otherwise it is a common word.
 FEW = 3
 UNTITLED = "Untitled"
 
@@ -77,9 +77,9 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryQuestion:
-    """A request as every source receives it: whose rows, the query, its vector and the model, and which time.
+    """A request in the form for every source: the user, the query, its vector and the model, and the time.
 
-    `wants_everything`: it asks for a time and nothing else, so that nothing of that time is unrelated.
+    `wants_everything`: it names only a time, so everything of that time is relevant.
     """
 
     user: User
@@ -95,15 +95,15 @@ class HistoryQuestion:
     def related(self) -> list[Found]:
         """The texts of every kind in scope that share terms with the query or are near it in meaning, in one ranking.
 
-        The engine gives the nearest texts however far they are. Here that would be the end of "no matching results":
-        what shares no term with the query and is farther than the model's `Calibration.far` is left out.
+        The engine returns the nearest texts, however distant. Here texts that share no term with the query and are
+        farther than the model's `Calibration.far` are left out; otherwise there would never be "no matching results".
         """
         found = self._found
         return [each for each in found.texts if self.wants_everything or _is_related(each, found.calibration)]
 
     @property
     def has_nothing_near(self) -> bool:
-        """Whether no text is near the query, so that what is found is only the nearest unless it is relevant."""
+        """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
         return not self.wants_everything and is_nearest_only(self._found.texts, self._found.calibration)
 
     @cached_property
@@ -117,27 +117,27 @@ class HistoryQuestion:
 
     @cached_property
     def relevances(self) -> dict[Key, float]:
-        """Of every text that is related, or is a turn with the query's very letters."""
+        """For every related text, and every turn with the literal query."""
         return with_literal({each.key: each.relevance for each in self.related}, self.literal)
 
     @property
     def literal(self) -> set[Key]:
-        """The texts that have the whole query to the letter, or what in it is exact."""
+        """The texts that contain the whole query literally, or its exact pieces."""
         return self._having[0].union(self.exact)
 
     @cached_property
     def exact(self) -> set[Key]:
-        """Those that have what in it is exact: quoted, an identifier, or the whole query where few have it."""
+        """The texts with an exact piece: quoted text, an identifier, or the whole query if few contain it."""
         whole, *pieces = self._having
         return set().union(*pieces, whole if len(whole) <= FEW else ())
 
     def nearest_passages(self, keys: Collection[Key]) -> dict[Key, PassageSpan]:
-        """Which passage of each of these texts is nearest to the query in meaning."""
+        """For each of these texts, the passage that is nearest to the query in meaning."""
         return nearest_passages(Scope(self.user, CORPORA_IN[self.scope]), self.vector, self.embedder, keys)
 
     @cached_property
     def _having(self) -> list[set[Key]]:
-        """By piece, the whole query first: the texts of every kind in scope that have it, in any case."""
+        """By piece, the whole query first: the texts of every kind in scope that contain it, in any case."""
         pieces = [self.query, *(piece for piece in exact_pieces(self.query) if piece != self.query)]
         corpora = CORPORA_IN[self.scope]
         chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
@@ -152,8 +152,8 @@ class HistoryQuestion:
 class Hit:
     """A text that a source found. `relevance`: 0 to 1, on one scale for all sources.
 
-    `is_exact`: it has what is meant to the letter. `has_only`: it alone has one of the query's terms. `shares_terms`:
-    it has any of them, or the query's very letters; otherwise it was found by its meaning alone.
+    `is_exact`: it contains an exact piece. `has_only`: it is the only text with one of the query's terms.
+    `shares_terms`: it contains at least one of them, or the query itself; otherwise only its meaning found it.
     """
 
     source: str
@@ -167,7 +167,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Where a result is from. `day` is the person's own; `session` is the title of the conversation."""
+    """The origin of a result. `day` is in the user's time zone; `session` is the title of the conversation."""
 
     kind: Kind
     day: date
@@ -183,7 +183,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundText:
-    """The text of a hit. Of some only the segments that match are shown."""
+    """The text of a hit; for some hits, only the matching segments."""
 
     reference: Reference
     segments: Sequence[Segment]
@@ -196,11 +196,11 @@ class HistorySource(ABC):
 
     @abstractmethod
     def find(self, asked: HistoryQuestion) -> list[Hit]:
-        """Rows of the caller's alone, in no order."""
+        """Rows of the caller only, in no order."""
 
     @abstractmethod
     def read(self, keys: Sequence[Key], asked: HistoryQuestion) -> Mapping[Key, FoundText]:
-        """Without those that are gone meanwhile."""
+        """Without texts that were deleted meanwhile."""
 
 
 class Memories(HistorySource):
@@ -223,7 +223,7 @@ def _at_passage(text: FoundText, span: PassageSpan | None) -> FoundText:
 
 
 def _written_with(piece: str, asked: HistoryQuestion) -> set[Key]:
-    """The chunks and records in which a piece of text stands, in any case."""
+    """The chunks and records that contain a piece of text, in any case."""
     piece = piece[:SEARCHED_LENGTH]
     documents = MemoryDocument.objects.for_user(asked.user).filter(content__icontains=piece).select_related("user")
     records = MemoryRecord.objects.for_user(asked.user).filter(content__icontains=piece)[:LITERAL]
@@ -292,9 +292,9 @@ def _hit(source: str, found: Found, asked: HistoryQuestion) -> Hit:
 def with_literal(relevances: Mapping[Key, float], literal: Collection[Key]) -> dict[Key, float]:
     """The relevance of every text that either way found, 0 to 1.
 
-    Having the very letters is worth as much again as the best of those that have not. So among texts of the same age
-    none that is merely alike stands above one that has the letters, and of these the engine says which fit best; one
-    that it does not know (half a word, a piece of code) has that worth alone.
+    A literal match counts as much again as the best text without one. So among texts of the same age no merely similar
+    one is above a literal match, and the engine orders the literal matches. A literal match that the engine does not
+    find (half a word, a piece of code) has only that value.
     """
     having = set(literal)
     merely_alike = {key: relevance for key, relevance in relevances.items() if key not in having}

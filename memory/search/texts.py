@@ -1,4 +1,4 @@
-"""What an excerpt needs of the database: both sides of a turn, and which words of a text are the query's, inflected."""
+"""Reads the texts for excerpts: both sides of a turn, and the inflected forms of the query's words."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -16,9 +16,9 @@ from memory.models.corpora import Key
 from memory.search.excerpts import Highlight, Matcher, Segment
 from memory.terms import configuration_of, indexed_form
 
-# So much of a message is read; of a longer one, around the query's very letters, or the passage that was found.
+# The part of a message that is read; of a longer one, around the literal query, or the found passage.
 STRETCH = 32_000
-# Of a query as much is searched: more than an embedding model reads, and no more terms than a search can look up.
+# The part of a query that is searched: more than an embedding model reads, and no more terms than a search can look up.
 SEARCHED_LENGTH = 2_000
 
 _SAME = """
@@ -34,7 +34,7 @@ SELECT word
 
 
 class TurnText(NamedTuple):
-    """`answered` is empty where it only quotes the person's history, for that was not searched either."""
+    """`answered` is empty if the answer only quotes the user's history, because it was not searched either."""
 
     conversation_id: UUID
     turn_number: int
@@ -60,9 +60,9 @@ class TurnText(NamedTuple):
 def read_turns(
     user: User, keys: Collection[Key], *, query: str, passages: Mapping[Key, PassageSpan] = MappingProxyType({})
 ) -> Iterator[TurnText]:
-    """Those of the keys that are turns of the person's; what is being asked right now is no history.
+    """Those of the keys that are the user's turns, without turns that are being answered.
 
-    `passages`: which passage of each is nearest to the query in meaning.
+    `passages`: for each, the passage that is nearest to the query in meaning.
     """
     turns = Turn.objects.for_user(user).with_keys(keys).exclude(status=Turn.Status.STREAMING)
     piece = query.strip()[:SEARCHED_LENGTH]
@@ -90,7 +90,9 @@ def read_turns(
 
 
 def passage_in(text: str, span: PassageSpan | None, start: int = 0) -> Highlight | None:
-    """Where in a text, which begins at `start` of its side, the passage lies; None if that is nowhere, or all of it."""
+    """The position of the passage in a text that begins at `start` of its side; None if it is outside, or the whole
+    text.
+    """
     if span is None or span.side is Side.WHOLE:
         return None
     first, last = span.start - start, span.end - start
@@ -111,7 +113,7 @@ def _first(column: str, piece: str, spans: Mapping[Key, PassageSpan]) -> Greates
 
 
 class Inflections:
-    """Learns as it is shown texts; a word is asked about once in each language."""
+    """Learns from texts; each word is looked up once per language."""
 
     def __init__(self, query: str) -> None:
         self._query = query
@@ -120,7 +122,7 @@ class Inflections:
         self._matcher = Matcher.of(query)
 
     def matcher_for(self, texts: Iterable[str]) -> Matcher:
-        """Knows every word of these texts that is one of the query's, inflected or not."""
+        """Knows every word of these texts that is a form of one of the query's."""
         candidates = {(configuration_of(text), word) for text in texts for word in self._matcher.candidates([text])}
         new = candidates - self._asked
         if new:

@@ -1,9 +1,9 @@
-"""Reads the time in a question: "yesterday", "last Tuesday", "in the week before Easter", as days of the person's own.
+"""Reads dates in a question: "yesterday", "last Tuesday", "in the week before Easter", as days in the user's time zone.
 
-A small grammar rather than a library's: a wrong window hides the answer, so only what plainly means a time in the past
-counts. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about what was.
+A small grammar of our own and not a library: a wrong window hides the answer, so only phrases that clearly mean a time
+in the past count. "May" alone may be a verb; "on Tuesday" may be next week's, unless the question is about the past.
 
-English, German, Spanish and French. Pure: a text and today's date go in, days and the words that said so come out.
+English, German, Spanish and French. Pure: the input is a text and today's date, the output the days and their words.
 """
 
 import re
@@ -30,7 +30,7 @@ from memory.search.time_words import (
 
 DAY = timedelta(days=1)
 WEEK = timedelta(weeks=1)
-# "1,000 years ago" is not about anything that a person said here.
+# "1,000 years ago" is before anything that a user wrote here.
 MOST = 200
 
 
@@ -43,7 +43,7 @@ class Days(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """The days that a question asks about. `words`: those that say so. `topic`: what else it says, if anything."""
+    """The days of a question. `words`: the words for them. `topic`: the rest of the question, if any."""
 
     days: Days
     words: str
@@ -54,9 +54,9 @@ _WORD = re.compile(r"\w+")
 
 
 def find_window(query: str, *, today: Callable[[], date]) -> TimeWindow | None:
-    """The first time that the question plainly names; None if it names none, or one that has not begun.
+    """The first time that the question clearly names; None if it names none, or one that has not begun.
 
-    `today` is asked only where there is a phrase of time: it takes the person's time zone.
+    `today` is called only if there is a phrase of time, because it reads the user's time zone.
     """
     folded = _fold(query)
     is_past = PAST.search(folded) is not None and INTENT.search(folded) is None
@@ -74,9 +74,9 @@ def find_window(query: str, *, today: Callable[[], date]) -> TimeWindow | None:
 
 
 def moments_of(first: date | None, last: date | None, zone: ZoneInfo) -> tuple[datetime | None, datetime | None]:
-    """When the first day begins and when the last one has ended, in this zone; None for a side that is open.
+    """The beginning of the first day and the end of the last one, in this zone; None for an open side.
 
-    A day lasts until the next one begins, be it 23 hours or 25.
+    A day lasts until the next one begins, also if it has 23 or 25 hours.
     """
     return (
         None if first is None else _beginning(first, zone),
@@ -85,9 +85,9 @@ def moments_of(first: date | None, last: date | None, zone: ZoneInfo) -> tuple[d
 
 
 def _beginning(day: date, zone: ZoneInfo) -> datetime:
-    """Where the clock skips midnight, the moment it skips; where it strikes midnight twice, the first time."""
+    """If the clock skips midnight, the time of the skip; if midnight occurs twice, the first one."""
     midnight = datetime.combine(day, time.min, tzinfo=zone)
-    # In UTC, since what compares two moments of one zone compares what their clocks show.
+    # In UTC, because comparing two times of one zone compares only their clock times.
     try:
         return midnight.astimezone(UTC)
     except OverflowError:
@@ -95,7 +95,7 @@ def _beginning(day: date, zone: ZoneInfo) -> datetime:
 
 
 def _fold(text: str) -> str:
-    """In lower case and without accents, each character in its place."""
+    """In lower case and without accents, without moving any character."""
     return "".join(_fold_character(character) for character in text)
 
 
@@ -124,7 +124,7 @@ def _number(word: str) -> int:
 
 
 def _ago(match: re.Match[str], today: date) -> Days | None:
-    """Days are exact; a week, a month or a year ago is about then."""
+    """Days are exact; a week, a month or a year ago is approximate."""
     count, unit = _number(match["n"]), UNITS[match["unit"]]
     if count > MOST:
         return None
@@ -149,7 +149,7 @@ def _few_ago(match: re.Match[str], today: date) -> Days:
 
 
 def _last_units(match: re.Match[str], today: date) -> Days | None:
-    """The so many days, weeks, months or years until today."""
+    """The last N days, weeks, months or years, until today."""
     count, unit = _number(match["n"]), UNITS[match["unit"]]
     length = {"day": 1, "week": 7, "month": 30.44, "year": 365.25}.get(unit)
     return Days(today - count * length * DAY, today) if length and count <= MOST else None
@@ -201,7 +201,7 @@ def _weekday(match: re.Match[str], today: date) -> Days:
 
 
 def _month(match: re.Match[str], today: date) -> Days | None:
-    """The latest one that has begun, unless the year is said."""
+    """The latest one that has begun, unless a year is named."""
     month = MONTHS[match["month"]]
     year = int(match["year"]) if match["year"] else today.year - (month > today.month)
     return _whole_month(year, month)
@@ -258,7 +258,7 @@ def _calendar_day(match: re.Match[str], today: date) -> Days | None:
 
 
 def _in_year(day: date, year: int) -> date:
-    """The same day of another year; of 29 February the day before where there is none."""
+    """The same day of another year; for 29 February, the day before if there is none."""
     try:
         return day.replace(year=year)
     except ValueError:
@@ -335,7 +335,7 @@ def _rule(pattern: str, days: Callable[[re.Match[str], date], Days | None], *, n
     return Rule(re.compile(rf"(?<!\w)(?:{pattern})(?:['\u2019]s)?(?!\w)"), days, needs_past)
 
 
-# The first that fits counts, so what says more stands above what says less.
+# The first match counts, so more specific patterns come first.
 RULES = (
     _rule(r"(?:on |am |el |le )?(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)", _iso_day),
     _rule(r"(?:on |am |el |le )?(?P<d>\d{1,2})\. ?(?P<m>\d{1,2})\. ?(?P<y>(?:19|20)\d\d)", _iso_day),

@@ -87,7 +87,7 @@ UNITS = _by_word(
         ("weekend", "weekend weekends wochenende finde week-end"),
     )
 )
-# Words that put a day or a month without a year into the past: the question is about something that was.
+# Words that put a day or a month without a year into the past.
 PAST = re.compile(
     r"\b(did|was|were|had|happened|went|said|told|talked|wrote|discussed|asked|mentioned|spoke|chatted"
     r"|hab|habe|haben|hatte|hatten|war|waren|sagte|sprachen|besprochen|erzahlt|geschrieben|gesagt|passiert"
@@ -99,7 +99,7 @@ INTENT = re.compile(
     r"\b(want|wanted|intend|intended|hope|hoped|book|booked|going to|supposed to|ha[dv]e? \w+ planned"
     r"|wollte|wollten|vorhatte|gebucht|queria|quiero|reserve|voulais|veux|prevu)\b"
 )
-# Of a question that has no other words, the time is all it asks about.
+# If a question has no other words, it asks only about the time.
 _FILLER = """
 what did do was were is are had have has we you i me my us our it there that the a an of on in at to about with and
 tell told say said talk talked talking write wrote written discuss discussed chat chatted speak spoke spoken happen

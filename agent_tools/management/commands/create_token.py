@@ -1,4 +1,4 @@
-"""`manage.py create_token EMAIL`: a token for a person's agent, shown once."""
+"""`manage.py create_token EMAIL`: creates a token for a user's agent, shown once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py mcp`: the tools over standard input and output, as the owner of the token in `RECOLLECT_TOKEN`."""
+"""`manage.py mcp`: serves the tools over standard input and output, for the owner of the token in `RECOLLECT_TOKEN`."""
 
 import os
 from typing import Any
@@ -16,7 +16,7 @@ VARIABLE = "RECOLLECT_TOKEN"
 
 class Command(BaseCommand):
     help = f"Serve MCP over standard input and output, as the owner of the token in {VARIABLE}."
-    # The server has made them, and an agent that starts this waits for every second.
+    # The server has run the checks, and an agent waits for this start.
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""How English pages write dates: by day, month, year, as they always did here."""
+"""The date formats of English pages: day, month, year."""
 
 DATE_FORMAT = "j F Y"
 SHORT_DATE_FORMAT = "j M Y"

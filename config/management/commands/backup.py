@@ -1,4 +1,4 @@
-"""`manage.py backup FILE`: everything that the database holds, as of one moment, in one file."""
+"""`manage.py backup FILE`: writes all data of the database, as of one moment, into one file."""
 
 import sys
 from argparse import ArgumentParser
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
 
 def _write_file(path: Path) -> int:
-    """Under another name until it is whole, readable by its owner alone."""
+    """Under another name until it is complete, readable only by its owner."""
     partial = path.with_name(f"{path.name}.part")
     try:
         partial.unlink(missing_ok=True)

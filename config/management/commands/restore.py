@@ -1,4 +1,4 @@
-"""`manage.py restore FILE`: a backup into an empty product, checked before and compared after."""
+"""`manage.py restore FILE`: restores a backup into an empty product, verified before and compared after."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         "Restore FILE (- is standard input), written by `manage.py backup`, into a product without users. "
         "Checks the whole file before it changes anything, and compares everything after."
     )
-    # The tables that the checks look at come with the backup.
+    # The backup contains the tables that the checks need.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,7 +33,7 @@ class Command(BaseCommand):
                 file.seek(0)
                 server.restore(archive.read_dump(file, passphrase=passphrase()))
             complaints = list(contents.differences(manifest))
-            # A backup of an earlier version gets the tables of this one.
+            # A backup of an earlier version gets the later migrations.
             call_command("migrate", verbosity=0, interactive=False)
             if is_cluster(connection):
                 # It came to the coordinator.

@@ -1,4 +1,4 @@
-"""`manage.py sbom [FILE]`: what this installation is made of, for those who must know (a bill of materials)."""
+"""`manage.py sbom [FILE]`: writes the bill of materials of this installation."""
 
 import json
 from argparse import ArgumentParser

@@ -1,4 +1,4 @@
-"""`manage.py verify_backup FILE`: whether a backup is whole, and whether this product holds what is in it."""
+"""`manage.py verify_backup FILE`: checks that a backup is complete, and that this product contains its data."""
 
 from argparse import ArgumentParser
 from typing import Any

@@ -1,4 +1,4 @@
-"""`manage.py create_roles`: the roles that the application and its workers log in as, on a server of one's own."""
+"""`manage.py create_roles`: creates the roles of the application and its workers on your own server."""
 
 import secrets
 from typing import Any
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         "CREATEROLE. Run it once before `migrate`; running it again changes nothing. Passwords are taken from "
         "DATABASE_URL and DATABASE_WORKER_URL where those name the roles; others are made up and shown this once."
     )
-    # Django's own checks have nothing to say before there is a table.
+    # Django's own checks need tables, which do not exist yet.
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -52,7 +52,7 @@ def _server() -> psycopg.Connection[Any]:
 
 
 def _given_passwords(roles: Roles) -> dict[str, str]:
-    """By role, from the addresses that name one of them."""
+    """By role, from the addresses that contain one."""
     database = settings.DATABASES["default"]
     worker = environ.Env.db_url_config(settings.DATABASE_WORKER_URL) if settings.DATABASE_WORKER_URL else {}
     logins = {database.get("USER"): database.get("PASSWORD"), worker.get("USER"): worker.get("PASSWORD")}

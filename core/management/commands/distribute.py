@@ -1,4 +1,4 @@
-"""`manage.py distribute`: spreads the schema over the nodes of a Citus cluster, each person's rows on one of them."""
+"""`manage.py distribute`: distributes the schema over the nodes of a Citus cluster, each user's rows on one node."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Command(BaseCommand):
         "on every node. Run it after `migrate`, as the role in DATABASE_OWNER_URL; writes wait until it is done. It "
         "looks first for what stands in the way, and is all done or not at all; running it again does nothing."
     )
-    # The check of the database says just that the schema is not distributed.
+    # The database check would only report that the schema is not distributed.
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:

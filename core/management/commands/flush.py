@@ -1,4 +1,4 @@
-"""`manage.py flush`, as the owner of the tables: the application's own role may empty none."""
+"""`manage.py flush`, run as the owner of the tables: the application's own role may not empty them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py migrate`, as the owner of the tables: the application's own role may not change them."""
+"""`manage.py migrate`, run as the owner of the tables: the application's own role may not change them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from core.isolation.connections import connected_as_owner
 
 class Command(migrate.Command):
     def get_check_kwargs(self, options: dict[str, Any]) -> dict[Any, Any]:
-        """Without the database's checks: they are about the role that serves, and about tables that are made here."""
+        """Skip the database checks: they are about the serving role, and about tables that this command creates."""
         return {name: value for name, value in super().get_check_kwargs(options).items() if name != "databases"}
 
     def handle(self, *args: Any, **options: Any) -> str | None:

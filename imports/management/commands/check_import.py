@@ -1,4 +1,4 @@
-"""`manage.py check_import FILE EXPECTED`: whether an export reads as expected, without storing anything."""
+"""`manage.py check_import FILE EXPECTED`: compares an export with an expectation, without storing anything."""
 
 import json
 from argparse import ArgumentParser

@@ -1,4 +1,4 @@
-"""`manage.py read_export PATH --json FILE`: what an export holds, read without storing anything."""
+"""`manage.py read_export PATH --json FILE`: writes the contents of an export, without storing anything."""
 
 import json
 from argparse import ArgumentParser

@@ -1,4 +1,4 @@
-"""One module per product, each a pure reader behind the registry, which recognises an export by its content."""
+"""The readers of all products, one module each, and the registry that recognises an export by its content."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def readers() -> tuple[ExportReader, ...]:
 
 
 def recognise(files: Files) -> ExportReader:
-    """The reader that is surest of these files. Raises `UnreadableExport` with what they seem to be instead."""
+    """The reader that is surest of these files. Raises `UnreadableExport`, which says what they seem to be instead."""
     scores: list[tuple[int, int, ExportReader]] = []
     damage: UnreadableExport | None = None
     for place, each in enumerate(readers()):
@@ -62,7 +62,7 @@ def recognise(files: Files) -> ExportReader:
 
 
 def read(path: Path, product: str | None = None) -> Items:
-    """Everything in the export at `path`: as `product`, or as what it is recognised to be."""
+    """Everything in the export at `path`, read as `product`, or as the recognised one."""
     chosen = _named(product) if product else None
     with open_files(path) as files:
         for refused in files.refused():

@@ -34,7 +34,7 @@ def _read(files: Files) -> Items:
 
 
 def _latest(files: Files, names: list[str]) -> dict[str, str]:
-    """Where the newest of several entries of one conversation stands: the others are left out."""
+    """The position of the newest of several entries of one conversation; the others are left out."""
     newest: dict[str, tuple[float, str]] = {}
     repeated = set()
     for name in names:
@@ -90,7 +90,7 @@ def _draft(where: str, record: dict[str, Any], external_id: str) -> Conversation
 
 
 def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the model sent to a tool, and its thoughts: folded into the answer that follows."""
+    """Input for tools, and reasoning: folded into the answer that follows."""
     content, recipient = object_of(message.get("content")), line_of(message.get("recipient"))
     if object_of(message.get("author")).get("role") != "assistant":
         return
@@ -102,7 +102,7 @@ def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage | str:
-    """The visible message, or why it is not shown."""
+    """The visible message, or the reason why it is hidden."""
     metadata = object_of(message.get("metadata"))
     content = object_of(message.get("content"))
     if why := _hidden(message, metadata, content):

@@ -94,7 +94,7 @@ def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
 
 
 def _newest(draft: ConversationDraft) -> str | None:
-    """There is no pointer to the current leaf: the newest message is on the current branch."""
+    """The export does not name the current leaf: the newest message is on the current branch."""
     dated = [(at, node) for node in draft.visible if (at := draft.times[node])]
     if not dated:
         return None

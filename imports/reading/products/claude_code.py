@@ -1,4 +1,4 @@
-"""Claude Code: a copy of `~/.claude`, where each session is a log that later sessions repeat when they resume it."""
+"""Claude Code: a copy of `~/.claude`, where each session is a log, and a resumed session repeats earlier logs."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(kw_only=True)
 class _Sessions:
-    """Everything of all sessions, since lines of one are repeated in others."""
+    """The lines of all sessions, because sessions repeat each other's."""
 
     tree: SessionTree = field(default_factory=SessionTree)
     of_node: dict[str, list[str]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def _add_node(line: dict[str, Any], node: str, sessions: _Sessions) -> None:
 
 
 def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
-    """The message of a line, or why it is not shown."""
+    """The message of a line, or the reason why it is hidden."""
     role, message = line.get("type"), object_of(line.get("message"))
     if role not in ("user", "assistant"):
         return line_of(role) or "unknown"

@@ -1,4 +1,4 @@
-"""Codex: a copy of `~/.codex`, where each session is a rollout: the log of what went to the model, and of events."""
+"""Codex: a copy of `~/.codex`, where each session is a rollout: the log of model input and events."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _read(files: Files) -> Items:
 
 
 def _one_file_each(files: Files) -> dict[str, str]:
-    """The longest file of each session: one that was moved to the archive can be left in its old place."""
+    """The longest file of each session: an archived session may still exist in its old place."""
     chosen: dict[str, str] = {}
     for name in files.names():
         if found := _ROLLOUT.match(name):
@@ -96,7 +96,7 @@ def _session(
 
 
 def _repeated(messages: list[ImportedMessage], parent: list[ImportedMessage]) -> int:
-    """How many messages at the beginning are those of the session from which this one was forked."""
+    """The number of messages at the beginning that belong to the session from which this one was forked."""
     same = 0
     for mine, theirs in zip(messages, parent, strict=False):
         if (mine.role, mine.text) != (theirs.role, theirs.text):

@@ -1,4 +1,4 @@
-"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time make them."""
+"""Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time separate them."""
 
 import html
 import re
@@ -21,9 +21,9 @@ _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
 _HEADER = re.compile(r"gemini|bard", re.IGNORECASE)
 _VERB = re.compile(r"(?:Prompted with:|Prompted|Asked|Said)\s+", re.IGNORECASE)
-# Verbs of other languages are not known: there, an entry with an answer is a prompt, and shows what the verb is.
+# Verbs of other languages are unknown: there, an entry with an answer is a prompt, and shows the verb.
 _NOT_A_PROMPT = re.compile(r"(?:Used|Created|Gave feedback|Selected|Viewed|Visited|Searched)\b")
-# Before a no-break space, as in web pages, or a colon: short, and without the marks of a sentence.
+# Before a no-break space, as in web pages, or a colon: short, and without punctuation.
 _FOREIGN_VERB = re.compile(r"[^\W\d_][^.?!:\n\xa0]{0,40}?(?::?\xa0|: )")
 _COMMON = 3
 # The style sheet of a page is long.
@@ -38,11 +38,11 @@ _GROUPED = "Gemini's export does not say which messages belong together: a new c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exchange:
-    """A question at a time, with its answer if the export has one."""
+    """A question with its time, and its answer if the export has one."""
 
     where: str
     at: datetime
-    # As the list says it: with its verb, where that is of a language that is not known.
+    # Unchanged, including the verb if its language is unknown.
     question: str
     has_verb: bool
     answer: str
@@ -58,7 +58,7 @@ def _recognises(files: Files) -> int:
 
 
 def _pages(files: Files) -> list[str]:
-    """Web pages that are activity lists with Gemini in them; of a page that long there is a style sheet first."""
+    """Web pages that are activity lists with Gemini in them; a style sheet comes first in such a page."""
     names = files.names()
     pages = names if len(names) == 1 else [name for name in names if name.lower().endswith((".html", ".htm"))]
     found = []
@@ -82,7 +82,7 @@ def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
 def _read(files: Files) -> Items:
     exchanges: list[_Exchange] = []
     lists = names_with(files, _SHAPE)
-    # A page beside the list says the same once more.
+    # A page beside the list repeats the same entries.
     read = records if lists else _cards
     for name in lists or _pages(files):
         try:
@@ -129,7 +129,7 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
 
 
 def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
-    """Those that ask: with a verb that is known, or with that of entries that were answered, or answered themselves."""
+    """The entries that are prompts: with a known verb, with the verb of answered entries, or answered themselves."""
     answered = Counter(_foreign_verb(each.question) for each in exchanges if each.answer and not each.has_verb)
     verbs = {verb for verb, times in answered.items() if verb.endswith("\xa0") or times >= _COMMON}
     for each in exchanges:
@@ -145,7 +145,7 @@ def _prompts(exchanges: list[_Exchange]) -> Iterator[_Exchange | Skipped]:
 
 
 def _foreign_verb(title: str) -> str:
-    """What stands before a no-break space or a colon, if it may be a verb."""
+    """The text before a no-break space or a colon, if it may be a verb."""
     found = _FOREIGN_VERB.match(title)
     return found[0] if found else ""
 
@@ -158,7 +158,7 @@ def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    """HTML as plain text: lines and list items kept, every tag dropped."""
+    """HTML as plain text: lines and list items are kept, every tag is removed."""
     text = _TAGS.sub("", _ITEMS.sub("- ", _BREAKS.sub("\n", text)))
     return _BLANKS.sub("\n\n", html.unescape(text)).strip()
 
@@ -177,7 +177,7 @@ def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:
 def _conversation(group: list[_Exchange]) -> ImportedConversation:
     return ImportedConversation(
         product="gemini",
-        # By its first question: the conversation keeps its id when more is said in it.
+        # By its first question: the conversation keeps its id when it becomes longer.
         external_id=stable_id("gemini", group[0].at.isoformat(), group[0].question),
         title=None,
         created_at=group[0].at,

@@ -1,4 +1,4 @@
-"""LibreChat: one conversation a file, its messages flat, or nested in `children` as deep as the chat is long."""
+"""LibreChat: one conversation per file, its messages flat, or nested in `children` as deep as the chat is long."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +69,7 @@ def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, dict[str, Any]
 
 
 def _last_leaf(last_children: dict[str | None, str]) -> str | None:
-    """The last of the siblings at each level: the export has no pointer to the current branch."""
+    """The last of the siblings at each level: the export does not name the current branch."""
     roots = [node for parent, node in last_children.items() if parent not in last_children.values()]
     node = roots[-1] if roots else None
     seen = set()

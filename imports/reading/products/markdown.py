@@ -33,7 +33,7 @@ def _read(files: Files) -> Items:
 
 
 def _common_folder(names: list[str]) -> str:
-    """The folder around everything, which a zip has where the folder itself was packed."""
+    """The common parent folder, which a zip has if the folder itself was packed."""
     folders = {name.partition("/")[0] if "/" in name else "" for name in names}
     return f"{folders.pop()}/" if len(folders) == 1 and "" not in folders else ""
 

@@ -129,7 +129,7 @@ def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
 
 
 def _hide_silent_turns(tree: SessionTree) -> None:
-    """An answer that says that there is none was never seen, nor was the prompt that asked for it."""
+    """Hide an answer that says that there is none, and its prompt: the user never saw them."""
     above = nearest_visible(tree.parents, tree.visible)
     for node, message in list(tree.visible.items()):
         if message.role == "assistant" and message.text in _SILENT:

@@ -1,7 +1,7 @@
 """Recollect's own export: the JSON document, a zip of it, the zip of Markdown files, or one conversation of either.
 
-Everything that the export holds comes back: ids, numbers, statuses, times. The Markdown is read by what wrote it
-(core/sections.py), so both kinds give the same items.
+Every exported field is imported: ids, numbers, statuses, times. The module that writes the Markdown also reads it
+(core/sections.py), so both formats give the same items.
 """
 
 import re
@@ -47,7 +47,7 @@ def _begins_as_ours(files: Files, name: str) -> bool:
 
 
 def _notes(files: Files) -> list[str]:
-    """What may be a conversation in Markdown: by its folder, or the only file there is."""
+    """The files that may be a Markdown conversation: by their folder, or the only file."""
     names = files.names()
     return names if len(names) == 1 else [name for name in names if _CONVERSATION_NAME.match(name)]
 
@@ -109,7 +109,7 @@ def _turns(text: str) -> Iterator[dict[str, Any]]:
 def _documents(files: Files) -> Iterator[Item]:
     names = {found["path"]: name for name in files.names() if (found := _DOCUMENT_NAME.match(name))}
     times = _times(files)
-    # In the order in which they were written, so that they are exported in that order again.
+    # In the order in which they were written, so that the next export has the same order.
     for path in [*(path for path in times if path in names), *(path for path in names if path not in times)]:
         text = _text(files, names[path])
         if isinstance(text, Skipped):
@@ -130,7 +130,7 @@ def _times(files: Files) -> dict[str, dict[str, Any]]:
             with files.open(name) as stream:
                 found = [object_of(value) for _, value in members(stream)]
         except (BrokenJSON, UnreadableExport):
-            continue  # The documents come in without their times.
+            continue  # The documents are imported without their times.
         return {text_of(each.get("file")): {k: v for k, v in each.items() if k != "file"} for each in found}
     return {}
 

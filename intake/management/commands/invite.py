@@ -1,4 +1,4 @@
-"""`manage.py invite`: a link by which somebody may register, shown once."""
+"""`manage.py invite`: creates a link for registration, shown once."""
 
 from typing import Any
 

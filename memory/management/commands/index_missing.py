@@ -1,4 +1,4 @@
-"""`manage.py index_missing`: index whatever has no words yet, or that the embedding model has no rows for."""
+"""`manage.py index_missing`: indexes every text without terms, or without rows of the embedding model."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        # Everybody's texts are read, which is a worker's work.
+        # It reads all users' texts, so it runs as a worker.
         with connected_as_worker():
             indexed = indexing.enqueue_missing(now=timezone.now())
             vectors.pack_all()

@@ -1,4 +1,4 @@
-"""`manage.py switch_embedding_model`: put the model of EMBEDDING_NEXT_… in the active one's place."""
+"""`manage.py switch_embedding_model`: makes the model of EMBEDDING_NEXT_… the active one."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
             if following is None:
                 raise CommandError("Name the next model in EMBEDDING_NEXT_…, and start everything again, first.")
             following.check()
-            # Everybody's texts are read, which is a worker's work.
+            # It reads all users' texts, so it runs as a worker.
             with connected_as_worker():
                 Switch(following, tell=self._tell).run(despite_refused=despite_refused)
         except EmbedderError as error:
