@@ -1,4 +1,4 @@
-"""Lowers the priority of threads that compute for long, so that requests and the database come first on a busy machine."""
+"""Lowers the priority of threads that compute for long: on a busy machine requests and the database come first."""
 
 import os
 import sys

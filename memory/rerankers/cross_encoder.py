@@ -41,7 +41,7 @@ class CrossEncoder(Reranker):
 
     def __init__(self, *, threads: int = 2) -> None:
         self._threads = threads
-        self._turn = threading.Lock()
+        self._running = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=step_back)
         self._loaded: tuple[Tokenizer, onnxruntime.InferenceSession] | None = None
 
@@ -50,12 +50,12 @@ class CrossEncoder(Reranker):
         if self._loaded is None:
             self._thread.submit(self._parts).result()  # outside the time: they are loaded once
         ends = time.monotonic() + seconds
-        if not self._turn.acquire(timeout=seconds):
+        if not self._running.acquire(timeout=seconds):
             return []
         try:
             return self._thread.submit(self._scores_until, ends, query, texts).result()
         finally:
-            self._turn.release()
+            self._running.release()
 
     def warm_up(self) -> None:
         """See Reranker."""

@@ -47,7 +47,7 @@ def test_when_the_time_is_up_only_the_first_texts_have_scores(model):
 
 
 def test_while_it_is_busy_for_longer_than_there_is_time_nothing_is_scored(model):
-    with model._turn:
+    with model._running:
         assert model.scores(QUESTION, [ANSWER], seconds=0.05) == []
     assert len(model.scores(QUESTION, [ANSWER], seconds=60)) == 1
 
