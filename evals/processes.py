@@ -101,38 +101,39 @@ def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
         yield address, process
 
 
-def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
-    """Run a module in a fresh process: JSON goes in through its standard input, JSON comes out of its output."""
-    (result,) = run_at_once(module, given, data=[data])
+def call(function: Callable[..., Any], given: Environment, **arguments: Any) -> Any:
+    """The function's result in a fresh process. Its arguments and its result are what JSON can say."""
+    (result,) = call_at_once(function, given, [arguments])
     return result
 
 
-def run_at_once(module: str, given: Environment, *, data: Sequence[Any]) -> list[Any]:
-    """Run a module in as many processes as there are data; the results are in their order. None outlives the call."""
-    command = [sys.executable, "-m", module]
+def call_at_once(function: Callable[..., Any], given: Environment, orders: Sequence[dict[str, Any]]) -> list[Any]:
+    """The same in a process for each of the orders, with the results in their order. None outlives the call."""
+    name = f"{function.__module__}.{function.__name__}"
+    command = [sys.executable, "-m", "evals.child", *name.rsplit(".", 1)]
     with ExitStack() as running:
-        children = [running.enter_context(_child(command, given, one)) for one in data]
-        return [_result(module, child) for child in children]
+        children = [running.enter_context(_child(command, given, order)) for order in orders]
+        return [_result(name, child) for child in children]
 
 
 @contextmanager
-def _child(command: Sequence[str], given: Environment, data: Any) -> Iterator[subprocess.Popen[str]]:
+def _child(command: Sequence[str], given: Environment, order: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(  # noqa: S603
         command, cwd=settings.BASE_DIR, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         try:
             # One that ended before it had read everything says why by its status.
             with suppress(BrokenPipeError), cast(IO[str], child.stdin) as into:
-                json.dump(data, into)
+                json.dump(order, into)
             yield child
         finally:
             child.terminate()
 
 
-def _result(module: str, child: subprocess.Popen[str]) -> Any:
+def _result(name: str, child: subprocess.Popen[str]) -> Any:
     written = cast(IO[str], child.stdout).read()
     if status := child.wait():
-        raise CommandError(f"{module} ended with status {status}; the lines above say why.")
+        raise CommandError(f"{name} ended with status {status}; the lines above say why.")
     return json.loads(written)
 
 

@@ -22,8 +22,9 @@ from starlette.routing import Route
 from core.testing.model_server import chunk
 from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.children import answer_readers
 from evals.datasets.loading import Report
-from evals.processes import run_module
+from evals.processes import call
 from evals.reliability.product import Product, RestartedProgram, running_product
 
 
@@ -53,7 +54,7 @@ def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any
     asked = {**plan, "addresses": list(product.addresses.values()), "pids": [web.family()[0].pid for web in webs]}
     asked["tokens"] = [person.token for person in people]
     began, before = time.monotonic(), sum(web.processor_seconds() for web in webs)
-    heard: Any = run_module("evals.children.answer_readers", product.environment, data=asked)
+    heard: Any = call(answer_readers.run, product.environment, **asked)
     used, passed = sum(web.processor_seconds() for web in webs) - before, time.monotonic() - began
     return {
         "answers": plan["answers"],

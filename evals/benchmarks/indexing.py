@@ -20,13 +20,14 @@ from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
-from evals.processes import Environment, environment, own_broker, run_module, worker
+from evals.processes import Environment, call, environment, own_broker, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.models import Conversation, Turn, User
-from intake.services import save_exchange
+from intake.services import Answer, begin_turn, finish_turn, save_exchange
 from memory.embedders import get_embedder
 from memory.models import Embedding
+from memory.search import search_chat_history
 from memory.sources import cut, turn_entry
 
 # Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
@@ -34,6 +35,9 @@ ROUNDS = 6
 PEOPLE = 5
 WARM_UP_TURNS = 20
 LOOK_SECONDS = 0.05
+# Each look for a turn embeds its message and so takes time from the worker.
+SEARCH_SECONDS = 0.02
+LONGEST_SECONDS = 60
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -47,7 +51,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         with worker(given):
             throughput = _throughput(options["turns"], given, report)
             report(f"Timing {options['samples']} turns one by one.")
-            waits = run_module("evals.children.searchable", given, data={"samples": options["samples"], "seed": 99})
+            waits = call(milliseconds_until_found, given, samples=options["samples"], seed=99)
     return throughput | percentiles(waits, "searchable")
 
 
@@ -58,13 +62,45 @@ def _throughput(count: int, given: Environment, report: Report) -> Figures:
     for round_number in range(1, ROUNDS + 1):
         turns = save_turns(count // ROUNDS, seed=round_number)
         pipeline_seconds += work_off(given)
-        model_seconds += run_module("evals.children.bare_model", given, data=_batches(turns))["seconds"]
+        model_seconds += call(embedding_seconds, given, batches=_batches(turns))
         report(f"Round {round_number} of {ROUNDS}: pipeline {pipeline_seconds:.1f} s, model {model_seconds:.1f} s.")
     worked_off = count // ROUNDS * ROUNDS
     return {
         "pipeline_turns_per_s": round(worked_off / pipeline_seconds, 2),
         "model_turns_per_s": round(worked_off / model_seconds, 2),
     }
+
+
+def embedding_seconds(*, batches: list[list[str]]) -> float:
+    """Runs in a process of its own: how long the warm model takes for these texts, with nothing around it."""
+    embedder = get_embedder()
+    embedder.embed_documents(batches[0])
+    begun = time.perf_counter()
+    for batch in batches:
+        embedder.embed_documents(batch)
+    return time.perf_counter() - begun
+
+
+def milliseconds_until_found(*, samples: int, seed: int) -> list[float]:
+    """Runs in a process of its own: from the moment that each turn's save returned to the end of the search."""
+    user = User.objects.create_user("searcher@evals.invalid")
+    return [_milliseconds_until_found(user, said) for said in synthetic.turns(samples, seed=seed)]
+
+
+def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
+    caller = Caller(user_id=user.pk)
+    with acting_as(user):
+        turn = begin_turn(caller=caller, message=said.user_message, conversation_id=None, now=timezone.now())
+    with acting_as(user):
+        finish_turn(turn_id=turn.pk, answer=Answer(text=said.assistant_message, status=Turn.Status.COMPLETE))
+    saved = time.perf_counter()
+    while time.perf_counter() - saved < LONGEST_SECONDS:
+        with acting_as(user):
+            matches = search_chat_history(user=user, query=said.user_message, limit=10).matches
+        if any(match.conversation_id == turn.conversation_id for match in matches):
+            return 1000 * (time.perf_counter() - saved)
+        time.sleep(SEARCH_SECONDS)
+    raise TimeoutError(f"A turn was not found within {LONGEST_SECONDS} s.")
 
 
 def save_turns(count: int, *, seed: int, answer_length: int | None = None) -> list[Turn]:

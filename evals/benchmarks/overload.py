@@ -8,7 +8,6 @@
 """
 
 import json
-import os
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
@@ -22,8 +21,9 @@ from django.conf import settings
 from django.core.management import CommandError
 
 from evals.benchmarks.base import Benchmark, Figures
+from evals.children import overload_client
 from evals.datasets.loading import Report
-from evals.processes import run_at_once
+from evals.processes import call_at_once
 from evals.reliability.product import Person, Product, running_product
 from evals.reliability.soak import exchange, new_visitor
 
@@ -206,7 +206,7 @@ def _measured(
         orders = {"connections": attack.connections, "rate": attack.rate, "nice": ATTACKERS_NICENESS}
         clients.append(_clients(product, attack.requests, seconds, **orders))
     with _watching(product):
-        people, *attackers = run_at_once("evals.children.overload_client", dict(os.environ), data=clients)
+        people, *attackers = call_at_once(overload_client.run, product.environment, clients)
     for each in attackers:
         report(f"  The attack was answered: {each['statuses']}")
     failed = sum(count for status, count in people["statuses"].items() if status != "200")

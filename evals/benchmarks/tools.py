@@ -7,27 +7,51 @@
    troubles all alike, and none finds what another has warmed up.
 """
 
+import random
+import time
 from argparse import ArgumentParser
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.management import CommandError
 from django.utils import timezone
 
+from agent_tools.registry import as_data
 from agent_tools.tokens import create_token
+from agent_tools.tools.chat_history import SearchChatHistoryInput
+from agent_tools.tools.chat_history import run as run_tool
+from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.asking import AskedQuestions, ask, figures
 from evals.benchmarks.search.loading import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.ours import LIMIT
 from evals.benchmarks.search.over_http import hardly_limited
+from evals.children.kept_line import KeptLine
 from evals.datasets.loading import Report
-from evals.processes import Environment, environment, logging_in, own_broker, run_module, web
+from evals.processes import Environment, call, environment, logging_in, own_broker, web
 from evals.scratch import scratch_database
+from intake.models import User
+from memory.embedders import get_embedder
 from memory.search import SearchMode
 
 BASE = "search"
 MODES = (SearchMode.SEMANTIC.value, SearchMode.HYBRID.value)
+TOOL = "search_chat_history"
+REST = f"/api/v1/tools/{TOOL}/"
+MCP = "/mcp"
+SEED = 1
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "benchmark", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+Arguments = dict[str, Any]
+CallResults = list[dict[str, Any]]
+Way = Callable[[Arguments], CallResults]
 HEADINGS = ["", "p50 ms", "p95 ms", "n", "more, p50 ms", "more, p95 ms"]
 
 
@@ -65,7 +89,7 @@ def _measure(asked: AskedQuestions, options: dict[str, Any], given: Environment,
             "questions": [question.text for question in asked.questions],
             "arguments": {"limit": LIMIT, "mode": options["mode"]},
         }
-        milliseconds = run_module("evals.children.tool_caller", logging_in(given, "DATABASE_URL"), data=order)
+        milliseconds = call(ask_every_way, logging_in(given, "DATABASE_URL"), **order)
     timings = {way: figures(each) for way, each in milliseconds.items()}
     base = timings[BASE]
     return {
@@ -76,6 +100,82 @@ def _measure(asked: AskedQuestions, options: dict[str, Any], given: Environment,
         }
         for way, timing in timings.items()
     }
+
+
+def ask_every_way(*, warm_up: list[str], questions: list[str], arguments: Arguments, **given: Any) -> Figures:
+    """Runs in a process of its own: the milliseconds of the questions by the way in which they were asked.
+
+    `search` is what the tool runs, in this process, as the person and with the query embedded here.
+    """
+    # Or the first search would, for so long that the server may have hung up on the other ways.
+    get_embedder().warm_up()
+    ways = _ways(given)
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    # The call after a search that this process runs itself meets a web process that has been idle for longest:
+    # in a fixed order one and the same would.
+    orders = random.Random(SEED)  # noqa: S311 - no secret
+    for number, query in enumerate(warm_up + questions):
+        found = []
+        for name in orders.sample(list(ways), k=len(ways)):
+            begun = time.perf_counter()
+            found.append(ways[name]({"query": query, **arguments}))
+            taken[name].append(1000 * (time.perf_counter() - begun))
+        if not found[0] or any(one != found[0] for one in found):
+            raise SystemExit(f"The ways of asking question {number} found nothing, or not the same.")
+    return {name: each[len(warm_up) :] for name, each in taken.items()}
+
+
+def _ways(given: dict[str, Any]) -> dict[str, Way]:
+    return {
+        "search": _search(given["user_id"]),
+        "rest": _over_rest(given),
+        "mcp": _over_mcp(given, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": TOOL}),
+        "mcp_2025": _over_mcp(given, {"MCP-Protocol-Version": "2025-11-25"}),
+    }
+
+
+def _search(user_id: int) -> Way:
+    user = User.objects.get(pk=user_id)
+
+    def search(arguments: Arguments) -> CallResults:
+        with acting_as(user):
+            found = run_tool(SearchChatHistoryInput(**arguments), user)
+        results: CallResults = as_data(found)["results"]
+        return results
+
+    return search
+
+
+def _over_rest(given: dict[str, Any]) -> Way:
+    ask = _asking(given, REST, {})
+    return lambda arguments: ask(arguments)["results"]
+
+
+def _over_mcp(given: dict[str, Any], headers: dict[str, str]) -> Way:
+    ask = _asking(given, MCP, {"Accept": "application/json, text/event-stream", **headers})
+    meta = {"_meta": META} if "Mcp-Method" in headers else {}
+
+    def call(arguments: Arguments) -> CallResults:
+        params = {"name": TOOL, "arguments": arguments, **meta}
+        answer = ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        results: CallResults = answer["result"]["structuredContent"]["results"]
+        return results
+
+    return call
+
+
+def _asking(given: dict[str, Any], path: str, extra: dict[str, str]) -> Callable[[Any], Any]:
+    """One connection, which is kept."""
+    line = KeptLine(given["host"], given["port"])
+    headers = {"Authorization": f"Bearer {given['token']}", **extra}
+
+    def ask(body: Any) -> Any:
+        status, answer = line.post(path, body, headers)
+        if status != HTTPStatus.OK:
+            raise SystemExit(f"{path} answered {status}.")
+        return answer
+
+    return ask
 
 
 def table(shown: Figures) -> list[list[str]]:

@@ -10,7 +10,6 @@ the server itself says has failed or was cut short, or with anything else: an an
 import asyncio
 import json
 import random
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -191,11 +190,12 @@ def _resident(processes: list[psutil.Process]) -> int:
     return sum(process.memory_info().rss for process in processes)
 
 
-async def main() -> None:
-    readers = Readers(json.load(sys.stdin))
+def run(**plan: Any) -> dict[str, Any]:
+    """Runs in a process of its own."""
+    return vars(asyncio.run(_read(plan)))
+
+
+async def _read(plan: dict[str, Any]) -> Heard:
+    readers = Readers(plan)
     await readers.run()
-    json.dump(vars(readers.heard), sys.stdout)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+    return readers.heard

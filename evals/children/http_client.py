@@ -6,7 +6,6 @@ Reads `{"host", "port", "path", "warm_up", "requests", "clients", "seconds"}`; a
 """
 
 import json
-import sys
 import threading
 import time
 from http.client import HTTPConnection, HTTPException
@@ -53,8 +52,8 @@ class Client:
             self.ask(*request)
 
 
-def main() -> None:
-    given = json.load(sys.stdin)
+def run(**given: Any) -> dict[str, Any]:
+    """Runs in a process of its own."""
     clients = [Client(given) for _ in range(given["clients"])]
     clients[0].ask_all(given["warm_up"])
     clients[0].milliseconds.clear()
@@ -63,12 +62,11 @@ def main() -> None:
         clients[0].ask_all(given["requests"])
     else:
         _ask_at_once(clients, given["requests"], until=begun + given["seconds"])
-    result = {
+    return {
         "milliseconds": [each for client in clients for each in client.milliseconds],
         "seconds": time.perf_counter() - begun,
         "failures": [each for client in clients for each in client.failures],
     }
-    json.dump(result, sys.stdout)
 
 
 def _ask_at_once(clients: list[Client], requests: list[list[Any]], *, until: float) -> None:
@@ -82,7 +80,3 @@ def _ask_at_once(clients: list[Client], requests: list[list[Any]], *, until: flo
         thread.start()
     for thread in threads:
         thread.join()
-
-
-if __name__ == "__main__":
-    main()

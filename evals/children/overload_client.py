@@ -6,11 +6,9 @@ requests a second in all; null is as fast as the answers come. Writes `{"millise
 breaks counts as the name of its failure.
 """
 
-import json
 import os
 import random
 import secrets
-import sys
 import threading
 import time
 from collections import Counter
@@ -76,8 +74,8 @@ def _filled(request: Any) -> Any:
     return request
 
 
-def main() -> None:
-    given = json.load(sys.stdin)
+def run(**given: Any) -> dict[str, Any]:
+    """Runs in a process of its own."""
     os.nice(given["nice"])
     connections = [Requester(given, number) for number in range(given["connections"])]
     begun = time.perf_counter()
@@ -88,8 +86,4 @@ def main() -> None:
         thread.join()
     statuses: Counter[str] = sum((connection.statuses for connection in connections), Counter())
     milliseconds = [each for connection in connections for each in connection.milliseconds]
-    json.dump({"milliseconds": milliseconds, "statuses": statuses}, sys.stdout)
-
-
-if __name__ == "__main__":
-    main()
+    return {"milliseconds": milliseconds, "statuses": statuses}

@@ -274,10 +274,6 @@ async def _soak(given: dict[str, Any]) -> Tally:
     return tally
 
 
-def main() -> None:
-    given = json.load(sys.stdin)
-    json.dump(asyncio.run(_soak(given)).as_data(), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()
+def run(**given: Any) -> dict[str, Any]:
+    """Runs in a process of its own."""
+    return asyncio.run(_soak(given)).as_data()

@@ -19,9 +19,10 @@ import psycopg
 
 from evals.datasets.loading import Report
 from evals.metrics import Latency
+from evals.processes import call
 from evals.reliability import faults
 from evals.reliability.faults import POISON, ServerName, Timeline
-from evals.reliability.finding import Kept, kept_turns, not_found
+from evals.reliability.finding import Kept, kept_turns, not_found, rows_shown_to_staff
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
 from evals.tables import judged
@@ -164,7 +165,7 @@ def run(plan: Plan, report: Report) -> Outcome:
         "EMBEDDING_SWEEP_SECONDS": str(min(plan.lease, LONGEST_SWEEP_SECONDS)),
     }
     report("Starting a product of its own.")
-    poisonable = ["--include=evals.children.mortal_worker"]
+    poisonable = ["--include=evals.reliability.mortal_worker"]
     with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:
         return _run(plan, product, report)
 
@@ -186,7 +187,7 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
         report(f"Waiting for {POISON} to be set aside.")
         _wait_for_quarantine(plan, connection, poison)
         _compare(kept_turns(connection), saves, poison, outcome)
-    outcome.quarantined_for_staff = int(str(product.run("evals.children.asked", {"quarantined": True})))
+    outcome.quarantined_for_staff = call(rows_shown_to_staff, product.environment)
     sample = random.Random(plan.seed).sample(saves, min(SAMPLE, len(saves)))  # noqa: S311
     outcome.searched_for, outcome.not_found = len(sample), not_found(product.address, sample)
     _measure(saves, timeline, outcome)

@@ -13,7 +13,7 @@ import psutil
 
 from evals.reliability.product import Product
 
-# The poison word: a worker that loads `evals.children.mortal_worker` dies when it embeds this.
+# The poison word: a worker that loads `evals.reliability.mortal_worker` dies when it embeds this.
 POISON = "arsenic-for-workers"
 # How long a server stays away, in seconds: a restart, and an outage that outlasts a client's first tries.
 BROKER_AWAY = (1.0, 3.0)

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.utils import timezone
 
+from core.isolation.acting import acting_as_staff
 from evals.reliability.saving import Save
+from memory.health import index_health
 
 # A turn's unique word, and whether the index has all of it: the word in the text's segment, and every part's vector.
 _TURNS = """
@@ -66,6 +69,12 @@ class Kept:
     @property
     def is_searchable(self) -> bool:
         return self.has_word and self.vectors > 0 and not self.waiting and not self.quarantined
+
+
+def rows_shown_to_staff() -> Any:
+    """Runs in a process of the product's: how many rows the admin's health page calls quarantined."""
+    with acting_as_staff():
+        return index_health(now=timezone.now()).quarantined.value
 
 
 def kept_turns(connection: psycopg.Connection[Any]) -> list[Kept]:

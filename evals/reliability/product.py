@@ -22,9 +22,11 @@ import psutil
 from django.conf import settings
 from django.core.management import CommandError
 
+from agent_tools.tokens import create_token
 from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
-from evals.processes import WORKER, Environment, answers, end, free_port, logging_in, run_module, worker_answers
+from evals.processes import WORKER, Environment, answers, call, end, free_port, logging_in, worker_answers
 from evals.scratch import ending_by_exception
+from intake.models import User
 
 READY_SECONDS = 180
 LOOK_SECONDS = 0.2
@@ -41,6 +43,12 @@ LAST_LINES = 15
 class Person:
     user_id: int
     token: str
+
+
+def make_people(*, count: int) -> list[tuple[int, str]]:
+    """Runs in a process of the product's: each one's id and token."""
+    people = [User.objects.create_user(f"person-{number}@evals.invalid") for number in range(count)]
+    return [(user.pk, create_token(user=user).secret) for user in people]
 
 
 class RestartedProgram:
@@ -122,15 +130,9 @@ class Product:
         """Of a process with the web process's login."""
         return logging_in(self._given, "DATABASE_URL")
 
-    def run(self, module: str, data: object = None) -> object:
-        """Run one of `evals.children` with the web process's login."""
-        return run_module(module, self.environment, data=data)
-
     def people(self, count: int) -> list[Person]:
         """So many new people, each with a token."""
-        made = self.run("evals.children.asked", {"people": count})
-        assert isinstance(made, list)  # noqa: S101
-        return [Person(*one) for one in made]
+        return [Person(*made) for made in call(make_people, self.environment, count=count)]
 
     def workers(self) -> list[psutil.Process]:
         """The worker's processes, the parent first; waits until there are some."""

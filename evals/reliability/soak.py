@@ -8,7 +8,6 @@
 """
 
 import json
-import os
 import threading
 import time
 from collections import Counter
@@ -21,9 +20,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from evals.children import soak_client
 from evals.datasets.loading import Report
 from evals.metrics import Latency
-from evals.processes import run_at_once
+from evals.processes import call_at_once
 from evals.reliability.product import Person, Product, running_product
 from evals.reliability.saving import Saver, Words
 from evals.reliability.tally import Tally, new_secret
@@ -142,9 +142,7 @@ def run(plan: SoakPlan, report: Report) -> SoakOutcome:
         outcome = SoakOutcome()
         with _counting_connections(product, outcome):
             began, took_before = time.monotonic(), _processor_seconds(product)
-            for result in run_at_once(
-                "evals.children.soak_client", dict(os.environ), data=_orders(plan, product, callers)
-            ):
+            for result in call_at_once(soak_client.run, product.environment, _orders(plan, product, callers)):
                 outcome.add(result)
             outcome.seconds = time.monotonic() - began
             took = _processor_seconds(product)

@@ -9,7 +9,8 @@ import psutil
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.processes import run_module
+from evals.children import soak_client
+from evals.processes import call
 from evals.reliability import soak
 from evals.reliability.tally import foreign_secrets, new_secret
 
@@ -85,7 +86,7 @@ def test_a_server_that_leaks_and_fails_is_found_out():
         threading.Thread(target=server.serve_forever).start()
         order = {"host": "127.0.0.1", "port": server.server_address[1], "callers": callers, "calls": 60}
         options = {"connections": 1, "cancelled": 0.0, "seed": "1"}
-        result = run_module("evals.children.soak_client", dict(os.environ), data=order | options)
+        result = call(soak_client.run, dict(os.environ), **order, **options)
         server.shutdown()
 
     outcome = soak.SoakOutcome(samples=1)

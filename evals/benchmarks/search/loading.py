@@ -11,10 +11,10 @@ from django.db import connection, transaction
 
 from evals.benchmarks.search.histories import Pool
 from evals.datasets.loading import Report
-from evals.processes import Environment, logging_in, run_at_once
+from evals.processes import Environment, call_at_once, logging_in
 from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
-from memory import vectors
+from memory import term_segments, vectors
 from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
 
 TABLES = (User, Conversation, Turn, IndexedText, Embedding, VectorBlock, PendingTerms, TermSegment, TermBlock)
@@ -62,7 +62,7 @@ def _make_users(count: int) -> list[User]:
 def _flush_terms(people: int, given: Environment) -> None:
     """By workers' processes, one for each processor, which share the people."""
     workers = logging_in(given, "DATABASE_WORKER_URL")
-    run_at_once("evals.children.flush_terms", workers, data=[None] * min(people, os.cpu_count() or 1))
+    call_at_once(term_segments.flush, workers, [{}] * min(people, os.cpu_count() or 1))
 
 
 def _gigabytes() -> float:

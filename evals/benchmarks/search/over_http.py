@@ -12,7 +12,8 @@ from django.core.management import CommandError
 
 from evals.benchmarks.search.asking import AskedQuestions, Question, Timing, figures
 from evals.benchmarks.search.ours import LIMIT
-from evals.processes import Environment, memory_megabytes, run_module
+from evals.children import http_client
+from evals.processes import Environment, call, memory_megabytes
 from intake.models import User
 from memory.search import SearchMode
 
@@ -58,7 +59,7 @@ class Web:
             "clients": clients,
             "seconds": seconds,
         }
-        done = run_module("evals.children.http_client", self._given, data=order)
+        done = call(http_client.run, self._given, **order)
         if done["failures"]:
             failures = ", ".join(f"{count} x {what}" for what, count in Counter(done["failures"]).most_common())
             raise CommandError(f"Searches over HTTP failed: {failures}.")
