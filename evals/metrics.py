@@ -79,6 +79,12 @@ def confidence_intervals(
     return {name: (float(low[column]), float(high[column])) for column, name in enumerate(NAMES)}
 
 
+def p50_and_p95(values: Sequence[float], *, digits: int) -> tuple[float, float]:
+    """The median and the 95th percentile, rounded to so many digits."""
+    p50, p95 = np.percentile(values, [50, 95])
+    return round(float(p50), digits), round(float(p95), digits)
+
+
 def share(values: Iterable[float]) -> float:
     """The mean of shares, or of yes and no; 0.0 of none."""
     every = list(values)
@@ -91,7 +97,7 @@ def _discount(rank: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of saves that succeeded at once, in milliseconds."""
+    """Of requests that succeeded at once, in milliseconds."""
 
     count: int = 0
     p50: float = 0.0
@@ -102,8 +108,7 @@ class Latency:
     def of(cls, milliseconds: Sequence[float]) -> "Latency":
         if not milliseconds:
             return cls()
-        p50, p95 = np.percentile(milliseconds, [50, 95])
-        return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
+        return cls(len(milliseconds), *p50_and_p95(milliseconds, digits=1), round(max(milliseconds), 1))
 
     def __str__(self) -> str:
         if not self.count:

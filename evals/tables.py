@@ -1,6 +1,8 @@
 """Figures as a person reads them in a terminal: percentages in columns, with how sure they are."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from evals import metrics, retrieval, surfaces
 from evals.retrieval import Answered
@@ -60,6 +62,33 @@ def _percent(low: float, high: float) -> str:
     return f"{100 * low:.0f}-{100 * high:.0f}"
 
 
-def judged(value: str, holds: bool, must: str) -> str:
-    """A figure, its aim, and whether it is met."""
-    return f"{value}  {'pass' if holds else 'FAIL'} ({must})"
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A figure of a run, with what it must be and whether it is; without `must` it is shown and not judged."""
+
+    name: str
+    value: str
+    holds: bool = True
+    must: str = ""
+
+    @property
+    def row(self) -> tuple[str, str]:
+        verdict = f"  {'pass' if self.holds else 'FAIL'} ({self.must})" if self.must else ""
+        return self.name, f"{self.value}{verdict}"
+
+
+def some(found: Iterable[str], *, most: int = 5) -> str:
+    """How many there are, and what, the commonest first."""
+    counts = Counter(found)
+    kinds = [what if count == 1 else f"{count:,} x {what}" for what, count in counts.most_common(most)]
+    return f"{counts.total():,} ({', '.join(kinds)})" if kinds else "0"
+
+
+def none_of(name: str, found: Collection[str]) -> Check:
+    """A check that there are none."""
+    return Check(name, some(found), not found, "none")
+
+
+def violations(checks: Sequence[Check]) -> list[str]:
+    """A sentence for each that does not hold."""
+    return [f"{check.name}: {check.value}, must be {check.must}." for check in checks if not check.holds]

@@ -3,29 +3,37 @@
 1. People begin their answers one after the other within `--spread` seconds, and each takes longer than that, so
    that all are written at once. Others come to read along at any moment; a third of them leave and come back.
 2. A model in this process writes for each question words that no other answer has.
-3. Every reader must have got every word of its answer once and in order. Counted apart: readers who were refused, those
-   to whom the server said that the answer failed or was cut short, and those with any other text, lost or mixed up.
+3. Every reader must have got every word of its answer once and in order. Counted apart: readers who were refused (by a
+   status, or by silence), those to whom the server said that the answer failed or was cut short, and those with any
+   other text, lost or mixed up.
 """
 
-import asyncio
+import random
+import threading
 import time
 from argparse import ArgumentParser
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
+import psutil
 from django.core.management import CommandError
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import StreamingResponse
-from starlette.routing import Route
 
-from core.testing.model_server import chunk
 from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
-from evals.children import answer_readers
 from evals.datasets.loading import Report
-from evals.processes import call
-from evals.reliability.product import Product, RestartedProgram, running_product
+from evals.processes import Program, call
+from evals.reliability.answering import AnswerReader, NumberingModel, question, whole_answer
+from evals.reliability.product import Person, Product, running_product
+
+MEMORY_EVERY_SECONDS = 0.25
+# Of those who read along, so many leave once and come back.
+LEAVING_SHARE = 1 / 3
+MOST_TRIES = 5
+WARM_UP = 10
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,19 +50,18 @@ def run(options: dict[str, Any], report: Report) -> Figures:
     if options["readers"] < options["answers"] or options["answers"] < 1:
         raise CommandError("At least one answer, and a reader for each.")
     plan = {name: options[name] for name in ("answers", "readers", "words", "pause", "spread")}
-    with serving(_model(plan["words"], plan["pause"])) as model:
+    with serving(NumberingModel(words=plan["words"], pause=plan["pause"]).application) as model:
         extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{model}/v1", "LLM_TIMEOUT_SECONDS": "120"}
         with running_product(extra=extra, webs=webs) as product:
             report(f"{plan['answers']} answers with {plan['readers']} readers.")
             return _measure(product, [product.programs[name] for name in webs], plan)
 
 
-def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any]) -> Figures:
-    people = product.people(plan["answers"])
-    asked = {**plan, "addresses": list(product.addresses.values()), "pids": [web.family()[0].pid for web in webs]}
-    asked["tokens"] = [person.token for person in people]
+def _measure(product: Product, webs: list[Program], plan: dict[str, Any]) -> Figures:
+    people = [(person.user_id, person.token) for person in product.people(plan["answers"])]
+    addresses, pids = list(product.addresses.values()), [web.family()[0].pid for web in webs]
     began, before = time.monotonic(), sum(web.processor_seconds() for web in webs)
-    heard: Any = call(answer_readers.run, product.environment, **asked)
+    heard = call(follow, product.environment, addresses=addresses, pids=pids, people=people, **plan)
     used, passed = sum(web.processor_seconds() for web in webs) - before, time.monotonic() - began
     return {
         "answers": plan["answers"],
@@ -62,10 +69,7 @@ def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any
         **percentiles(heard["first_event_ms"], "first_event"),
         **percentiles(heard["first_word_ms"], "first_word"),
         **percentiles(heard["joined_ms"], "joining_reader"),
-        "whole": heard["whole"],
-        "refused": heard["refused"],
-        "failed": heard["failed"],
-        "lost_or_mixed_up": heard["wrong"],
+        **{name: heard["readers"].get(name, 0) for name in ("whole", "refused", "failed", "lost_or_mixed_up")},
         "at_once": heard["at_once"],
         "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),
         "web_processor_ms_per_answer": round(1000 * used / plan["answers"], 1),
@@ -73,22 +77,99 @@ def _measure(product: Product, webs: list[RestartedProgram], plan: dict[str, Any
     }
 
 
-def _model(words: int, pause: float) -> Starlette:
-    """Answers `Number N` with `N.0 N.1 …`, and anything else at once."""
+def follow(
+    *,
+    addresses: list[str],
+    pids: list[int],
+    people: list[tuple[int, str]],
+    answers: int,
+    readers: int,
+    words: int,
+    pause: float,
+    spread: float,
+) -> Figures:
+    """Runs in a process of its own: all readers at once, each in a thread, and how each of them ended.
 
-    async def complete(request: Request) -> StreamingResponse:
-        messages = (await request.json())["messages"]
-        number = messages[-1]["content"].split()[-1]
-        return StreamingResponse(stream(number), media_type="text/event-stream")
+    The memory is of the web processes `pids`, before it begins and at most.
+    """
+    webs = [psutil.Process(pid) for pid in pids]
+    # In turns, as a balancer would have it.
+    places, headers = cycle(addresses), [Person(*person).headers for person in people]
+    for _ in range(WARM_UP * len(webs)):
+        AnswerReader([next(places)], headers[0], asks={"message": "Warm up"}).read(tries=1)
+    askers = [AnswerReader([next(places)], headers[number], asks=question(number)) for number in range(answers)]
+    chance = random.Random(1)  # noqa: S311
+    longest = spread + words * pause / 2
+    joining = [(number % answers, chance.uniform(1, longest)) for number in range(readers - answers)]
+    with _watching(webs, askers) as seen, ThreadPoolExecutor(max_workers=readers) as pool:
+        asked = [pool.submit(_ask, asker, spread * number / answers) for number, asker in enumerate(askers)]
+        joined = [
+            pool.submit(_join, askers[number], after, [next(places) for _ in addresses], headers[number])
+            for number, after in joining
+        ]
+    endings = [_ending(asker, whole_answer(number, words)) for number, asker in enumerate(askers)]
+    others = [(number, future.result()) for (number, _), future in zip(joining, joined, strict=True)]
+    endings += [_ending(reader, whole_answer(number, words)) for number, reader in others]
+    for future in asked:
+        future.result()
+    return {
+        "readers": Counter(endings),
+        "first_event_ms": [asker.first_event_ms for asker in askers if asker.first_event_ms is not None],
+        "first_word_ms": [asker.first_word_ms for asker in askers if asker.first_word_ms is not None],
+        "joined_ms": [one.first_event_ms for _, one in others if one is not None and one.first_event_ms is not None],
+        **seen,
+    }
 
-    async def stream(number: str) -> AsyncIterator[bytes]:
-        for word in range(words if number.isdecimal() else 1):
-            yield chunk({"role": "assistant", "content": f"{number}.{word} "})
-            await asyncio.sleep(pause)
-        yield chunk(finish_reason="stop")
-        yield b"data: [DONE]\n\n"
 
-    return Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
+def _ask(asker: AnswerReader, after: float) -> None:
+    time.sleep(after)
+    asker.read(tries=1)
+    # Whether it was taken or refused: those who wait for it need wait no longer.
+    asker.has_begun.set()
+
+
+def _join(asker: AnswerReader, after: float, addresses: list[str], headers: dict[str, str]) -> AnswerReader | None:
+    """None for an answer that nobody may read, since its question was refused."""
+    time.sleep(after)
+    asker.has_begun.wait()
+    if asker.turn_id is None:
+        return None
+    leaves = random.random() < LEAVING_SHARE  # noqa: S311
+    reader = AnswerReader(addresses, headers, turn_id=asker.turn_id, leaves=leaves)
+    reader.read(tries=MOST_TRIES)
+    return reader
+
+
+def _ending(reader: AnswerReader | None, whole: str) -> str:
+    if reader is None or reader.ending is None:
+        return "refused"
+    is_cut_short = reader.ending.name == "error" or reader.ending.data.get("status") == "interrupted"
+    if is_cut_short and whole.startswith(reader.text):
+        return "failed"
+    return "whole" if reader.text == whole else "lost_or_mixed_up"
+
+
+@contextmanager
+def _watching(webs: list[psutil.Process], askers: list[AnswerReader]) -> Iterator[Figures]:
+    """Bytes of memory, and how many answers were being written at once, at most."""
+    seen = {"rest_bytes": _resident(webs), "peak_bytes": 0, "at_once": 0}
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(MEMORY_EVERY_SECONDS):
+            seen["peak_bytes"] = max(seen["peak_bytes"], _resident(webs))
+            written = sum(asker.is_reading and asker.turn_id is not None for asker in askers)
+            seen["at_once"] = max(seen["at_once"], written)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    yield seen
+    is_over.set()
+    thread.join()
+
+
+def _resident(webs: list[psutil.Process]) -> int:
+    return sum(process.memory_info().rss for process in webs)
 
 
 BENCHMARK = Benchmark(

@@ -20,7 +20,7 @@ from django.db import connection
 from django.utils import timezone
 
 from evals.benchmarks.base import Benchmark, Figures
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search.histories import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report
 from evals.processes import Environment, environment, own_broker

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from evals.datasets.loading import Report
+from evals.metrics import p50_and_p95
 
 Figures = dict[str, Any]
 TableRows = Sequence[Sequence[str]]
@@ -39,5 +38,5 @@ class Benchmark:
 
 def percentiles(milliseconds: Sequence[float], name: str) -> dict[str, float]:
     """`{name}_p50_ms` and `{name}_p95_ms`."""
-    p50, p95 = np.percentile(milliseconds, [50, 95])
-    return {f"{name}_p50_ms": round(float(p50), 2), f"{name}_p95_ms": round(float(p95), 2)}
+    p50, p95 = p50_and_p95(milliseconds, digits=2)
+    return {f"{name}_p50_ms": p50, f"{name}_p95_ms": p95}

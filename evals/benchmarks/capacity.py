@@ -28,9 +28,8 @@ from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import saving_turns
 from evals.benchmarks.population import NodeSize, Population, ProcessorTime, TurnCosts, breaks_first, needs
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
-from evals.benchmarks.search import ours
-from evals.benchmarks.search.asking import ask
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search.asking import ask, search_hybrid
+from evals.benchmarks.search.histories import load, made_pool
 from evals.datasets.loading import Report
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
@@ -216,10 +215,10 @@ def _search(history: int, count: int, database: str, report: Report) -> Processo
     clock, searches = ProcessorClock(), 0
     for asked in ask(users, count=count):
         for question in asked.warm_up:
-            ours.hybrid(asked.user, question)
+            search_hybrid(asked.user, question)
         with clock.running():
             for question in asked.questions:
-                ours.hybrid(asked.user, question)
+                search_hybrid(asked.user, question)
         searches += len(asked.questions)
     return clock.per_operation(searches)
 

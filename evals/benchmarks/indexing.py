@@ -1,9 +1,14 @@
-"""`benchmark indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
+"""What the embedding model costs: `benchmark indexing`, `embedding` and `memory`.
+
+`indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
 
 1. Turns are saved while the worker is not told of them; then it is, and the time until no part waits is taken.
 2. A fresh process embeds the same parts in the same batches with nothing around it. 1 and 2 take turns, so that both
    see the same machine.
 3. Turns are saved one by one, as the chat does, and each is searched for until it is found.
+
+`embedding`: what embedding one query costs the person who waits for it, the model being loaded. `memory`: how much a
+worker holds after its work, and a web process after a search, in MB.
 """
 
 import time
@@ -15,12 +20,14 @@ from celery import Celery
 from django.conf import settings
 from django.utils import timezone
 
+from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.client import Client
 from evals.datasets.loading import Report
-from evals.processes import Environment, call, environment, own_broker, worker
+from evals.processes import Environment, call, environment, own_broker, web, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.models import Conversation, Turn, User
@@ -34,6 +41,7 @@ from memory.sources import cut, turn_entry
 ROUNDS = 6
 PEOPLE = 5
 WARM_UP_TURNS = 20
+WARM_UP_QUERIES = 20
 LOOK_SECONDS = 0.05
 # Each look for a turn embeds its message and so takes time from the worker.
 SEARCH_SECONDS = 0.02
@@ -56,11 +64,11 @@ def run(options: dict[str, Any], report: Report) -> Figures:
 
 
 def _throughput(count: int, given: Environment, report: Report) -> Figures:
-    save_turns(WARM_UP_TURNS, seed=0)
+    list(saving_turns(WARM_UP_TURNS, seed=0))
     work_off(given)
     pipeline_seconds = model_seconds = 0.0
     for round_number in range(1, ROUNDS + 1):
-        turns = save_turns(count // ROUNDS, seed=round_number)
+        turns = list(saving_turns(count // ROUNDS, seed=round_number))
         pipeline_seconds += work_off(given)
         model_seconds += call(embedding_seconds, given, batches=_batches(turns))
         report(f"Round {round_number} of {ROUNDS}: pipeline {pipeline_seconds:.1f} s, model {model_seconds:.1f} s.")
@@ -103,13 +111,8 @@ def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
     raise TimeoutError(f"A turn was not found within {LONGEST_SECONDS} s.")
 
 
-def save_turns(count: int, *, seed: int, answer_length: int | None = None) -> list[Turn]:
-    """So many synthetic turns of some new people, by the real service; they wait for a worker."""
-    return list(saving_turns(count, seed=seed, answer_length=answer_length))
-
-
 def saving_turns(count: int, *, seed: int, answer_length: int | None = None) -> Iterator[Turn]:
-    """Saves them one by one, as they are taken."""
+    """So many synthetic turns of some new people, saved by the service as they are taken; they wait for a worker."""
     conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
     for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length)):
         yield _save(conversations[number % PEOPLE], said)
@@ -151,9 +154,63 @@ def _begin_conversation(name: str) -> Conversation:
         return Conversation.objects.create(user=user, title=name)
 
 
-BENCHMARK = Benchmark(
+def add_embedding_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--samples", type=int, default=300, help="how many queries of about 12 tokens (default 300)")
+
+
+def time_queries(options: dict[str, Any], report: Report) -> Figures:
+    embedder = get_embedder()
+    for query in synthetic.queries(WARM_UP_QUERIES, seed=1):
+        embedder.embed_query(query)
+    report(f"Embedding {options['samples']} queries one by one.")
+    milliseconds = []
+    for query in synthetic.queries(options["samples"]):
+        begun = time.perf_counter()
+        embedder.embed_query(query)
+        milliseconds.append(1000 * (time.perf_counter() - begun))
+    return percentiles(milliseconds, "query")
+
+
+def add_memory_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=200, help="how many the worker has worked off (default 200)")
+
+
+def weigh_processes(options: dict[str, Any], report: Report) -> Figures:
+    with scratch_database() as database, own_broker() as broker:
+        given = environment(database=database, broker=broker)
+        with worker(given) as program:
+            list(saving_turns(options["turns"], seed=0))
+            work_off(given)
+            worker_rss, worker_pss = program.megabytes()
+        report("The worker is measured; now the web process.")
+        with web(given) as (address, program):
+            _search(address, User.objects.earliest("pk"))
+            web_rss, web_pss = program.megabytes()
+    return {"worker_rss_mb": worker_rss, "worker_pss_mb": worker_pss, "web_rss_mb": web_rss, "web_pss_mb": web_pss}
+
+
+def _search(address: str, user: User) -> None:
+    """As an agent does, with a token, over everything that one person said."""
+    token = create_token(user=user).secret
+    with Client(address, {"Authorization": f"Token {token}"}) as client:
+        query = {"query": "What did I say about the garden?"}
+        answer = client.ask("POST", "/api/v1/tools/search_chat_history/", query)
+    if not answer.is_ok or not answer.data["results"]:
+        raise RuntimeError(f"The search was answered {answer}, so what the process holds says nothing.")
+
+
+INDEXING = Benchmark(
     name="indexing",
     help="a worker's throughput beside the bare model's, and the time from a save to being found",
     add_arguments=add_arguments,
     run=run,
+)
+EMBEDDING = Benchmark(
+    name="embedding", help="the time to embed one query", add_arguments=add_embedding_arguments, run=time_queries
+)
+MEMORY = Benchmark(
+    name="memory",
+    help="resident memory of a worker and a web process at work",
+    add_arguments=add_memory_arguments,
+    run=weigh_processes,
 )

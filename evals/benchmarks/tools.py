@@ -11,9 +11,7 @@ import random
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.management import CommandError
 from django.utils import timezone
@@ -24,14 +22,12 @@ from agent_tools.tools.chat_history import SearchChatHistoryInput
 from agent_tools.tools.chat_history import run as run_tool
 from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures
-from evals.benchmarks.search.asking import AskedQuestions, ask, figures
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search.asking import LIMIT, AskedQuestions, ask, figures
+from evals.benchmarks.search.histories import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
-from evals.benchmarks.search.ours import LIMIT
-from evals.benchmarks.search.over_http import hardly_limited
-from evals.children.kept_line import KeptLine
+from evals.client import MCP_PATH, MCP_REVISION, Client, mcp_request
 from evals.datasets.loading import Report
-from evals.processes import Environment, call, environment, logging_in, own_broker, web
+from evals.processes import Environment, call, environment, hardly_limited, logging_in, own_broker, web
 from evals.scratch import scratch_database
 from intake.models import User
 from memory.embedders import get_embedder
@@ -40,14 +36,7 @@ from memory.search import SearchMode
 BASE = "search"
 MODES = (SearchMode.SEMANTIC.value, SearchMode.HYBRID.value)
 TOOL = "search_chat_history"
-REST = f"/api/v1/tools/{TOOL}/"
-MCP = "/mcp"
 SEED = 1
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "benchmark", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 
 Arguments = dict[str, Any]
 CallResults = list[dict[str, Any]]
@@ -79,17 +68,16 @@ def _measure(asked: AskedQuestions, options: dict[str, Any], given: Environment,
     secret = create_token(user=asked.user, name="benchmark").secret
     with web(given) as (address, _):
         report(f"Asking {len(asked.questions)} questions, each of them every way.")
-        place = urlsplit(address)
-        order = {
-            "host": place.hostname,
-            "port": place.port,
-            "token": secret,
-            "user_id": asked.user.pk,
-            "warm_up": [question.text for question in asked.warm_up],
-            "questions": [question.text for question in asked.questions],
-            "arguments": {"limit": LIMIT, "mode": options["mode"]},
-        }
-        milliseconds = call(ask_every_way, logging_in(given, "DATABASE_URL"), **order)
+        milliseconds = call(
+            ask_every_way,
+            logging_in(given, "DATABASE_URL"),
+            address=address,
+            token=secret,
+            user_id=asked.user.pk,
+            warm_up=[question.text for question in asked.warm_up],
+            questions=[question.text for question in asked.questions],
+            arguments={"limit": LIMIT, "mode": options["mode"]},
+        )
     timings = {way: figures(each) for way, each in milliseconds.items()}
     base = timings[BASE]
     return {
@@ -102,14 +90,16 @@ def _measure(asked: AskedQuestions, options: dict[str, Any], given: Environment,
     }
 
 
-def ask_every_way(*, warm_up: list[str], questions: list[str], arguments: Arguments, **given: Any) -> Figures:
+def ask_every_way(
+    *, address: str, token: str, user_id: int, warm_up: list[str], questions: list[str], arguments: Arguments
+) -> Figures:
     """Runs in a process of its own: the milliseconds of the questions by the way in which they were asked.
 
     `search` is what the tool runs, in this process, as the person and with the query embedded here.
     """
     # Or the first search would, for so long that the server may have hung up on the other ways.
     get_embedder().warm_up()
-    ways = _ways(given)
+    ways = _ways(address, {"Authorization": f"Bearer {token}"}, user_id)
     taken: dict[str, list[float]] = {name: [] for name in ways}
     # The call after a search that this process runs itself meets a web process that has been idle for longest:
     # in a fixed order one and the same would.
@@ -125,12 +115,12 @@ def ask_every_way(*, warm_up: list[str], questions: list[str], arguments: Argume
     return {name: each[len(warm_up) :] for name, each in taken.items()}
 
 
-def _ways(given: dict[str, Any]) -> dict[str, Way]:
+def _ways(address: str, person: dict[str, str], user_id: int) -> dict[str, Way]:
     return {
-        "search": _search(given["user_id"]),
-        "rest": _over_rest(given),
-        "mcp": _over_mcp(given, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": TOOL}),
-        "mcp_2025": _over_mcp(given, {"MCP-Protocol-Version": "2025-11-25"}),
+        "search": _search(user_id),
+        "rest": _over_rest(Client(address, person)),
+        "mcp": _over_mcp(Client(address, person), MCP_REVISION),
+        "mcp_2025": _over_mcp(Client(address, person), "2025-11-25"),
     }
 
 
@@ -146,36 +136,24 @@ def _search(user_id: int) -> Way:
     return search
 
 
-def _over_rest(given: dict[str, Any]) -> Way:
-    ask = _asking(given, REST, {})
-    return lambda arguments: ask(arguments)["results"]
+def _over_rest(client: Client) -> Way:
+    return lambda arguments: _asked(client, f"/api/v1/tools/{TOOL}/", arguments, {})["results"]
 
 
-def _over_mcp(given: dict[str, Any], headers: dict[str, str]) -> Way:
-    ask = _asking(given, MCP, {"Accept": "application/json, text/event-stream", **headers})
-    meta = {"_meta": META} if "Mcp-Method" in headers else {}
-
-    def call(arguments: Arguments) -> CallResults:
-        params = {"name": TOOL, "arguments": arguments, **meta}
-        answer = ask({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        results: CallResults = answer["result"]["structuredContent"]["results"]
+def _over_mcp(client: Client, revision: str) -> Way:
+    def call_tool(arguments: Arguments) -> CallResults:
+        message, headers = mcp_request("tools/call", revision, name=TOOL, arguments=arguments)
+        results: CallResults = _asked(client, MCP_PATH, message, headers)["result"]["structuredContent"]["results"]
         return results
 
-    return call
+    return call_tool
 
 
-def _asking(given: dict[str, Any], path: str, extra: dict[str, str]) -> Callable[[Any], Any]:
-    """One connection, which is kept."""
-    line = KeptLine(given["host"], given["port"])
-    headers = {"Authorization": f"Bearer {given['token']}", **extra}
-
-    def ask(body: Any) -> Any:
-        status, answer = line.post(path, body, headers)
-        if status != HTTPStatus.OK:
-            raise SystemExit(f"{path} answered {status}.")
-        return answer
-
-    return ask
+def _asked(client: Client, path: str, body: Any, headers: dict[str, str]) -> Any:
+    answer = client.ask("POST", path, body, headers)
+    if not answer.is_ok:
+        raise SystemExit(f"{path} was answered {answer}")
+    return answer.data
 
 
 def table(shown: Figures) -> list[list[str]]:

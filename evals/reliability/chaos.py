@@ -25,14 +25,17 @@ from evals.reliability.faults import POISON, ServerName, Timeline
 from evals.reliability.finding import Kept, kept_turns, not_found, rows_shown_to_staff
 from evals.reliability.product import Product, running_product
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.tables import judged
+from evals.tables import Check, none_of, some
 
 LOOK_SECONDS = 0.2
 SAMPLE = 50
+EXAMPLES = 5
 # A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
 AFTERMATH_SECONDS = 10
 # Of fewer saves than these a median says nothing, and is not judged.
 FEWEST_TO_JUDGE = 20
+# So many milliseconds more may a save take, at the median, while the broker is away.
+SLOWER_AT_MOST_MS = 200
 # Shorter than a restart of the worker, and no longer than in production.
 LONGEST_SWEEP_SECONDS = 5
 
@@ -45,8 +48,6 @@ class Plan:
     people: int = 6
     # Within so many seconds of the last fault everything must be searchable.
     patience: float = 30.0
-    # So many milliseconds more may a save take, at the median, while the broker is away.
-    slower: float = 200.0
     # How often a row is tried before it is set aside, and for how long a worker that died may keep what it took.
     attempts: int = 5
     lease: int = 15
@@ -58,7 +59,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome. `searchable_after` is None when the deadline passed."""
+    """`searchable_after`: seconds after the last fault; None when the deadline passed."""
 
     saved: int = 0
     lost: list[str] = field(default_factory=list)
@@ -81,81 +82,58 @@ class Outcome:
     failed_after_restarts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
-    def added(self, away: Latency) -> float:
-        """Milliseconds more at the median than with a broker; 0 where there are too few to tell."""
-        is_enough = min(away.count, self.broker_alive.count) >= FEWEST_TO_JUDGE
-        return away.p50 - self.broker_alive.p50 if is_enough else 0.0
-
-    def faults_found(self, plan: Plan) -> list[str]:
-        """Each violation as a sentence; empty when all is well."""
-        refusing, silent = self.added(self.broker_refusing), self.added(self.broker_silent)
-        found = {
-            f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
-            f"{len(self.duplicated)} turns were saved twice: {_some(self.duplicated)}.": self.duplicated,
-            f"{self.unsearchable} turns were not searchable {plan.patience:g} s after the last fault.": (
-                self.searchable_after is None
-            ),
-            f"Searches did not find {_some(self.not_found)}.": self.not_found,
-            f"{self.quarantined} rows are quarantined, staff see {self.quarantined_for_staff}, and {self.poisoned} "
-            "deserve it.": not self.is_quarantine_right,
-            f"{self.failed_while_there.total()} requests failed while the database was there: "
-            f"{dict(self.failed_while_there)}.": self.failed_while_there,
-            f"Saves took {refusing:.0f} ms longer at the median when the broker refused.": refusing > plan.slower,
-            f"Saves took {silent:.0f} ms longer at the median when the broker was silent.": silent > plan.slower,
-        }
-        return [sentence for sentence, is_so in found.items() if is_so]
-
-    @property
-    def is_quarantine_right(self) -> bool:
-        return {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
-
-    def table(self, plan: Plan) -> list[tuple[str, str]]:
-        """Each figure with its name and, where there is an aim, whether it holds."""
+    def checks(self, plan: Plan) -> list[Check]:
         searchable = "never" if self.searchable_after is None else f"{self.searchable_after:.1f} s"
-        struck, sought = self.faults.total(), self.searched_for
+        if self.unsearchable:
+            searchable = f"{searchable}, {self.unsearchable:,} turns missing"
+        saved = f"{self.saved:,} in {self.seconds:.0f} s"
+        quarantined = {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
+        only_poison = f"{self.poisoned}: what kills its worker, and nothing else"
+        missed = f", not {', '.join(self.not_found[:EXAMPLES])}" if self.not_found else ""
+        found = f"{self.searched_for - len(self.not_found):,}{missed}"
         kinds = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
         restarts = f"{self.failed_after_restarts.total():,} of {self.after_restarts:,}"
         return [
-            ("faults", judged(f"{struck:,}", struck >= plan.faults, f"at least {plan.faults:,}")),
-            ("of each kind", kinds),
-            (
-                "turns saved (acknowledged)",
-                judged(f"{self.saved:,} in {self.seconds:.0f} s", self.saved >= plan.turns, f"at least {plan.turns:,}"),
+            Check(
+                "faults", f"{self.faults.total():,}", self.faults.total() >= plan.faults, f"at least {plan.faults:,}"
             ),
-            ("lost", judged(f"{len(self.lost):,}", not self.lost, "none")),
-            ("duplicated", judged(f"{len(self.duplicated):,}", not self.duplicated, "none")),
-            (
+            Check("of each kind", kinds),
+            Check("turns saved (acknowledged)", saved, self.saved >= plan.turns, f"at least {plan.turns:,}"),
+            none_of("lost", self.lost),
+            none_of("duplicated", self.duplicated),
+            Check(
                 "quarantined, and seen by staff",
-                judged(
-                    f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
-                    self.is_quarantine_right,
-                    f"{self.poisoned}: what kills its worker, and nothing else",
-                ),
+                f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
+                quarantined,
+                only_poison,
             ),
-            (
+            Check(
                 "all searchable after the last fault",
-                judged(searchable, self.searchable_after is not None, f"at most {plan.patience:g} s"),
+                searchable,
+                self.searchable_after is not None,
+                f"at most {plan.patience:g} s",
             ),
-            ("found through the API", judged(f"{sought - len(self.not_found):,}", not self.not_found, f"{sought:,}")),
-            ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
-            ("save, broker refusing", self._beside_alive(self.broker_refusing, plan)),
-            ("save, broker hanging", self._beside_alive(self.broker_silent, plan)),
-            ("requests failed while the database was away", _counts(self.failed_while_away)),
-            (
-                "requests failed while it was there",
-                judged(_counts(self.failed_while_there), not self.failed_while_there, "none"),
-            ),
-            (
+            Check("found through the API", found, not self.not_found, f"{self.searched_for:,}"),
+            Check("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
+            self._beside_alive("save, broker refusing", self.broker_refusing),
+            self._beside_alive("save, broker hanging", self.broker_silent),
+            Check("requests failed while the database was away", some(self.failed_while_away)),
+            none_of("requests failed while it was there", self.failed_while_there),
+            Check(
                 f"of those begun in the {AFTERMATH_SECONDS} s after it was back",
-                judged(restarts, not self.failed_after_restarts, "none"),
+                restarts,
+                not self.failed_after_restarts,
+                "none",
             ),
         ]
 
-    def _beside_alive(self, away: Latency, plan: Plan) -> str:
+    def _beside_alive(self, name: str, away: Latency) -> Check:
         if min(away.count, self.broker_alive.count) < FEWEST_TO_JUDGE:
-            return f"{away}, too few to judge"
-        added = self.added(away)
-        return judged(f"{away}, {added:+,.0f} ms at p50", added <= plan.slower, f"at most +{plan.slower:g} ms")
+            return Check(name, f"{away}, too few to judge")
+        added = away.p50 - self.broker_alive.p50
+        return Check(
+            name, f"{away}, {added:+,.0f} ms at p50", added <= SLOWER_AT_MOST_MS, f"at most +{SLOWER_AT_MOST_MS} ms"
+        )
 
 
 def run(plan: Plan, report: Report) -> Outcome:
@@ -178,12 +156,12 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
     ]
     poison = savers[0].save(f"{{word}} {POISON}")
     began = time.monotonic()
-    _save_under_faults(plan, product, savers, timeline, outcome, report)
+    last_fault = _save_under_faults(plan, product, savers, timeline, outcome, report)
     outcome.seconds = time.monotonic() - began
     saves = [save for saver in savers for save in saver.saves if save is not poison]
     outcome.saved = len(saves)
     with product.servers.connect_as_superuser() as connection:
-        _wait_until_searchable(plan, connection, saves, outcome)
+        _wait_until_searchable(plan, connection, saves, last_fault, outcome)
         report(f"Waiting for {POISON} to be set aside.")
         _wait_for_quarantine(plan, connection, poison)
         _compare(kept_turns(connection), saves, poison, outcome)
@@ -196,8 +174,8 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
 
 def _save_under_faults(
     plan: Plan, product: Product, savers: list[Saver], timeline: Timeline, outcome: Outcome, report: Report
-) -> None:
-    """Until as many turns are saved and as many faults have struck as planned."""
+) -> float:
+    """Until as many turns are saved and as many faults have struck as planned; the moment of the last fault's end."""
     is_over = threading.Event()
 
     def saved() -> int:
@@ -214,8 +192,9 @@ def _save_under_faults(
             report(f"{saved():,} saved. Fault {number} of {plan.faults}: {fault.name}.")
             fault.strike(product, timeline, dice)
             outcome.faults[fault.name] += 1
-        outcome.searchable_after = -time.monotonic()
+        last_fault = time.monotonic()
         _wait_until(lambda: saved() >= plan.turns, threads)
+        return last_fault
     finally:
         is_over.set()
         for thread, saver in zip(threads, savers, strict=True):
@@ -231,9 +210,8 @@ def _wait_until(is_so: Callable[[], bool], threads: list[threading.Thread]) -> N
 
 
 def _wait_until_searchable(
-    plan: Plan, connection: psycopg.Connection[Any], saves: list[Save], outcome: Outcome
+    plan: Plan, connection: psycopg.Connection[Any], saves: list[Save], last_fault: float, outcome: Outcome
 ) -> None:
-    last_fault = -(outcome.searchable_after or 0.0)
     words = {save.word for save in saves}
     while True:
         searchable = {kept.word for kept in kept_turns(connection) if kept.is_searchable}
@@ -241,9 +219,7 @@ def _wait_until_searchable(
         outcome.unsearchable = len(words - searchable)
         if not outcome.unsearchable:
             outcome.searchable_after = after
-            return
-        if after > plan.patience:
-            outcome.searchable_after = None
+        if not outcome.unsearchable or after > plan.patience:
             return
         time.sleep(LOOK_SECONDS)
 
@@ -303,12 +279,3 @@ def _broker(attempt: Attempt, timeline: Timeline) -> set[ServerName]:
 
 def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
     return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
-
-
-def _counts(failures: Counter[str]) -> str:
-    kinds = ", ".join(f"{count:,} x {kind}" for kind, count in failures.most_common())
-    return f"{failures.total():,} ({kinds})" if kinds else "0"
-
-
-def _some(words: list[str]) -> str:
-    return ", ".join(words[:5]) + (" …" if len(words) > 5 else "")  # noqa: PLR2004

@@ -5,8 +5,6 @@ with `search_history`, which finds every literal match in a message; and by thei
 `search_chat_history`, where the message itself is the question.
 """
 
-import json
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ import psycopg
 from django.utils import timezone
 
 from core.isolation.acting import acting_as_staff
+from evals.client import Client
 from evals.reliability.saving import Save
 from memory.health import index_health
 
@@ -44,8 +43,6 @@ SELECT said.word, said.conversation_id::text, said.turn_number, said.status,
  WHERE said.word IS NOT NULL
 """
 
-PATH = "/api/v1/tools/{}/"
-TIMEOUT_SECONDS = 60
 LONGEST_QUERY = 500
 
 
@@ -71,14 +68,14 @@ class Kept:
         return self.has_word and self.vectors > 0 and not self.waiting and not self.quarantined
 
 
+def kept_turns(connection: psycopg.Connection[Any]) -> list[Kept]:
+    return [Kept(*row) for row in connection.execute(_TURNS).fetchall()]
+
+
 def rows_shown_to_staff() -> Any:
     """Runs in a process of the product's: how many rows the admin's health page calls quarantined."""
     with acting_as_staff():
         return index_health(now=timezone.now()).quarantined.value
-
-
-def kept_turns(connection: psycopg.Connection[Any]) -> list[Kept]:
-    return [Kept(*row) for row in connection.execute(_TURNS).fetchall()]
 
 
 def not_found(address: str, saves: Sequence[Save]) -> list[str]:
@@ -89,16 +86,15 @@ def not_found(address: str, saves: Sequence[Save]) -> list[str]:
 def _is_found(address: str, save: Save) -> bool:
     by_words = {"query": save.word, "scope": "sessions", "max_results": 50}
     by_meaning = {"query": save.message[:LONGEST_QUERY], "limit": 20, "mode": "semantic"}
-    searches = {"search_history": by_words, "search_chat_history": by_meaning}
-    return all(save.place in _places(address, save, name, body) for name, body in searches.items())
+    with Client(address, save.person.headers) as client:
+        return all(
+            save.place in _places(client, tool, body)
+            for tool, body in {"search_history": by_words, "search_chat_history": by_meaning}.items()
+        )
 
 
-def _places(address: str, save: Save, tool: str, body: dict[str, Any]) -> set[tuple[str, int]]:
-    request = urllib.request.Request(  # noqa: S310
-        address + PATH.format(tool),
-        json.dumps(body).encode(),
-        {"Authorization": f"Token {save.person.token}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-        results = json.load(response)["results"]
-    return {(result.get("conversationId"), result.get("turnNumber")) for result in results}
+def _places(client: Client, tool: str, body: dict[str, Any]) -> set[tuple[str, int]]:
+    answer = client.ask("POST", f"/api/v1/tools/{tool}/", body)
+    if not answer.is_ok:
+        raise RuntimeError(f"{tool} was answered {answer}")
+    return {(result.get("conversationId"), result.get("turnNumber")) for result in answer.data["results"]}

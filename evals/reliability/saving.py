@@ -1,20 +1,15 @@
 """People who go on saving turns whatever happens, over HTTP as any client does: until each is acknowledged."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
 from itertools import count
-from typing import Any
-from urllib.parse import urlsplit
 
 from evals import synthetic
-from evals.reliability.product import Person
+from evals.client import Client
+from evals.reliability.product import CHAT, Person
 
-PATH = "/api/v1/intake/chat"
-TIMEOUT_SECONDS = 60
 # A client that is told to try again shortly.
 PAUSE_SECONDS = 0.2
 TURNS_IN_A_CONVERSATION = 8
@@ -22,7 +17,7 @@ TURNS_IN_A_CONVERSATION = 8
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request; `failure` is empty for the one that was acknowledged."""
+    """One request; `failure` is empty for the one that was acknowledged. Moments of a monotonic clock."""
 
     began: float
     ended: float
@@ -64,25 +59,20 @@ class Saver:
     """One person at one screen: a turn after the other, now and then in a new conversation."""
 
     def __init__(self, address: str, person: Person, words: Words, *, seed: int) -> None:
-        parts = urlsplit(address)
-        self._connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+        self._client = Client(address, person.headers)
         self._person, self._words = person, words
         self._talk = _talk(seed)
         self._conversation: str | None = None
         self.saves: list[Save] = []
 
     def close(self) -> None:
-        self._connection.close()
+        self._client.close()
 
     def go_on(self, is_enough: Callable[[], bool]) -> None:
         while not is_enough():
-            save = self.save if len(self.saves) % TURNS_IN_A_CONVERSATION else self.save_anew
-            save(f"{next(self._talk)} {{word}}")
-
-    def save_anew(self, template: str) -> Save:
-        """As `save`, in a new conversation."""
-        self._conversation = None
-        return self.save(template)
+            if len(self.saves) % TURNS_IN_A_CONVERSATION == 0:
+                self._conversation = None
+            self.save(f"{next(self._talk)} {{word}}")
 
     def save(self, template: str) -> Save:
         """Say something with a new word for `{word}`, as often as it takes."""
@@ -98,30 +88,22 @@ class Saver:
     def _attempt(self, saving: Save) -> Attempt:
         began = time.monotonic()
         try:
-            status, events = self._post(saving.message)
-        except (OSError, HTTPException) as error:
-            self._connection.close()
+            body = {
+                "message": saving.message,
+                **({"conversation_id": self._conversation} if self._conversation else {}),
+            }
+            answer = self._client.ask("POST", CHAT, body)
+        except OSError as error:
             return Attempt(began, time.monotonic(), type(error).__name__)
+        events = {event.name: event.data for event in answer.events} if answer.is_ok else {}
         # Where the message went is known from the first event on, as to a browser: to try again is to go on there.
         self._conversation = events.get("turn", {}).get("conversationId", self._conversation)
         if done := events.get("done"):
             saving.place = done["conversationId"], done["turnNumber"]
             return Attempt(began, time.monotonic())
-        failure = events["error"]["code"] if "error" in events else "stream cut off" if events else f"status {status}"
-        return Attempt(began, time.monotonic(), failure)
-
-    def _post(self, message: str) -> tuple[int, dict[str, Any]]:
-        body = {"message": message, **({"conversation_id": self._conversation} if self._conversation else {})}
-        headers = {"Authorization": f"Token {self._person.token}", "Content-Type": "application/json"}
-        try:
-            self._connection.request("POST", PATH, json.dumps(body), headers)
-        except BrokenPipeError:
-            # A kept connection that the server has closed meanwhile; every client opens another and says it there.
-            self._connection.close()
-            self._connection.request("POST", PATH, json.dumps(body), headers)
-        response = self._connection.getresponse()
-        answer = response.read().decode()
-        return response.status, dict(_events(answer)) if response.status == 200 else {}  # noqa: PLR2004
+        if "error" in events:
+            return Attempt(began, time.monotonic(), events["error"]["code"])
+        return Attempt(began, time.monotonic(), "stream cut off" if events else f"status {answer.status}")
 
 
 def _talk(seed: int) -> Iterator[str]:
@@ -129,11 +111,3 @@ def _talk(seed: int) -> Iterator[str]:
     while True:
         yield from (turn.user_message for turn in synthetic.turns(synthetic.AT_ONCE, seed=seed))
         seed += 1_000
-
-
-def _events(answer: str) -> Iterator[tuple[str, Any]]:
-    """The last of each kind is the one that counts."""
-    for block in answer.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line and not line.startswith(":"))
-        if "event" in lines:
-            yield lines["event"], json.loads(lines["data"])

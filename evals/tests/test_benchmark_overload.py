@@ -13,7 +13,6 @@ from starlette.routing import Route
 
 from core.testing.serving import serving
 from evals.benchmarks import overload
-from evals.children import overload_client
 from evals.processes import call
 
 
@@ -73,11 +72,10 @@ def test_clients_keep_to_their_rate_and_send_other_words_each_time():
 
     application = Starlette(routes=[Route("/", note, methods=["POST"])])
     with serving(application) as address:
-        host, port = address.removeprefix("http://").split(":")
-        orders = {"host": host, "port": int(port), "seconds": 2, "connections": 4, "rate": 10, "nice": 0}
+        orders = {"address": address, "seconds": 2, "connections": 4, "rate": 10, "nice": 0}
         requests = [["POST", "/", {"X-Forwarded-For": "{address}"}, "word={random}"]]
         began = time.monotonic()
-        result = call(overload_client.run, dict(os.environ), **orders, requests=requests)
+        result = call(overload.send_at_a_rate, dict(os.environ), **orders, requests=requests)
         assert time.monotonic() - began < 20
     assert 10 <= len(seen) <= 21
     assert len({body for _, body in seen}) == len(seen)

@@ -1,24 +1,32 @@
-"""Synthetic histories: one is saved and embedded by the product's own code, and everybody's rows are copies of its.
+"""Fills a scratch database with made-up people: one history is saved and embedded, and all rows are copies of its.
 
-Saving, cutting and counting a text takes far longer than storing its rows does. Each person has the turns in an order,
-in conversations and at times of their own. Their terms are pending, and their vectors in no block.
+1. A pool of turns is saved, cut and embedded by the product's own code: that takes far longer than storing rows does.
+2. Each person gets copies of its rows, the turns in an order, in conversations and at times of their own.
+3. Workers' code flushes their terms and packs their vectors, and the tables are vacuumed.
 """
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-from django.db import connection, models
+from django.contrib.auth.hashers import make_password
+from django.db import connection, models, transaction
 
 from core.ids import uuid7
 from evals import synthetic
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report, embed_all, load_turns
 from evals.datasets.reading import TurnRow
+from evals.processes import Environment, call_at_once, logging_in
+from evals.scratch import as_worker, unbound
 from intake.models import Conversation, Turn, User
 from intake.services import title_from
-from memory.models import Embedding, IndexedText, PendingTerms
+from memory import term_segments, vectors
+from memory.models import Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
 
 CONVERSATION_TURNS = 20
 BETWEEN_TURNS = timedelta(minutes=50)
@@ -51,13 +59,11 @@ SELECT {values}
        AS place (old_source, old_number, old_text, source, number, text, said_at)
   JOIN pool_of_{table} AS old ON {turn_of}
 """
-
-
-_DROP = "DROP TABLE pool_of_{table}"
 _SET_ASIDE = (
     "CREATE TABLE pool_of_{table} AS TABLE {table} WITH NO DATA",
     "INSERT INTO pool_of_{table} SELECT * FROM {table} WHERE user_id = %(user)s",
 )
+TABLES = (User, Conversation, Turn, IndexedText, Embedding, VectorBlock, PendingTerms, TermSegment, TermBlock)
 
 
 class Pool:
@@ -103,7 +109,7 @@ class Pool:
     def drop(self) -> None:
         with connection.cursor() as cursor:
             for table in _TURN_OF:
-                cursor.execute(_DROP.format(table=table._meta.db_table))
+                cursor.execute(f"DROP TABLE pool_of_{table._meta.db_table}")
 
     @staticmethod
     def _set_aside(cursor: Any, table: type[models.Model], user: User) -> None:
@@ -159,3 +165,55 @@ def _copy_statement(table: type[models.Model]) -> str:
         values=", ".join(values.values()),
         turn_of=_TURN_OF[table],
     )
+
+
+@contextmanager
+def made_pool(size: int, *, now: datetime, report: Report) -> Iterator[Pool]:
+    """The turns of which `load` gives everybody some; gone after the block."""
+    with unbound():
+        pool = Pool(size, seed=1, now=now, report=report)
+    yield pool
+    with unbound():
+        pool.drop()
+
+
+def load(pool: Pool, sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:
+    """A person for each of `sizes`, who said so many turns of the pool, up to `now`; more may be loaded later."""
+    users = _make_users(len(sizes))
+    begun = time.monotonic()
+    with unbound():
+        for user, size in zip(users, sizes, strict=True):
+            with transaction.atomic():
+                pool.copy(user, size, until=now)
+    report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing terms and packing vectors.")
+    _flush_terms(len(users), given)
+    with as_worker():
+        vectors.pack_all()
+    with unbound(), connection.cursor() as cursor:
+        # An index-only scan needs pages that are marked all-visible; the planner needs to know how many rows there are.
+        for table in TABLES:
+            cursor.execute(f"VACUUM ANALYZE {connection.ops.quote_name(table._meta.db_table)}")
+    report(f"Indexed and vacuumed after {time.monotonic() - begun:.0f} s; the database has {_gigabytes():.1f} GB.")
+    return users
+
+
+def _make_users(count: int) -> list[User]:
+    known = User.objects.count()
+    # A hash for each would take longer than their histories do.
+    password = make_password(None)
+    return User.objects.bulk_create(
+        User(email=f"somebody-{known + number}@evals.invalid", password=password) for number in range(count)
+    )
+
+
+def _flush_terms(people: int, given: Environment) -> None:
+    """By workers' processes, one for each processor, which share the people."""
+    workers = logging_in(given, "DATABASE_WORKER_URL")
+    call_at_once(term_segments.flush, workers, [{}] * min(people, os.cpu_count() or 1))
+
+
+def _gigabytes() -> float:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        row = cursor.fetchone()
+    return float(row[0]) / 1e9 if row else 0.0

@@ -14,15 +14,13 @@ from django.utils import timezone
 from core.isolation.acting import is_cluster
 from evals.benchmarks.base import Figures
 from evals.benchmarks.saving import time_saves
-from evals.benchmarks.search import ours, plots
-from evals.benchmarks.search.asking import AskedQuestions, Question, Search, Timing, ask, figures, timed_beside
-from evals.benchmarks.search.histories import Pool
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search import plots
+from evals.benchmarks.search.asking import OURS, AskedQuestions, Question, Search, Timing, ask, figures, timed
+from evals.benchmarks.search.histories import Pool, load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.benchmarks.search.measuring import Groups, Measured
-from evals.benchmarks.search.over_http import hardly_limited
 from evals.datasets.loading import Report
-from evals.processes import Environment, environment, own_broker
+from evals.processes import Environment, environment, hardly_limited, own_broker
 from evals.scratch import Copy, as_worker, copied, scratch_database
 from intake.models import User
 from memory.models import Embedding
@@ -113,8 +111,8 @@ class Run:
         rows = [*(rows for rows, _ in earlier), _rows()]
         self.report(f"Asking the first {len(asked)} people among {' and '.join(f'{one:,}' for one in rows)} vectors.")
         timings = {
-            name: timed_beside(asked, *(partial(_asked_of, copy, search) for _, copy in earlier), search)
-            for name, search in ours.SEARCHES.items()
+            name: timed(asked, *(partial(_asked_of, copy, search) for _, copy in earlier), search)
+            for name, search in OURS.items()
         }
         for stage, one in enumerate(rows):
             self.scales.append(Scale(one, {name: each[stage].figures for name, each in timings.items()}))

@@ -11,10 +11,7 @@ from evals.datasets.loading import Report
 from evals.management import ReportingCommand
 from evals.reliability import chaos, killed_answers
 from evals.reliability.faults import FAULTS
-from evals.tables import lines
-
-# The rows of its table, and what must not be.
-Part = tuple[list[tuple[str, str]], list[str]]
+from evals.tables import Check, lines, violations
 
 
 class Command(ReportingCommand):
@@ -57,28 +54,28 @@ class Command(ReportingCommand):
             raise CommandError(f"No fault has {options['only']!r} in its name: {names}.")
         seed = secrets.randbelow(10**6) if options["seed"] is None else options["seed"]
         self.report(f"Seed {seed}.")
-        found: list[str] = []
+        failed: list[str] = []
         for name, part in PARTS.items():
             if options["part"] in (None, name):
-                rows, faults = part(options, seed, self.report)
-                self.stdout.write(lines([("seed", str(seed)), *rows]))
-                found += faults
-        if found:
-            raise CommandError(" ".join(found))
+                checks = [Check("seed", str(seed)), *part(options, seed, self.report)]
+                self.stdout.write(lines([check.row for check in checks]))
+                failed += violations(checks)
+        if failed:
+            raise CommandError(" ".join(failed))
 
 
-def _save_turns(options: dict[str, Any], seed: int, report: Report) -> Part:
+def _save_turns(options: dict[str, Any], seed: int, report: Report) -> list[Check]:
     names = ("turns", "faults", "people", "patience", "attempts", "lease", "only", "logs")
     plan = chaos.Plan(seed=seed, **{name: options[name] for name in names})
     outcome = chaos.run(plan, report)
-    return outcome.table(plan), outcome.faults_found(plan)
+    return outcome.checks(plan)
 
 
-def _kill_answers(options: dict[str, Any], seed: int, report: Report) -> Part:
+def _kill_answers(options: dict[str, Any], seed: int, report: Report) -> list[Check]:
     given = {name: options[name] for name in ("answers", "kills", "logs")}
     plan = killed_answers.AnswersPlan(seed=seed, lease=options["answer_lease"], **given)
     outcome = killed_answers.run(plan, report)
-    return outcome.table(plan), outcome.faults_found(plan)
+    return outcome.checks(plan)
 
 
 PARTS = {"saves": _save_turns, "answers": _kill_answers}

@@ -8,7 +8,7 @@ from django.core.management import CommandError
 
 from evals.management import ReportingCommand
 from evals.reliability import soak
-from evals.tables import lines
+from evals.tables import lines, violations
 
 COUNTS = {
     "calls": (100_000, "how many in all"),
@@ -38,7 +38,7 @@ class Command(ReportingCommand):
         plan = soak.SoakPlan(**{name: options[name] for name in (*COUNTS, "cancelled", "logs")})
         if min(plan.calls, plan.people, plan.visitors, plan.connections, plan.processes, plan.pool) < 1:
             raise CommandError("Calls, people, visitors, connections, processes and the pool: at least one each.")
-        outcome = soak.run(plan, self.report)
-        self.stdout.write(lines(outcome.table(plan)))
-        if found := outcome.faults_found(plan):
-            raise CommandError(" ".join(found))
+        checks = soak.run(plan, self.report).checks(plan)
+        self.stdout.write(lines([check.row for check in checks]))
+        if failed := violations(checks):
+            raise CommandError(" ".join(failed))
