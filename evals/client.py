@@ -151,7 +151,7 @@ class Client:
                 answer.parser.feed_data(received)
                 yield answer.take()
         finally:
-            if not answer.is_whole or not answer.parser.should_keep_alive():
+            if not answer.is_kept_alive:
                 self.close()
 
 
@@ -161,7 +161,7 @@ class _Parsed:
     def __init__(self) -> None:
         self.parser = HttpResponseParser(self)
         self.headers: list[tuple[bytes, bytes]] = []
-        self.is_whole = False
+        self.is_whole = self.is_kept_alive = False
         self._body: list[bytes] = []
 
     def take(self) -> bytes:
@@ -176,7 +176,7 @@ class _Parsed:
         self._body.append(piece)
 
     def on_message_complete(self) -> None:
-        self.is_whole = True
+        self.is_whole, self.is_kept_alive = True, self.parser.should_keep_alive()
 
 
 def mcp_request(method: str, revision: str = MCP_REVISION, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:

@@ -76,6 +76,10 @@ class Check:
         verdict = f"  {'pass' if self.holds else 'FAIL'} ({self.must})" if self.must else ""
         return self.name, f"{self.value}{verdict}"
 
+    @property
+    def violation(self) -> str:
+        return f"{self.name}: {self.value}, must be {self.must}."
+
 
 def some(found: Iterable[str], *, most: int = 5) -> str:
     """How many there are, and what, the commonest first."""
@@ -87,8 +91,3 @@ def some(found: Iterable[str], *, most: int = 5) -> str:
 def none_of(name: str, found: Collection[str]) -> Check:
     """A check that there are none."""
     return Check(name, some(found), not found, "none")
-
-
-def violations(checks: Sequence[Check]) -> list[str]:
-    """A sentence for each that does not hold."""
-    return [f"{check.name}: {check.value}, must be {check.must}." for check in checks if not check.holds]

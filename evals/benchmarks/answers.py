@@ -11,7 +11,6 @@
 import random
 import threading
 import time
-from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from django.core.management import CommandError
 from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import Program, call
 from evals.reliability.answering import AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.product import Person, Product, running_product
@@ -36,19 +36,10 @@ MOST_TRIES = 5
 WARM_UP = 10
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--answers", type=int, default=400, help="how many are written at once (default 400)")
-    parser.add_argument("--readers", type=int, default=1000, help="how many read, askers included (default 1000)")
-    parser.add_argument("--words", type=int, default=100, help="of each answer (default 100)")
-    parser.add_argument("--pause", type=float, default=0.5, help="seconds between two words (default 0.5)")
-    parser.add_argument("--webs", type=int, default=1, help="how many web processes serve them in turns (default 1)")
-    parser.add_argument("--spread", type=float, default=30, help="seconds in which all are begun (default 30)")
-
-
 def run(options: dict[str, Any], report: Report) -> Figures:
     webs = ["web", *(f"web {number}" for number in range(2, options["webs"] + 1))]
-    if options["readers"] < options["answers"] or options["answers"] < 1:
-        raise CommandError("At least one answer, and a reader for each.")
+    if options["readers"] < options["answers"]:
+        raise CommandError("--readers must be at least as many as --answers.")
     plan = {name: options[name] for name in ("answers", "readers", "words", "pause", "spread")}
     with serving(NumberingModel(words=plan["words"], pause=plan["pause"]).application) as model:
         extra = {"LLM_MODEL": "fake", "LLM_BASE_URL": f"{model}/v1", "LLM_TIMEOUT_SECONDS": "120"}
@@ -173,8 +164,15 @@ def _resident(webs: list[psutil.Process]) -> int:
 
 
 BENCHMARK = Benchmark(
-    name="answers",
-    help="many answers at once with many readers, from a fake model: first events, memory, what is lost",
-    add_arguments=add_arguments,
-    run=run,
+    "answers",
+    "many answers at once with many readers, from a fake model: first events, memory, what is lost",
+    run,
+    {
+        "answers": Number(400, "how many are written at once"),
+        "readers": Number(1000, "how many read, askers included"),
+        "words": Number(100, "of each answer"),
+        "pause": Number(0.5, "seconds between two words", may_be_zero=True),
+        "webs": Number(1, "how many web processes serve them in turns"),
+        "spread": Number(30.0, "seconds in which all are begun"),
+    },
 )

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -23,6 +22,7 @@ from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.histories import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import database_url, scratch_database
 
@@ -30,10 +30,6 @@ PEOPLE = 50
 KILOBYTES_PER_MEGABYTE = 1000
 # A table that was made anew or emptied has another file.
 _FILES = "SELECT relname, relfilenode FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY relname"
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=50_000, help=f"of {PEOPLE} people together (default 50,000)")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
@@ -109,8 +105,8 @@ def _ask(query: str) -> list[tuple[Any, ...]]:
 
 
 BENCHMARK = Benchmark(
-    name="backup",
-    help="a backup, its restore into an empty product, and the comparison of both",
-    add_arguments=add_arguments,
-    run=run,
+    "backup",
+    "a backup, its restore into an empty product, and the comparison of both",
+    run,
+    {"turns": Number(50_000, f"of {PEOPLE} people together")},
 )

@@ -1,19 +1,16 @@
 """The interface between a benchmark and the command that runs it."""
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from evals.datasets.loading import Report
 from evals.metrics import p50_and_p95
+from evals.options import Number
 
 Figures = dict[str, Any]
 TableRows = Sequence[Sequence[str]]
-
-
-def no_words(figures: Figures) -> Sequence[str]:
-    return ()
 
 
 def one_a_line(figures: Figures) -> TableRows:
@@ -25,15 +22,17 @@ def one_a_line(figures: Figures) -> TableRows:
 class Benchmark:
     """`run(options, report)` gives figures by the names that the JSON file has; `report` takes lines on progress.
 
-    `table` shows them to a person, and `words` are lines below it.
+    `numbers` are its options, and `add_arguments` adds those that are no numbers. `table` shows the figures to a
+    person, and `words` are lines below it.
     """
 
     name: str
     help: str
-    add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[dict[str, Any], Report], Figures]
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    add_arguments: Callable[[ArgumentParser], object] = lambda parser: None
     table: Callable[[Figures], TableRows] = one_a_line
-    words: Callable[[Figures], Sequence[str]] = no_words
+    words: Callable[[Figures], Sequence[str]] = lambda figures: ()
 
 
 def percentiles(milliseconds: Sequence[float], name: str) -> dict[str, float]:

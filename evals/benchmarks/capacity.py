@@ -31,6 +31,7 @@ from evals.benchmarks.saving import begin_conversation, save_answer, save_messag
 from evals.benchmarks.search.asking import ask, search_hybrid
 from evals.benchmarks.search.histories import load, made_pool
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
 from intake.models import Turn, User
@@ -89,24 +90,7 @@ def _database_process() -> psutil.Process:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=1000, help="how many are saved and indexed (default 1000)")
-    parser.add_argument(
-        "--answer", type=int, default=0, metavar="CHARACTERS", help="of every answer (default: of usual lengths)"
-    )
-    parser.add_argument(
-        "--samples", type=int, default=100, help="searches and saves that are timed (default 100; 0: sizes alone)"
-    )
-    people = parser.add_argument_group("the population")
-    people.add_argument("--people", type=_sizes_of, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
-    people.add_argument("--active", type=float, default=0.2, help="share of them who come on a day (default 0.2)")
-    people.add_argument("--turns-a-day", type=float, default=10, help="of those who come, on average (default 10)")
-    people.add_argument("--searches-a-day", type=float, default=10, help="of those who come (default 10)")
-    people.add_argument("--zipf", type=float, default=0.5, help="exponent of how much each says (default 0.5)")
-    people.add_argument("--years", type=float, default=2, help="for which turns are kept (default 2)")
-    node = parser.add_argument_group("a node of the database")
-    node.add_argument("--node-cores", type=float, default=16, help="default 16")
-    node.add_argument("--node-memory", type=float, default=128, metavar="GB", help="default 128")
-    node.add_argument("--node-disk", type=float, default=2000, metavar="GB", help="default 2000")
+    parser.add_argument("--people", type=_sizes_of, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
 
 
 def _sizes_of(written: str) -> list[int]:
@@ -121,7 +105,6 @@ def _sizes_of(written: str) -> list[int]:
 
 def run(options: dict[str, Any], report: Report) -> Figures:
     """`embedding_ms…`: what a worker did, waiting not counted, from a pending row to its vector in a block."""
-    _check(options)
     count = options["turns"]
     with scratch_database() as database:
         empty = _sizes()
@@ -177,19 +160,6 @@ def _populations(
         "assumptions": population.assumptions(node),
         "breaks_first": [breaks_first(each) for each in needed],
     }
-
-
-def _check(options: dict[str, Any]) -> None:
-    """Raises `CommandError` before anything is made."""
-    if options["turns"] < 1:
-        raise CommandError("--turns must be at least 1.")
-    if not 0 < options["active"] <= 1:
-        raise CommandError("--active must be above 0 and at most 1.")
-    if min(options["zipf"], options["searches_a_day"], options["samples"]) < 0:
-        raise CommandError("--zipf, --searches-a-day and --samples must not be below 0.")
-    for name in ("turns_a_day", "years", "node_cores", "node_memory", "node_disk"):
-        if options[name] <= 0:
-            raise CommandError(f"--{name.replace('_', '-')} must be above 0.")
 
 
 def _save(count: int) -> ProcessorTime:
@@ -260,10 +230,23 @@ def _sizes() -> dict[str, int]:
 
 
 BENCHMARK = Benchmark(
-    name="capacity",
-    help="bytes per turn by table, the processor's time, and what they make of so many people",
+    "capacity",
+    "bytes per turn by table, the processor's time, and what they make of so many people",
+    run,
+    {
+        "turns": Number(1000, "how many are saved and indexed"),
+        "answer": Number(0, "characters of every answer; 0: of usual lengths", may_be_zero=True),
+        "samples": Number(100, "searches and saves that are timed; 0: sizes alone", may_be_zero=True),
+        "active": Number(0.2, "share of the people who come on a day", most=1),
+        "turns_a_day": Number(10.0, "of those who come, on average"),
+        "searches_a_day": Number(10.0, "of those who come", may_be_zero=True),
+        "zipf": Number(0.5, "exponent of how much each says", may_be_zero=True),
+        "years": Number(2.0, "for which turns are kept"),
+        "node_cores": Number(16.0, "of a node of the database"),
+        "node_memory": Number(128.0, "of a node, GB"),
+        "node_disk": Number(2000.0, "of a node, GB"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
     words=words,
 )

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 import time
 import zipfile
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import call, environment, own_broker
 from evals.scratch import scratch_database
 from evals.synthetic import turns as synthetic_turns
@@ -36,10 +36,6 @@ MARKED = 10
 BEGAN = 1_672_531_200
 HOUR = 3600
 KILOBYTES_PER_MEGABYTE = 1000
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=50_000, help="how many turns the export has (default 50,000)")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
@@ -168,4 +164,6 @@ def _conversations(turns: int, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-BENCHMARK = Benchmark(name="import", help="how fast an export is imported", add_arguments=add_arguments, run=run)
+BENCHMARK = Benchmark(
+    "import", "how fast an export is imported", run, {"turns": Number(50_000, "how many turns the export has")}
+)

@@ -12,7 +12,6 @@ worker holds after its work, and a web process after a search, in MB.
 """
 
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +26,7 @@ from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.client import Client
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import Environment, call, environment, own_broker, web, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
@@ -46,11 +46,6 @@ LOOK_SECONDS = 0.05
 # Each look for a turn embeds its message and so takes time from the worker.
 SEARCH_SECONDS = 0.02
 LONGEST_SECONDS = 60
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=600, help="how many the worker works off (default 600)")
-    parser.add_argument("--samples", type=int, default=60, help="how many are timed one by one (default 60)")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
@@ -154,10 +149,6 @@ def _begin_conversation(name: str) -> Conversation:
         return Conversation.objects.create(user=user, title=name)
 
 
-def add_embedding_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--samples", type=int, default=300, help="how many queries of about 12 tokens (default 300)")
-
-
 def time_queries(options: dict[str, Any], report: Report) -> Figures:
     embedder = get_embedder()
     for query in synthetic.queries(WARM_UP_QUERIES, seed=1):
@@ -169,10 +160,6 @@ def time_queries(options: dict[str, Any], report: Report) -> Figures:
         embedder.embed_query(query)
         milliseconds.append(1000 * (time.perf_counter() - begun))
     return percentiles(milliseconds, "query")
-
-
-def add_memory_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=200, help="how many the worker has worked off (default 200)")
 
 
 def weigh_processes(options: dict[str, Any], report: Report) -> Figures:
@@ -200,17 +187,23 @@ def _search(address: str, user: User) -> None:
 
 
 INDEXING = Benchmark(
-    name="indexing",
-    help="a worker's throughput beside the bare model's, and the time from a save to being found",
-    add_arguments=add_arguments,
-    run=run,
+    "indexing",
+    "a worker's throughput beside the bare model's, and the time from a save to being found",
+    run,
+    {
+        "turns": Number(600, "how many the worker works off"),
+        "samples": Number(60, "how many are timed one by one"),
+    },
 )
 EMBEDDING = Benchmark(
-    name="embedding", help="the time to embed one query", add_arguments=add_embedding_arguments, run=time_queries
+    "embedding",
+    "the time to embed one query",
+    time_queries,
+    {"samples": Number(300, "how many queries of about 12 tokens")},
 )
 MEMORY = Benchmark(
-    name="memory",
-    help="resident memory of a worker and a web process at work",
-    add_arguments=add_memory_arguments,
-    run=weigh_processes,
+    "memory",
+    "resident memory of a worker and a web process at work",
+    weigh_processes,
+    {"turns": Number(200, "how many the worker has worked off")},
 )

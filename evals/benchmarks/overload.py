@@ -28,6 +28,7 @@ from evals.benchmarks.base import Benchmark, Figures
 from evals.client import Client
 from evals.datasets.loading import Report
 from evals.metrics import p50_and_p95
+from evals.options import Number
 from evals.processes import call_at_once
 from evals.reliability.product import Person, Product, Visitor, new_visitor, running_product
 
@@ -142,16 +143,10 @@ ATTACKS: dict[str, Callable[[Target], Attack]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--people", type=int, default=20, help="how many quiet people search (default 20)")
-    parser.add_argument("--seconds", type=float, default=30, help="how long each attack lasts (default 30)")
-    parser.add_argument(
-        "--attack", action="append", choices=ATTACKS, default=None, help="only this one; may be given several times"
-    )
+    parser.add_argument("--attack", action="append", choices=ATTACKS, help="only this one; may be given several times")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
-    if options["people"] < 1 or options["seconds"] <= 0:
-        raise CommandError("--people and --seconds must be more than 0.")
     report("Starting a product of its own.")
     with running_product(extra=_limits()) as product:
         quiet, target = _prepared(product, options["people"])
@@ -292,9 +287,13 @@ def _filled(text: str) -> str:
 
 
 BENCHMARK = Benchmark(
-    name="overload",
-    help="what quiet people notice while somebody attacks the product they share",
+    "overload",
+    "what quiet people notice while somebody attacks the product they share",
+    run,
+    {
+        "people": Number(20, "how many quiet people search"),
+        "seconds": Number(30.0, "how long each attack lasts"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
 )

@@ -11,7 +11,6 @@ Layout Instability); total blocking time is what long tasks take beyond 50 ms ea
 import os
 import shutil
 import statistics
-from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,6 +24,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import environment, own_broker, web
 from evals.scratch import as_worker, scratch_database
 from intake import services
@@ -55,13 +55,7 @@ _WATCH = """() => {
 }"""
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default 5)")
-
-
 def run(options: Mapping[str, int], report: Report) -> Figures:
-    if options["runs"] < 1:
-        raise CommandError("--runs must be at least 1.")
     call_command("collectstatic", interactive=False, verbosity=0)
     with scratch_database() as database, own_broker() as broker:
         person, chat = _fill()
@@ -167,9 +161,9 @@ def _open(browser: "Browser", address: str, path: str, cookie: dict[str, str] | 
 
 
 BENCHMARK = Benchmark(
-    name="pages",
-    help="first and largest paint, blocking time, layout shift, bytes and requests of each page in Chromium",
-    add_arguments=add_arguments,
-    run=run,
+    "pages",
+    "first and largest paint, blocking time, layout shift, bytes and requests of each page in Chromium",
+    run,
+    {"runs": Number(5, "how often each page is opened")},
     table=table,
 )

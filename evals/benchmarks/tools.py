@@ -13,7 +13,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from django.core.management import CommandError
 from django.utils import timezone
 
 from agent_tools.registry import as_data
@@ -27,6 +26,7 @@ from evals.benchmarks.search.histories import load, made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.client import MCP_PATH, MCP_REVISION, Client, mcp_request
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import Environment, call, environment, hardly_limited, logging_in, own_broker, web
 from evals.scratch import scratch_database
 from intake.models import User
@@ -45,15 +45,10 @@ HEADINGS = ["", "p50 ms", "p95 ms", "n", "more, p50 ms", "more, p95 ms"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=3_000, metavar="M", help="how many turns there are (default 3000)")
-    parser.add_argument("--queries", type=int, default=300, help="how many questions each way (default 300)")
     parser.add_argument("--mode", choices=MODES, default=MODES[0], help=f"how it is searched (default {MODES[0]})")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
-    for name in ("turns", "queries"):
-        if options[name] < 1:
-            raise CommandError(f"--{name} must be at least 1.")
     with scratch_database() as database, own_broker() as broker:
         given = environment(database=database, broker=broker) | hardly_limited()
         with synthetic_meaning():
@@ -166,9 +161,13 @@ def table(shown: Figures) -> list[list[str]]:
 
 
 BENCHMARK = Benchmark(
-    name="tools",
-    help="what a call costs beyond the search beneath it, over REST and MCP",
+    "tools",
+    "what a call costs beyond the search beneath it, over REST and MCP",
+    run,
+    {
+        "turns": Number(3_000, "how many turns there are"),
+        "queries": Number(300, "how many questions each way"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
 )

@@ -47,7 +47,7 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
 
 def test_nobody_and_no_time_are_refused():
     for wrong in ("--people=0", "--seconds=0"):
-        with pytest.raises(CommandError, match="must be more than 0"):
+        with pytest.raises(CommandError, match="must be above 0"):
             call_command("benchmark", "overload", wrong)
 
 

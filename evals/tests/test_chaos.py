@@ -15,7 +15,7 @@ from evals.reliability.faults import Absence, ServerName, Timeline
 from evals.reliability.finding import Kept
 from evals.reliability.product import Person
 from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.tables import violations
+from evals.tests.conftest import violations
 
 PERSON = Person(1, "token")
 PLAN = chaos.Plan(turns=1, faults=1, seed=1)
@@ -50,7 +50,7 @@ def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault
     "option", ["--turns=0", "--faults=0", "--people=0", "--attempts=0", "--kills=0", "--answers=1"]
 )
 def test_a_run_of_nothing_is_an_error_in_words(option):
-    with pytest.raises(CommandError, match="at least one each"):
+    with pytest.raises(CommandError, match=r"must be (above 0|at least 2)"):
         call_command("chaos", option)
 
 

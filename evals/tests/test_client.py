@@ -63,7 +63,7 @@ def test_events_come_one_by_one_however_they_are_cut():
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     pieces = [
         head + b"9\r\nevent: tu\r\n",
-        b"12\r\nrn\ndata: {}\n\neven\r\n",
+        b"11\r\nrn\ndata: {}\n\neven\r\n",
         b"d\r\nt: done\ndata:\r\n6\r\n {}\n\n\n\r\n0\r\n\r\n",
     ]
     with a_server(pieces) as (port, _), Client(f"http://127.0.0.1:{port}") as client:

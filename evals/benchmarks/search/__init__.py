@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.running import run
+from evals.options import Number
 
 Cells = list[list[str]]
 
@@ -19,9 +20,6 @@ HEADINGS = ["", "p50 ms", "p95 ms", "asked first", "n", "recall"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--users", type=int, default=50, metavar="N", help="how many people (default 50)")
-    parser.add_argument("--turns", type=int, default=10_000, metavar="M", help="how many turns each (default 10000)")
-    parser.add_argument("--queries", type=int, default=200, help="how many questions at least (default 200)")
     parser.add_argument(
         "--plots", type=Path, metavar="DIR", help="ask shorter histories too, and draw the figures here"
     )
@@ -68,9 +66,14 @@ def _line(name: str, value: str) -> list[str]:
 
 
 BENCHMARK = Benchmark(
-    name="search",
-    help="the time of each search at a given size, beside its peers",
+    "search",
+    "the time of each search at a given size, beside its peers",
+    run,
+    {
+        "users": Number(50, "how many people"),
+        "turns": Number(10_000, "how many turns each"),
+        "queries": Number(200, "how many questions at least"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
 )
