@@ -7,9 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-from evals.datasets.reading import read_rows
+from evals.datasets.reading import Row, read_rows
 from intake.models import Conversation, User
 from intake.services import save_exchange, title_from
 from memory import documents, notes, records
@@ -22,10 +20,8 @@ EMAIL = "demo@example.com"
 SOURCE = "demo"
 
 
-class DemoTurn(BaseModel):
+class DemoTurn(Row):
     """A line of `demo.jsonl`; `time` is UTC on the day that lies `days_ago` before the first run."""
-
-    model_config = ConfigDict(frozen=True)
 
     conversation: str
     days_ago: int

@@ -155,7 +155,7 @@ class Program:
         self.name, self.log, self.starts = name, log, 0
         self._command, self._given = [sys.executable, "-m", *command], given
         self._stopping = threading.Event()
-        self._process: psutil.Popen
+        self._process: subprocess.Popen[bytes]
 
     def __enter__(self) -> Self:
         self._spawn()
@@ -167,8 +167,7 @@ class Program:
         """Ask it to end, as a deployment would, and kill what is left of it and its children after a while."""
         self._stopping.set()
         family = self.family()
-        with suppress(psutil.NoSuchProcess):
-            self._process.terminate()
+        self._process.terminate()
         _, stubborn = psutil.wait_procs(family, timeout=STOP_SECONDS)
         for member in stubborn:
             with suppress(psutil.NoSuchProcess):
@@ -217,8 +216,8 @@ class Program:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
 
     def _spawn(self) -> None:
-        with self.log.open("ab") if self.log is not None else open(os.devnull, "wb") as output:  # noqa: PTH123
-            self._process = psutil.Popen(
+        with Path(os.devnull if self.log is None else self.log).open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
                 self._command,
                 cwd=settings.BASE_DIR,
                 env=self._given,

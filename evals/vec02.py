@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from agent_tools.tools import registry
-from evals.datasets import Dataset, Loaded, embed_all, load, read_dataset
+from evals.datasets.loading import Loaded, embed_all, load_turns
+from evals.datasets.reading import Dataset, read_dataset
 from intake.models import User
 
 SEEDS = Path(__file__).parent / "datasets" / "vec02"
@@ -42,7 +43,7 @@ class Failed(Exception):
 def run() -> list[Verdict]:
     """Fill an empty database with the seeds and judge the three claims on it."""
     seeds = read_dataset(SEEDS)
-    loaded = load(seeds, report=_quietly)
+    loaded = load_turns(seeds.turns, report=_quietly)
     embed_all(report=_quietly)
     newcomer = User.objects.create_user(NEWCOMER)
     return [

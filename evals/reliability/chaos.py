@@ -9,7 +9,7 @@
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from evals.reliability import faults
 from evals.reliability.faults import POISON, ServerName, Timeline
 from evals.reliability.finding import Kept, kept_turns, not_found, rows_shown_to_staff
 from evals.reliability.product import Product, running_product
-from evals.reliability.saving import Attempt, Save, Saver, Words
+from evals.reliability.saving import Save, Saver, Words
 from evals.tables import Check, none_of, some
 
 LOOK_SECONDS = 0.2
@@ -32,6 +32,7 @@ SAMPLE = 50
 EXAMPLES = 5
 # A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
 AFTERMATH_SECONDS = 10
+BROKER_AWAY = (ServerName.BROKER, ServerName.SILENT_BROKER)
 # Of fewer saves than these a median says nothing, and is not judged.
 FEWEST_TO_JUDGE = 20
 # So many milliseconds more may a save take, at the median, while the broker is away.
@@ -151,8 +152,8 @@ def run(plan: Plan, report: Report) -> Outcome:
 def _run(plan: Plan, product: Product, report: Report) -> Outcome:
     words, timeline, outcome = Words(), Timeline(), Outcome()
     savers = [
-        Saver(product.address, person, words, seed=plan.seed + number)
-        for number, person in enumerate(product.people(plan.people))
+        Saver(product.address, person, words, seed=seed)
+        for seed, person in enumerate(product.people(plan.people), start=plan.seed)
     ]
     poison = savers[0].save(f"{{word}} {POISON}")
     began = time.monotonic()
@@ -242,40 +243,22 @@ def _compare(kept: list[Kept], saves: list[Save], poison: Save, outcome: Outcome
 
 
 def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
-    """Latencies of saves that met no absent database, and what failed."""
-    attempts = [attempt for save in saves for attempt in save.attempts]
-    for attempt in attempts:
-        _count_after_restart(attempt, timeline, outcome)
+    """Latencies of attempts that met no absent database, by the broker meanwhile, and what failed."""
+    milliseconds: dict[tuple[ServerName, ...], list[float]] = defaultdict(list)
+    for attempt in (attempt for save in saves for attempt in save.attempts):
+        span = attempt.began, attempt.ended
+        was_away = timeline.touched(ServerName.DATABASE, *span)
         if attempt.failure:
-            was_away = timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
             (outcome.failed_while_away if was_away else outcome.failed_while_there)[attempt.failure] += 1
-    calm = [
-        attempt
-        for attempt in attempts
-        if not attempt.failure and not timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
-    ]
-    brokers = {attempt: _broker(attempt, timeline) for attempt in calm}
-    outcome.broker_alive = _latency(calm, lambda one: not brokers[one])
-    outcome.broker_refusing = _latency(calm, lambda one: brokers[one] == {ServerName.BROKER})
-    outcome.broker_silent = _latency(calm, lambda one: brokers[one] == {ServerName.SILENT_BROKER})
-
-
-def _count_after_restart(attempt: Attempt, timeline: Timeline, outcome: Outcome) -> None:
-    """Those that are begun once the database accepts connections again, and before it goes away again."""
-    if not timeline.is_back_since(ServerName.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
-        return
-    if timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended):
-        return
-    outcome.after_restarts += 1
-    if attempt.failure:
-        outcome.failed_after_restarts[attempt.failure] += 1
-
-
-def _broker(attempt: Attempt, timeline: Timeline) -> set[ServerName]:
-    """In what ways it was away meanwhile."""
-    ways = (ServerName.BROKER, ServerName.SILENT_BROKER)
-    return {way for way in ways if timeline.touched(way, attempt.began, attempt.ended)}
-
-
-def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
-    return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
+        if was_away:
+            continue
+        # Begun once the database accepts connections again, and over before it goes away again.
+        if timeline.is_back_since(ServerName.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
+            outcome.after_restarts += 1
+            outcome.failed_after_restarts.update([attempt.failure] if attempt.failure else [])
+        if not attempt.failure:
+            ways = tuple(way for way in BROKER_AWAY if timeline.touched(way, *span))
+            milliseconds[ways].append(attempt.milliseconds)
+    outcome.broker_alive = Latency.of(milliseconds[()])
+    outcome.broker_refusing = Latency.of(milliseconds[ServerName.BROKER,])
+    outcome.broker_silent = Latency.of(milliseconds[ServerName.SILENT_BROKER,])

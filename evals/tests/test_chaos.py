@@ -26,8 +26,8 @@ ANSWERS = killed_answers.AnswersPlan(answers=2, kills=1, seed=1)
 def test_nothing_acknowledged_is_lost_and_all_is_found_after_every_kind_of_fault(capsys, monkeypatch):
     options = ["--part=saves", "--turns=12", "--faults=6", "--people=2", "--attempts=2", "--lease=1", "--seed=1"]
     monkeypatch.setattr(chaos, "SAMPLE", 10)
-    monkeypatch.setattr(faults, "BROKER_AWAY", (0.4, 0.6))
-    monkeypatch.setattr(faults, "DATABASE_AWAY", (0.1, 0.3))
+    away = {ServerName.DATABASE: (0.1, 0.3), ServerName.BROKER: (0.4, 0.6), ServerName.SILENT_BROKER: (0.4, 0.6)}
+    monkeypatch.setattr(faults, "AWAY_SECONDS", away)
 
     # Other work on the machine makes it slow, never wrong.
     call_command("chaos", *options, "--patience=90")
