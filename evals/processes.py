@@ -35,7 +35,7 @@ RESTART_SECONDS = 0.5
 # A program that has started so often and does not answer never will.
 MOST_STARTS = 3
 LAST_LINES = 15
-# Redis has 16 databases unless it is told otherwise; the first is the one that a product uses.
+# Redis has 16 databases unless it is configured otherwise; the first is the one that a product uses.
 BROKER_DATABASES = range(15, 0, -1)
 CLAIM = "recollect-benchmark"
 CLAIM_SECONDS = 3600
@@ -63,13 +63,12 @@ def own_broker() -> Iterator[str]:
         url = _in_database(settings.CELERY_BROKER_URL, number)
         with Connection(url) as broker:
             client = cast(Any, broker.default_channel).client
-            if not _claim(client):
-                continue
-            try:
-                yield url
-            finally:
-                client.flushdb()
-            return
+            if _claim(client):
+                try:
+                    yield url
+                finally:
+                    client.flushdb()
+                return
     raise CommandError(f"All of the broker's databases {min(BROKER_DATABASES)} to {max(BROKER_DATABASES)} are in use.")
 
 

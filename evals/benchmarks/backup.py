@@ -16,10 +16,9 @@ from typing import IO, Any, cast
 from django.conf import settings
 from django.core.management import CommandError
 from django.db import connection
-from django.utils import timezone
 
 from evals.benchmarks.base import Benchmark, Figures
-from evals.benchmarks.search.histories import load, made_pool
+from evals.benchmarks.search.histories import made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report
 from evals.options import Number
@@ -39,9 +38,9 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         path, damaged = Path(folder) / "recollect.backup", Path(folder) / "damaged.backup"
         with scratch_database() as database:
             given = _environment(database, broker)
-            each, now = options["turns"] // PEOPLE, timezone.now()
-            with synthetic_meaning(), made_pool(each, now=now, report=report) as pool:
-                load(pool, [each] * PEOPLE, given=given, now=now, report=report)
+            each = options["turns"] // PEOPLE
+            with synthetic_meaning(), made_pool(each, given=given, report=report) as pool:
+                pool.load([each] * PEOPLE)
             figures = {"database_mb": _ask("SELECT pg_database_size(current_database())")[0][0] // 10**6}
             report("Backing up.")
             figures |= _measured("backup", path, given)

@@ -12,16 +12,14 @@ of vectors, and the processor's milliseconds.
 """
 
 import time
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import psutil
-from django.core.management import CommandError
 from django.db import connection
-from django.utils import timezone
 
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, TableRows
@@ -29,7 +27,7 @@ from evals.benchmarks.indexing import saving_turns
 from evals.benchmarks.population import NodeSize, Population, ProcessorTime, TurnCosts, breaks_first, needs
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
 from evals.benchmarks.search.asking import ask, search_hybrid
-from evals.benchmarks.search.histories import load, made_pool
+from evals.benchmarks.search.histories import made_pool
 from evals.datasets.loading import Report
 from evals.options import Number
 from evals.processes import environment
@@ -68,7 +66,8 @@ class ProcessorClock:
     @contextmanager
     def running(self) -> Iterator[None]:
         """The block must keep to the connection with which it begins."""
-        database = _database_process()
+        connection.ensure_connection()
+        database = psutil.Process(connection.connection.info.backend_pid)
         process_before, database_before = time.process_time(), database.cpu_times()
         yield
         self._process += time.process_time() - process_before
@@ -79,28 +78,12 @@ class ProcessorClock:
         return ProcessorTime(process=1000 * self._process / count, database=1000 * self._database / count)
 
 
-def _database_process() -> psutil.Process:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (number,) = cursor.fetchone()
-    try:
-        return psutil.Process(number)
-    except psutil.NoSuchProcess:
-        raise CommandError("The database must be on this machine, for its processor's time to be seen.") from None
-
-
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--people", type=_sizes_of, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
+    parser.add_argument("--people", type=people_counts, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
 
 
-def _sizes_of(written: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in written.split(",")]
-    except ValueError:
-        sizes = [0]
-    if min(sizes) < 1:
-        raise ArgumentTypeError(f"{written!r} is not a list of whole numbers from 1 on, with commas between.")
-    return sizes
+def people_counts(written: str) -> list[float]:
+    return [Number(1, "").read(each) for each in written.split(",")]
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
@@ -165,11 +148,11 @@ def _populations(
 def _save(count: int) -> ProcessorTime:
     """Of both saves of a turn."""
     chat = begin_conversation(User.objects.create_user("saving@evals.invalid"))
-    clock = ProcessorClock()
     # All made up beforehand: that takes as long as a save.
     turns = list(synthetic.turns(WARM_UP + count, seed=1))
     for said in turns[:WARM_UP]:
         save_answer(save_message(chat, said), said)
+    clock = ProcessorClock()
     with clock.running():
         for said in turns[WARM_UP:]:
             save_answer(save_message(chat, said), said)
@@ -179,9 +162,8 @@ def _save(count: int) -> ProcessorTime:
 def _search(history: int, count: int, database: str, report: Report) -> ProcessorTime:
     """Of a hybrid search of a person who has so many turns, its query embedded by the model in force."""
     given = environment(database=database, broker="")
-    now = timezone.now()
-    with made_pool(history, now=now, report=report) as pool:
-        users = load(pool, [history] * SEARCHED_PEOPLE, given=given, now=now, report=report)
+    with made_pool(history, given=given, report=report) as pool:
+        users = pool.load([history] * SEARCHED_PEOPLE)
     clock, searches = ProcessorClock(), 0
     for asked in ask(users, count=count):
         for question in asked.warm_up:
@@ -203,30 +185,30 @@ def _index(clock: ProcessorClock) -> None:
         cursor.execute("VACUUM")
 
 
+def _sizes() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_SIZES)
+        return dict(cursor.fetchall())
+
+
 def table(figures: Figures) -> TableRows:
     """What was measured, then a column for each population."""
     rows = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     measured = [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
     if not (populations := figures.get("populations")):
         return measured
-    needed = [[name, *(_shown(each[name]) for each in populations)] for name in populations[0]]
+
+    def shown(value: float) -> str:
+        return f"{value:,.0f}" if value == int(value) or value > WITHOUT_DECIMALS else f"{value:,.3g}"
+
+    needed = [[name, *(shown(each[name]) for each in populations)] for name in populations[0]]
     return [[*row, *[""] * (len(populations) - 1)] for row in measured] + [[""] * (len(populations) + 1)] + needed
 
 
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) or value > WITHOUT_DECIMALS else f"{value:,.3g}"
-
-
 def words(figures: Figures) -> Sequence[str]:
-    if "populations" not in figures:
+    if not (assumptions := figures.get("assumptions")):
         return ()
-    return ["Assumptions:", *figures["assumptions"], "What breaks first:", *figures["breaks_first"]]
-
-
-def _sizes() -> dict[str, int]:
-    with connection.cursor() as cursor:
-        cursor.execute(_SIZES)
-        return dict(cursor.fetchall())
+    return ["Assumptions:", *assumptions, "What breaks first:", *figures["breaks_first"]]
 
 
 BENCHMARK = Benchmark(

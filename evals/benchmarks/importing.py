@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from django.core.management import CommandError
 from django.utils import timezone
@@ -20,6 +20,7 @@ from evals.datasets.loading import Report
 from evals.options import Number
 from evals.processes import call, environment, own_broker
 from evals.scratch import scratch_database
+from evals.synthetic import SyntheticTurn
 from evals.synthetic import turns as synthetic_turns
 from imports import services
 from imports.models import Import
@@ -121,47 +122,35 @@ def _timed() -> float:
 
 def write_export(path: Path, *, turns: int, seed: int = 0) -> None:
     """A zip as ChatGPT gives it: the same for the same numbers, written as it is made."""
+    said = enumerate(synthetic_turns(turns, seed=seed))
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as export,
         export.open("conversations.json", "w", force_zip64=True) as stream,
     ):
-        _write(stream, _conversations(turns, seed))
+        for number in range(-(-turns // TURNS_PER_CONVERSATION)):
+            conversation = _conversation(f"generated-{seed}-{number}", number, islice(said, TURNS_PER_CONVERSATION))
+            stream.write((b"," if number else b"[") + json.dumps(conversation).encode())
+        stream.write(b"]")
 
 
-def _write(stream: IO[bytes], conversations: Iterator[dict[str, Any]]) -> None:
-    separator = b"["
-    for conversation in conversations:
-        stream.write(separator + json.dumps(conversation).encode())
-        separator = b","
-    stream.write(b"]")
-
-
-def _conversations(turns: int, seed: int) -> Iterator[dict[str, Any]]:
-    said = enumerate(synthetic_turns(turns, seed=seed))
-    for number in range(-(-turns // TURNS_PER_CONVERSATION)):
-        began = BEGAN + number * HOUR
-        mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "message": None}}
-        leaf = "root"
-        for place, turn in islice(said, TURNS_PER_CONVERSATION):
-            mark = "" if place % MARKED else f" {MARK}"
-            for role, text in (("user", turn.user_message + mark), ("assistant", turn.assistant_message)):
-                node = f"{place}-{role}"
-                message = {
-                    "author": {"role": role},
-                    "create_time": began + place,
-                    "content": {"content_type": "text", "parts": [text]},
-                    "metadata": {"model_slug": "gpt-4o"},
-                }
-                mapping[node] = {"id": node, "parent": leaf, "message": message}
-                leaf = node
-        yield {
-            "conversation_id": f"generated-{seed}-{number}",
-            "title": f"Generated {number}",
-            "create_time": began,
-            "update_time": began + HOUR,
-            "mapping": mapping,
-            "current_node": leaf,
-        }
+def _conversation(name: str, number: int, said: Iterator[tuple[int, SyntheticTurn]]) -> dict[str, Any]:
+    """A tree of messages, of which each is the child of the one before."""
+    began, leaf = BEGAN + number * HOUR, "root"
+    mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "message": None}}
+    for place, turn in said:
+        mark = "" if place % MARKED else f" {MARK}"
+        for role, text in (("user", turn.user_message + mark), ("assistant", turn.assistant_message)):
+            node = f"{place}-{role}"
+            message = {
+                "author": {"role": role},
+                "create_time": began + place,
+                "content": {"content_type": "text", "parts": [text]},
+                "metadata": {"model_slug": "gpt-4o"},
+            }
+            mapping[node] = {"id": node, "parent": leaf, "message": message}
+            leaf = node
+    times = {"create_time": began, "update_time": began + HOUR}
+    return {"conversation_id": name, "title": f"Generated {number}", **times, "mapping": mapping, "current_node": leaf}
 
 
 BENCHMARK = Benchmark(

@@ -147,8 +147,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
+    # A deployment's limits in place of those that are out of reach, behind a proxy that names each client.
+    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
+    concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
     report("Starting a product of its own.")
-    with running_product(extra=_limits()) as product:
+    with running_product(extra={**rates, **concurrent, "TRUSTED_PROXIES": "1"}) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
         _measured(product, quiet, WARM_UP_SECONDS, None, report)
@@ -168,18 +171,15 @@ def table(figures: Figures) -> list[list[str]]:
     return [HEADINGS, *shown]
 
 
-def _limits() -> dict[str, str]:
-    """A deployment's limits in place of those that are out of reach, behind a proxy that names each client."""
-    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
-    concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
-    return {**rates, **concurrent, "TRUSTED_PROXIES": "1"}
-
-
 def _prepared(product: Product, people_count: int) -> tuple[list[Request], Target]:
     """The searches of quiet people, and what an attack is aimed at."""
     *people, attacker = product.people(people_count + 1)
     for person in (*people, attacker):
-        _save_notes(product.address, person)
+        with Client(product.address, person.headers) as client:
+            for note in NOTES:
+                answer = client.ask("POST", "/api/v1/tools/save_memory/", {"content": note})
+                if not answer.is_ok:
+                    raise CommandError(f"A note could not be saved: {answer}")
     searches = [
         _search(person, {"X-Forwarded-For": f"192.0.2.{number}"}, query=QUERIES[number % len(QUERIES)])
         for number, person in enumerate(people)
@@ -193,14 +193,6 @@ def _prepared(product: Product, people_count: int) -> tuple[list[Request], Targe
     with Client(product.address) as client:
         csrf = client.ask("GET", "/login/").cookies["csrftoken"]
     return searches, Target(attacker, visitor, csrf)
-
-
-def _save_notes(address: str, person: Person) -> None:
-    with Client(address, person.headers) as client:
-        for note in NOTES:
-            answer = client.ask("POST", "/api/v1/tools/save_memory/", {"content": note})
-            if not answer.is_ok:
-                raise CommandError(f"A note could not be saved: {answer}")
 
 
 def _measured(

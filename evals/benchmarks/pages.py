@@ -60,12 +60,17 @@ def run(options: Mapping[str, int], report: Report) -> Figures:
     with scratch_database() as database, own_broker() as broker:
         person, chat = _fill()
         pages = _pages(chat)
-        cookies = {None: None, "person": _session(person)}
+        client = Client()
+        client.force_login(person)
+        session = {
+            "name": settings.SESSION_COOKIE_NAME,
+            "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        }
         with web(environment(database=database, broker=broker)) as (address, _), _chromium() as browser:
             figures: dict[str, dict[str, float]] = {}
-            for name, (path, who) in pages.items():
+            for name, (path, is_person) in pages.items():
                 report(f"{name}: {path}")
-                runs = [_open(browser, address, path, cookies[who]) for _ in range(options["runs"])]
+                runs = [_open(browser, address, path, session if is_person else None) for _ in range(options["runs"])]
                 figures[name] = {each: statistics.median(one[each] for one in runs) for each in NAMES}
     return {"runs": options["runs"], "pages": figures}
 
@@ -75,19 +80,19 @@ def table(figures: Figures) -> TableRows:
     return [heading, *([name, *(f"{one[each]:,g}" for each in NAMES)] for name, one in figures["pages"].items())]
 
 
-def _pages(chat: Conversation) -> dict[str, tuple[str, str | None]]:
-    """By name: its address, and as whom it is opened."""
+def _pages(chat: Conversation) -> dict[str, tuple[str, bool]]:
+    """By name: its address, and whether the person opens it or a visitor."""
     return {
-        "home, a visitor": ("/", None),
-        "home": ("/", "person"),
-        f"chat of {LONG_CHAT} turns": (f"/c/{chat.pk}/", "person"),
-        "search": ("/search/?q=risotto", "person"),
-        "memory": ("/memory/", "person"),
-        "daily logs": ("/memory/logs/", "person"),
-        "records": ("/memory/records/", "person"),
-        "all chats": ("/conversations/", "person"),
-        "account": ("/settings/account/", "person"),
-        "log in": ("/login/", None),
+        "home, a visitor": ("/", False),
+        "home": ("/", True),
+        f"chat of {LONG_CHAT} turns": (f"/c/{chat.pk}/", True),
+        "search": ("/search/?q=risotto", True),
+        "memory": ("/memory/", True),
+        "daily logs": ("/memory/logs/", True),
+        "records": ("/memory/records/", True),
+        "all chats": ("/conversations/", True),
+        "account": ("/settings/account/", True),
+        "log in": ("/login/", False),
     }
 
 
@@ -110,12 +115,6 @@ def _fill() -> tuple[User, Conversation]:
     with as_worker():
         indexing.embed_pending()
     return person, longest
-
-
-def _session(person: User) -> dict[str, str]:
-    client = Client()
-    client.force_login(person)
-    return {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value}
 
 
 @contextmanager

@@ -10,7 +10,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.db import connection as django_connection
@@ -90,7 +90,14 @@ def time_saves(users: Sequence[User], *, count: int) -> Saves:
                 if on_cluster:
                     # For a transaction alone: what lasts longer does not reach the nodes.
                     connection.execute(BECOME_ON_NODES.format(user_id=other.user_id))
-                connection.execute(_INSERT, _row(other, number, said), prepare=True)
+                row = {
+                    **asdict(said),
+                    "conversation_id": other.pk,
+                    "user_id": other.user_id,
+                    "turn_number": number + 1,
+                    "now": timezone.now(),
+                }
+                connection.execute(_INSERT, row, prepare=True)
             inserted = time.perf_counter()
             result.messages.append(1000 * (message_saved - begun))
             result.answers.append(1000 * (answer_saved - message_saved))
@@ -112,17 +119,6 @@ def save_answer(turn: Turn, said: SyntheticTurn) -> None:
 def begin_conversation(user: User) -> Conversation:
     with acting_as(user):
         return Conversation.objects.create(user=user)
-
-
-def _row(conversation: Conversation, number: int, said: SyntheticTurn) -> dict[str, Any]:
-    return {
-        "conversation_id": conversation.pk,
-        "user_id": conversation.user_id,
-        "turn_number": number + 1,
-        "user_message": said.user_message,
-        "assistant_message": said.assistant_message,
-        "now": timezone.now(),
-    }
 
 
 BENCHMARK = Benchmark(

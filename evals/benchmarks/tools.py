@@ -13,8 +13,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
-from django.utils import timezone
-
 from agent_tools.registry import as_data
 from agent_tools.tokens import create_token
 from agent_tools.tools.chat_history import SearchChatHistoryInput
@@ -22,7 +20,7 @@ from agent_tools.tools.chat_history import run as run_tool
 from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.asking import LIMIT, AskedQuestions, ask, figures
-from evals.benchmarks.search.histories import load, made_pool
+from evals.benchmarks.search.histories import made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.client import MCP_PATH, MCP_REVISION, Client, mcp_request
 from evals.datasets.loading import Report
@@ -52,9 +50,8 @@ def run(options: dict[str, Any], report: Report) -> Figures:
     with scratch_database() as database, own_broker() as broker:
         given = environment(database=database, broker=broker) | hardly_limited()
         with synthetic_meaning():
-            now = timezone.now()
-            with made_pool(options["turns"], now=now, report=report) as pool:
-                users = load(pool, [options["turns"]], given=given, now=now, report=report)
+            with made_pool(options["turns"], given=given, report=report) as pool:
+                users = pool.load([options["turns"]])
             (asked,) = ask(users, count=options["queries"])
         return {"turns": options["turns"], "mode": options["mode"], "results": _measure(asked, options, given, report)}
 

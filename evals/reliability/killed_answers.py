@@ -77,6 +77,12 @@ class Asked:
     def turn_id(self) -> int:
         return self.readers[0].turn_id or 0
 
+    @property
+    def continuing(self) -> dict[str, Any]:
+        """What asks for the rest of the answer."""
+        place = self.readers[0].place
+        return {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
+
 
 @dataclass(slots=True)
 class AnswersOutcome:
@@ -230,7 +236,9 @@ class Strike:
         outcome.unended += sum(reader.ending is None for reader in self.readers)
         for each in self.asked:
             whole, turn = self._whole(each), kept[each.turn_id]
-            if not all(_has_read(reader, turn.text, whole) for reader in each.readers):
+            # All that was kept and nothing else; a reader may have seen a moment more than was kept.
+            texts = [reader.text for reader in each.readers]
+            if not all(text.startswith(turn.text.rstrip()) and whole.startswith(text.rstrip()) for text in texts):
                 outcome.wrong.append(each.number)
             if self._is_killed(each):
                 self._compare_killed(each, turn, outcome)
@@ -243,7 +251,7 @@ class Strike:
         killed = [each for each in self.asked if self._is_killed(each)]
         before = _kept(self.connection, killed)
         *_, address = _from(self.product, self.victim)
-        readers = [AnswerReader([address], each.person.headers, asks=_continuing(each)).start() for each in killed]
+        readers = [AnswerReader([address], each.person.headers, asks=each.continuing).start() for each in killed]
         deadline = time.monotonic() + TIMEOUT_SECONDS
         for reader in readers:
             reader.leave(at=deadline)
@@ -255,12 +263,12 @@ class Strike:
     def _whole(self, each: Asked) -> str:
         return whole_answer(each.number, self.plan.words)
 
+    def _written(self, each: Asked) -> str:
+        return self.model.written(each.number, before=self.killed_at)
+
     def _is_killed(self, each: Asked) -> bool:
         """One that was whole before was not."""
         return each.web == self.victim and self._written(each) != self._whole(each)
-
-    def _written(self, each: Asked) -> str:
-        return self.model.written(each.number, before=self.killed_at)
 
     def _compare_killed(self, each: Asked, turn: KeptAnswer, outcome: AnswersOutcome) -> None:
         outcome.killed += 1
@@ -273,16 +281,6 @@ class Strike:
         asker, here, there = each.readers
         outcome.heard_after += [one.ended_at - self.killed_at for one in (asker, there) if one.ending is not None]
         outcome.heard_there_after += [here.ended_at - self.killed_at] if here.ending is not None else []
-
-
-def _continuing(each: Asked) -> dict[str, Any]:
-    place = each.readers[0].place
-    return {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
-
-
-def _has_read(reader: AnswerReader, kept: str, whole: str) -> bool:
-    """All that was kept and nothing else; a reader may have seen a moment more than was kept."""
-    return reader.text.startswith(kept.rstrip()) and whole.startswith(reader.text.rstrip())
 
 
 def _kept(connection: psycopg.Connection[Any], asked: list[Asked]) -> dict[int, KeptAnswer]:

@@ -106,19 +106,17 @@ def run(plan: SoakPlan, report: Report) -> SoakOutcome:
         orders = _orders(plan, product.address, _callers(plan, product))
         outcome = SoakOutcome()
         with _counting_connections(product, outcome):
-            began, took_before = time.monotonic(), _processor_seconds(product)
+            began = time.monotonic()
+            before = {name: program.processor_seconds() for name, program in product.programs.items()}
             for tallies in call_at_once(call_at_random, product.environment, orders):
                 for tally in tallies:
                     outcome.add(tally)
             outcome.seconds = time.monotonic() - began
-            took = _processor_seconds(product)
-            outcome.processor_seconds = {name: took[name] - took_before[name] for name in took}
+            outcome.processor_seconds = {
+                name: program.processor_seconds() - before[name] for name, program in product.programs.items()
+            }
         outcome.logged = [line for program in product.programs.values() for line in _errors(program.log)]
     return outcome
-
-
-def _processor_seconds(product: Product) -> dict[str, float]:
-    return {name: program.processor_seconds() for name, program in product.programs.items()}
 
 
 def _orders(plan: SoakPlan, address: str, callers: list[Caller]) -> list[dict[str, Any]]:

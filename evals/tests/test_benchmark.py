@@ -137,7 +137,7 @@ def test_capacity_follows_the_length_of_the_answers(tmp_path):
         ("--turns=0", "--turns: must be above 0"),
         ("--active=20", "--active: must be above 0 and at most 1"),
         ("--node-disk=0", "--node-disk: must be above 0"),
-        ("--people=many", "not a list of whole numbers from 1 on"),
+        ("--people=many", "invalid people_counts value: 'many'"),
     ],
 )
 def test_capacity_of_nothing_is_refused(option, error):

@@ -7,7 +7,6 @@ from uuid import UUID
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
-from django.utils import timezone
 
 from evals.benchmarks.search import asking, measuring, running
 from evals.benchmarks.search.asking import ask, timed
@@ -35,7 +34,7 @@ HAS_PLOTS = find_spec("matplotlib") is not None
 
 @pytest.fixture
 def pool():
-    return Pool(30, seed=1, now=timezone.now(), report=lambda line: None)
+    return Pool(30, given={}, report=lambda line: None)
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def a_person(pool):
 
 def load_person(pool, turns=25, name="bulk"):
     user = User.objects.create_user(f"{name}@example.com")
-    pool.copy(user, turns, until=timezone.now())
+    pool.copy(user, turns)
     return user
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from django.contrib.auth.hashers import make_password
 from django.db import connection, models, transaction
+from django.utils import timezone
 
 from core.ids import uuid7
 from evals import synthetic
@@ -67,11 +68,11 @@ TABLES = (User, Conversation, Turn, IndexedText, Embedding, VectorBlock, Pending
 
 
 class Pool:
-    """So many turns, in tables beside the product's own: `pool_of_…`."""
+    """So many turns, in tables beside the product's own: `pool_of_…`; everybody's end shortly before it was made."""
 
-    def __init__(self, size: int, *, seed: int, now: datetime, report: Report) -> None:
-        users = load_turns(_rows(size, seed, now), report=report).users
-        user = users["pool"]
+    def __init__(self, size: int, *, given: Environment, report: Report) -> None:
+        self._given, self._report, self._until = given, report, timezone.now()
+        user = load_turns(self._rows(size), report=report).users["pool"]
         with connection.cursor() as cursor:
             # Before a worker's flush takes the pending terms away.
             self._set_aside(cursor, PendingTerms, user)
@@ -85,10 +86,40 @@ class Pool:
         self._messages = list(turns.values_list("user_message", flat=True))
         user.delete()
 
-    def copy(self, user: User, turns: int, *, until: datetime) -> None:
-        """Give somebody so many of the turns, the last of them said shortly before `until`."""
+    def load(self, sizes: Sequence[int]) -> list[User]:
+        """A person for each of `sizes`, who said so many turns of the pool; more may be loaded later."""
+        known = User.objects.count()
+        # A hash for each would take longer than their histories do.
+        password = make_password(None)
+        users = User.objects.bulk_create(
+            User(email=f"somebody-{known + number}@evals.invalid", password=password) for number in range(len(sizes))
+        )
+        begun = time.monotonic()
+        with unbound():
+            for user, size in zip(users, sizes, strict=True):
+                with transaction.atomic():
+                    self.copy(user, size)
+        self._report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing and packing.")
+        # By workers' processes, one for each processor, which share the people.
+        workers = min(len(users), os.cpu_count() or 1)
+        call_at_once(term_segments.flush, logging_in(self._given, "DATABASE_WORKER_URL"), [{}] * workers)
+        with as_worker():
+            vectors.pack_all()
+        with unbound(), connection.cursor() as cursor:
+            # An index-only scan needs pages that are marked all-visible; the planner needs to know how many rows there
+            # are.
+            for table in TABLES:
+                cursor.execute(f"VACUUM ANALYZE {connection.ops.quote_name(table._meta.db_table)}")
+            cursor.execute("SELECT pg_database_size(current_database()) / 1e9")
+            (gigabytes,) = cursor.fetchone()
+        seconds = time.monotonic() - begun
+        self._report(f"Indexed and vacuumed after {seconds:.0f} s; the database has {gigabytes:.1f} GB.")
+        return users
+
+    def copy(self, user: User, turns: int) -> None:
+        """Give somebody so many of the turns."""
         chosen = np.random.default_rng(user.pk).permutation(len(self._places))[:turns]
-        times = [until - (turns - number) * BETWEEN_TURNS for number in range(turns)]
+        times = [self._until - (turns - number) * BETWEEN_TURNS for number in range(turns)]
         conversations = list(_conversations(user, [self._messages[place] for place in chosen], times))
         Conversation.objects.bulk_create(conversations)
         old_sources, old_numbers, old_texts = zip(*(self._places[place] for place in chosen), strict=True)
@@ -111,22 +142,21 @@ class Pool:
             for table in _TURN_OF:
                 cursor.execute(f"DROP TABLE pool_of_{table._meta.db_table}")
 
+    def _rows(self, size: int) -> Iterator[TurnRow]:
+        for number, turn in enumerate(synthetic.turns(size, seed=1)):
+            yield TurnRow(
+                user="pool",
+                conversation=str(number // CONVERSATION_TURNS),
+                turn=number % CONVERSATION_TURNS + 1,
+                at=self._until - (size - number) * BETWEEN_TURNS,
+                user_message=turn.user_message,
+                assistant_message=turn.assistant_message,
+            )
+
     @staticmethod
     def _set_aside(cursor: Any, table: type[models.Model], user: User) -> None:
         for statement in _SET_ASIDE:
             cursor.execute(statement.format(table=table._meta.db_table), {"user": user.pk})
-
-
-def _rows(size: int, seed: int, now: datetime) -> Iterator[TurnRow]:
-    for number, turn in enumerate(synthetic.turns(size, seed=seed)):
-        yield TurnRow(
-            user="pool",
-            conversation=str(number // CONVERSATION_TURNS),
-            turn=number % CONVERSATION_TURNS + 1,
-            at=now - (size - number) * BETWEEN_TURNS,
-            user_message=turn.user_message,
-            assistant_message=turn.assistant_message,
-        )
 
 
 def _conversations(user: User, messages: list[str], times: list[datetime]) -> Iterator[Conversation]:
@@ -168,52 +198,10 @@ def _copy_statement(table: type[models.Model]) -> str:
 
 
 @contextmanager
-def made_pool(size: int, *, now: datetime, report: Report) -> Iterator[Pool]:
-    """The turns of which `load` gives everybody some; gone after the block."""
+def made_pool(size: int, *, given: Environment, report: Report) -> Iterator[Pool]:
+    """The turns of which `Pool.load` gives everybody some; gone after the block. `given`: for workers' processes."""
     with unbound():
-        pool = Pool(size, seed=1, now=now, report=report)
+        pool = Pool(size, given=given, report=report)
     yield pool
     with unbound():
         pool.drop()
-
-
-def load(pool: Pool, sizes: Sequence[int], *, given: Environment, now: datetime, report: Report) -> list[User]:
-    """A person for each of `sizes`, who said so many turns of the pool, up to `now`; more may be loaded later."""
-    users = _make_users(len(sizes))
-    begun = time.monotonic()
-    with unbound():
-        for user, size in zip(users, sizes, strict=True):
-            with transaction.atomic():
-                pool.copy(user, size, until=now)
-    report(f"Saved {sum(sizes):,} turns in {time.monotonic() - begun:.0f} s; flushing terms and packing vectors.")
-    _flush_terms(len(users), given)
-    with as_worker():
-        vectors.pack_all()
-    with unbound(), connection.cursor() as cursor:
-        # An index-only scan needs pages that are marked all-visible; the planner needs to know how many rows there are.
-        for table in TABLES:
-            cursor.execute(f"VACUUM ANALYZE {connection.ops.quote_name(table._meta.db_table)}")
-    report(f"Indexed and vacuumed after {time.monotonic() - begun:.0f} s; the database has {_gigabytes():.1f} GB.")
-    return users
-
-
-def _make_users(count: int) -> list[User]:
-    known = User.objects.count()
-    # A hash for each would take longer than their histories do.
-    password = make_password(None)
-    return User.objects.bulk_create(
-        User(email=f"somebody-{known + number}@evals.invalid", password=password) for number in range(count)
-    )
-
-
-def _flush_terms(people: int, given: Environment) -> None:
-    """By workers' processes, one for each processor, which share the people."""
-    workers = logging_in(given, "DATABASE_WORKER_URL")
-    call_at_once(term_segments.flush, workers, [{}] * min(people, os.cpu_count() or 1))
-
-
-def _gigabytes() -> float:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_database_size(current_database())")
-        row = cursor.fetchone()
-    return float(row[0]) / 1e9 if row else 0.0
