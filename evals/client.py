@@ -125,21 +125,18 @@ class Client:
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {**self._headers, "Content-Length": str(len(content)), **(headers or {})}
         head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-        connection = self._connected()
+        if self._socket is not None and _has_hung_up(self._socket):
+            self.close()
+        if self._socket is None:
+            self._socket = socket.create_connection(self._place, timeout=TIMEOUT_SECONDS)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._socket
         try:
             connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
         except OSError:
             self.close()
             raise
         return connection
-
-    def _connected(self) -> socket.socket:
-        if self._socket is not None and _has_hung_up(self._socket):
-            self.close()
-        if self._socket is None:
-            self._socket = socket.create_connection(self._place, timeout=TIMEOUT_SECONDS)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
 
     def _pieces(self, connection: socket.socket, answer: "_Parsed") -> Iterator[bytes]:
         """The body as it comes. The connection outlives whole answers alone."""

@@ -87,8 +87,8 @@ def confidence_intervals(
 
 
 def p50_and_p95(values: Sequence[float], *, digits: int) -> tuple[float, float]:
-    """The median and the 95th percentile, rounded to so many digits."""
-    p50, p95 = np.percentile(values, [50, 95])
+    """The median and the 95th percentile, rounded to so many digits; not a number where there are no values."""
+    p50, p95 = np.percentile(values or [math.nan], [50, 95])
     return round(float(p50), digits), round(float(p95), digits)
 
 

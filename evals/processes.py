@@ -29,7 +29,7 @@ from evals.scratch import database_url
 
 START_SECONDS = 180
 STOP_SECONDS = 20
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.1
 # A worker that starts while the database is away ends at once; it is given a moment.
 RESTART_SECONDS = 0.5
 # A program that has started so often and does not answer never will.
@@ -143,6 +143,33 @@ def _result(name: str, child: subprocess.Popen[str]) -> Any:
     return json.loads(written)
 
 
+def wait_until(is_so: Callable[[], bool], *, seconds: float, otherwise: Callable[[], str]) -> None:
+    """Raises `CommandError`, which says `otherwise`, when it is not so by then."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise CommandError(otherwise())
+        time.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def looking(look: Callable[[], object], *, every: float) -> Iterator[None]:
+    """Within the block a thread looks, every so many seconds."""
+    is_over = threading.Event()
+
+    def go_on() -> None:
+        while not is_over.wait(every):
+            look()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 class Program:
     """A module of this project in a process of its own, within the block.
 
@@ -175,12 +202,13 @@ class Program:
 
     def wait_until(self, is_ready: Callable[[], bool]) -> None:
         """Raises `CommandError` when it ends before, again and again, or takes too long."""
-        deadline = time.monotonic() + START_SECONDS
-        while not is_ready():
-            has_ended = self.starts > MOST_STARTS or (self.log is None and self._process.poll() is not None)
-            if has_ended or time.monotonic() > deadline:
-                raise CommandError(f"{self.name} does not start:\n{self.last_lines()}")
-            time.sleep(LOOK_SECONDS)
+
+        def is_decided() -> bool:
+            if self.starts > MOST_STARTS or (self.log is None and self._process.poll() is not None):
+                raise CommandError(self.failure())
+            return is_ready()
+
+        wait_until(is_decided, seconds=START_SECONDS, otherwise=self.failure)
 
     def family(self) -> list[psutil.Process]:
         """The process and its children, those that live."""
@@ -209,10 +237,11 @@ class Program:
         proportional = sum(getattr(info, "pss", info.rss) for info in infos)
         return round(resident / 1e6, 1), round(proportional / 1e6, 1)
 
-    def last_lines(self) -> str:
+    def failure(self) -> str:
+        """A sentence, and what it wrote last."""
         if self.log is None:
-            return "The lines above say why."
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+            return f"{self.name} failed; the lines above say why."
+        return "\n".join([f"{self.name} failed:", *self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]])
 
     def _spawn(self) -> None:
         with Path(os.devnull if self.log is None else self.log).open("ab") as output:

@@ -112,4 +112,5 @@ def _places() -> dict[str, int]:
 def probabilities() -> NDArray[np.float64]:
     """How often each word of the vocabulary is said; together 1."""
     weights: NDArray[np.float64] = 1 / (np.arange(1, VOCABULARY_SIZE + 1) + RANK_SHIFT)
-    return weights / weights.sum()
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares

@@ -9,12 +9,9 @@
 """
 
 import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
 
@@ -25,7 +22,7 @@ from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
 from evals.options import Number
-from evals.processes import Program, call
+from evals.processes import Program, call, looking
 from evals.reliability.answering import AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.product import Person, Product, running_product
 
@@ -57,11 +54,7 @@ def _measure(product: Product, webs: list[Program], plan: dict[str, Any]) -> Fig
     return {
         "answers": plan["answers"],
         "readers": plan["readers"],
-        **percentiles(heard["first_event_ms"], "first_event"),
-        **percentiles(heard["first_word_ms"], "first_word"),
-        **percentiles(heard["joined_ms"], "joining_reader"),
-        **{name: heard["readers"].get(name, 0) for name in ("whole", "refused", "failed", "lost_or_mixed_up")},
-        "at_once": heard["at_once"],
+        **heard["figures"],
         "memory_kb_per_answer": round((heard["peak_bytes"] - heard["rest_bytes"]) / plan["answers"] / 1000, 1),
         "web_processor_ms_per_answer": round(1000 * used / plan["answers"], 1),
         "web_processor_share": round(used / passed, 2),
@@ -81,7 +74,8 @@ def follow(
 ) -> Figures:
     """Runs in a process of its own: all readers at once, each in a thread, and how each of them ended.
 
-    The memory is of the web processes `pids`, before it begins and at most.
+    `rest_bytes` and `peak_bytes` are of the memory of the web processes `pids`, before it begins and at most; `at_once`
+    among the figures is how many answers were being written, at most.
     """
     webs = [psutil.Process(pid) for pid in pids]
     # In turns, as a balancer would have it.
@@ -92,22 +86,31 @@ def follow(
     chance = random.Random(1)  # noqa: S311
     longest = spread + words * pause / 2
     joining = [(number % answers, chance.uniform(1, longest)) for number in range(readers - answers)]
-    with _watching(webs, askers) as seen, ThreadPoolExecutor(max_workers=readers) as pool:
+    seen = {"rest_bytes": _resident(webs), "peak_bytes": 0, "at_once": 0}
+
+    def look() -> None:
+        seen["peak_bytes"] = max(seen["peak_bytes"], _resident(webs))
+        written = sum(asker.is_reading and asker.turn_id is not None for asker in askers)
+        seen["at_once"] = max(seen["at_once"], written)
+
+    with looking(look, every=MEMORY_EVERY_SECONDS), ThreadPoolExecutor(max_workers=readers) as pool:
         asked = [pool.submit(_ask, asker, spread * number / answers) for number, asker in enumerate(askers)]
         joined = [
             pool.submit(_join, askers[number], after, [next(places) for _ in addresses], headers[number])
             for number, after in joining
         ]
-    endings = [_ending(asker, whole_answer(number, words)) for number, asker in enumerate(askers)]
-    others = [(number, future.result()) for (number, _), future in zip(joining, joined, strict=True)]
-    endings += [_ending(reader, whole_answer(number, words)) for number, reader in others]
     for future in asked:
         future.result()
+    others = [(number, future.result()) for (number, _), future in zip(joining, joined, strict=True)]
+    counts = Counter(_ending(reader, whole_answer(number, words)) for number, reader in [*enumerate(askers), *others])
     return {
-        "readers": Counter(endings),
-        "first_event_ms": [asker.first_event_ms for asker in askers if asker.first_event_ms is not None],
-        "first_word_ms": [asker.first_word_ms for asker in askers if asker.first_word_ms is not None],
-        "joined_ms": [one.first_event_ms for _, one in others if one is not None and one.first_event_ms is not None],
+        "figures": {
+            **percentiles([asker.first_event_ms for asker in askers if asker.first_event_ms], "first_event"),
+            **percentiles([asker.first_word_ms for asker in askers if asker.first_word_ms], "first_word"),
+            **percentiles([one.first_event_ms for _, one in others if one and one.first_event_ms], "joining_reader"),
+            **{name: counts[name] for name in ("whole", "refused", "failed", "lost_or_mixed_up")},
+            "at_once": seen["at_once"],
+        },
         **seen,
     }
 
@@ -138,25 +141,6 @@ def _ending(reader: AnswerReader | None, whole: str) -> str:
     if is_cut_short and whole.startswith(reader.text):
         return "failed"
     return "whole" if reader.text == whole else "lost_or_mixed_up"
-
-
-@contextmanager
-def _watching(webs: list[psutil.Process], askers: list[AnswerReader]) -> Iterator[Figures]:
-    """Bytes of memory, and how many answers were being written at once, at most."""
-    seen = {"rest_bytes": _resident(webs), "peak_bytes": 0, "at_once": 0}
-    is_over = threading.Event()
-
-    def look() -> None:
-        while not is_over.wait(MEMORY_EVERY_SECONDS):
-            seen["peak_bytes"] = max(seen["peak_bytes"], _resident(webs))
-            written = sum(asker.is_reading and asker.turn_id is not None for asker in askers)
-            seen["at_once"] = max(seen["at_once"], written)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    yield seen
-    is_over.set()
-    thread.join()
 
 
 def _resident(webs: list[psutil.Process]) -> int:

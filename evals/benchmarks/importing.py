@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from django.core.management import CommandError
 from django.utils import timezone
 
 from core.isolation.acting import acting_as
@@ -39,7 +38,7 @@ HOUR = 3600
 KILOBYTES_PER_MEGABYTE = 1000
 
 
-def run(options: dict[str, Any], report: Report) -> Figures:
+def run(options: dict[str, Any], report: Report) -> Any:
     turns = options["turns"]
     with tempfile.TemporaryDirectory() as folder, own_broker() as broker, scratch_database() as database:
         path = Path(folder) / "export.zip"
@@ -51,45 +50,32 @@ def run(options: dict[str, Any], report: Report) -> Figures:
             "IMPORTING_WORKER": "1",
             "IMPORTS_FREE_BYTES": "0",
         }
-        got = call(import_twice, given, path=str(path))
-    if got["again_turns"] or got["left_turns"] or got["turns"] != turns or got["searchable"] != -(-turns // MARKED):
-        raise CommandError(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {got}")
-    return {
-        "turns_per_s": round(turns / got["store_seconds"]),
-        "read_turns_per_s": round(turns / got["read_seconds"]),
-        "undo_turns_per_s": round(turns / got["undo_seconds"]),
-        "peak_rss_mb": got["peak_rss_mb"],
-        "turns": turns,
-    }
+        return call(import_twice, given, path=str(path), turns=turns)
 
 
-def import_twice(*, path: str) -> Figures:
-    """The importing worker's work, in a process of its own: an import, the same again, and the undoing of the first.
-
-    `searchable` is how many turns `MARK` finds after the import, `again_turns` what the second import brings, and
-    `left_turns` what is left after the undoing.
-    """
+def import_twice(*, path: str, turns: int) -> Figures:
+    """The importing worker's work, in a process of its own: an import, the same again, and the undoing of the first."""
     export = Path(path)
     user = User.objects.create_user("importer@evals.invalid")
     done, read_seconds, store_seconds = _bring(user, export)
     with acting_as(user):
-        hits = terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6).hits
-        turns = Turn.objects.for_user(user).count()
+        searchable = len(terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6).hits)
+        stored = Turn.objects.for_user(user).count()
     again, _, _ = _bring(user, export)
     with acting_as(user):
         services.undo(user=user, import_id=str(done.pk), force=True, now=timezone.now())
     undo_seconds = _timed()
     with acting_as(user):
         left = Turn.objects.for_user(user).count()
+    found = {"stored": stored, "searchable": searchable, "again": again.stored["turns"], "left": left}
+    if found != {"stored": turns, "searchable": -(-turns // MARKED), "again": 0, "left": 0}:
+        raise SystemExit(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {found}")
     return {
-        "turns": turns,
-        "read_seconds": read_seconds,
-        "store_seconds": store_seconds,
-        "again_turns": again.stored["turns"],
-        "searchable": len(hits),
-        "undo_seconds": undo_seconds,
-        "left_turns": left,
+        "turns_per_s": round(turns / store_seconds),
+        "read_turns_per_s": round(turns / read_seconds),
+        "undo_turns_per_s": round(turns / undo_seconds),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KILOBYTES_PER_MEGABYTE, 1),
+        "turns": turns,
     }
 
 

@@ -24,14 +24,15 @@ from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.benchmarks.saving import begin_conversation, save_answer, save_message
 from evals.client import Client
 from evals.datasets.loading import Report
 from evals.options import Number
 from evals.processes import Environment, call, environment, own_broker, web, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
-from intake.models import Conversation, Turn, User
-from intake.services import Answer, begin_turn, finish_turn, save_exchange
+from intake.models import Turn, User
+from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.models import Embedding
 from memory.search import search_chat_history
@@ -91,11 +92,8 @@ def milliseconds_until_found(*, samples: int, seed: int) -> list[float]:
 
 
 def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
-    caller = Caller(user_id=user.pk)
-    with acting_as(user):
-        turn = begin_turn(caller=caller, message=said.user_message, conversation_id=None, now=timezone.now())
-    with acting_as(user):
-        finish_turn(turn_id=turn.pk, answer=Answer(text=said.assistant_message, status=Turn.Status.COMPLETE))
+    turn = save_message(begin_conversation(user), said)
+    save_answer(turn, said)
     saved = time.perf_counter()
     while time.perf_counter() - saved < LONGEST_SECONDS:
         with acting_as(user):
@@ -108,19 +106,18 @@ def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
 
 def saving_turns(count: int, *, seed: int, answer_length: int | None = None) -> Iterator[Turn]:
     """So many synthetic turns of some new people, saved by the service as they are taken; they wait for a worker."""
-    conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
+    users = [User.objects.create_user(f"person-{seed}-{number}@evals.invalid") for number in range(PEOPLE)]
+    conversations = [begin_conversation(user) for user in users]
     for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length)):
-        yield _save(conversations[number % PEOPLE], said)
-
-
-def _save(conversation: Conversation, said: SyntheticTurn) -> Turn:
-    with acting_as(Caller(user_id=conversation.user_id)):
-        return save_exchange(
-            conversation=conversation,
-            user_message=said.user_message,
-            assistant_message=said.assistant_message,
-            said_at=timezone.now(),
-        )
+        conversation = conversations[number % PEOPLE]
+        with acting_as(Caller(user_id=conversation.user_id)):
+            turn = save_exchange(
+                conversation=conversation,
+                user_message=said.user_message,
+                assistant_message=said.assistant_message,
+                said_at=timezone.now(),
+            )
+        yield turn
 
 
 def work_off(given: Environment) -> float:
@@ -141,12 +138,6 @@ def _batches(turns: list[Turn]) -> list[list[str]]:
     parts = [part for text in texts for _, part in cut(text, embedder)]
     size = settings.EMBEDDING_BATCH_SIZE
     return [parts[start : start + size] for start in range(0, len(parts), size)]
-
-
-def _begin_conversation(name: str) -> Conversation:
-    user = User.objects.create_user(f"person-{name}@evals.invalid")
-    with acting_as(user):
-        return Conversation.objects.create(user=user, title=name)
 
 
 def time_queries(options: dict[str, Any], report: Report) -> Figures:

@@ -209,11 +209,11 @@ def _measured(
     before = web.starts
     people, *attackers = call_at_once(send_at_a_rate, product.environment, orders)
     if web.starts != before:
-        raise CommandError(f"The web process ended:\n{web.last_lines()}")
+        raise CommandError(web.failure())
     for each in attackers:
         report(f"  The attack was answered: {each['statuses']}")
     failed = sum(count for status, count in people["statuses"].items() if status != "200")
-    p50, p95 = p50_and_p95(people["milliseconds"] or [float("nan")], digits=1)
+    p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
     return {"p50_ms": p50, "p95_ms": p95, "errors": failed}
 
 

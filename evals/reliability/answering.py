@@ -104,7 +104,6 @@ class AnswerReader:
     ) -> None:
         self._addresses, self._headers = cycle(addresses), headers
         self._asks, self._leaves, self.turn_id = asks, leaves, turn_id
-        # The page sends one as well: a question that is asked again is one question.
         self._key = secrets.token_hex()
         self._last_id: str | None = None
         self._is_left = False
@@ -134,7 +133,7 @@ class AnswerReader:
         self._began, self.is_reading = time.perf_counter(), True
         while self.ending is None and not self._is_left and tries > 0:
             try:
-                self._read(next(self._addresses))
+                self._read(next(self._addresses), may_ask_again=tries > 1)
             except OSError:
                 self.lost_lines += 1
             tries -= 1
@@ -142,10 +141,12 @@ class AnswerReader:
                 time.sleep(PAUSE_SECONDS)
         self.is_reading = False
 
-    def _read(self, address: str) -> None:
+    def _read(self, address: str, *, may_ask_again: bool) -> None:
         with Client(address, self._headers) as client:
             if self.turn_id is None:
-                events = client.events("POST", CHAT, self._asks, {"Idempotency-Key": self._key})
+                # As the page sends one: a question that is asked again is one question.
+                key = {"Idempotency-Key": self._key} if may_ask_again else {}
+                events = client.events("POST", CHAT, self._asks, key)
             else:
                 at = {"Last-Event-ID": self._last_id} if self._last_id else {}
                 events = client.events("GET", f"/api/v1/intake/turns/{self.turn_id}/events", None, at)

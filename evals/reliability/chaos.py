@@ -22,9 +22,8 @@ from evals.metrics import Latency
 from evals.processes import call
 from evals.reliability import faults
 from evals.reliability.faults import POISON, ServerName, Timeline
-from evals.reliability.finding import Kept, kept_turns, not_found, rows_shown_to_staff
 from evals.reliability.product import Product, running_product
-from evals.reliability.saving import Save, Saver, Words
+from evals.reliability.saving import Kept, Save, Saver, Words, kept_turns, not_found, rows_shown_to_staff
 from evals.tables import Check, none_of, some
 
 LOOK_SECONDS = 0.2

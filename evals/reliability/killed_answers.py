@@ -10,7 +10,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_high
@@ -20,7 +20,7 @@ import psycopg
 
 from core.testing.serving import serving
 from evals.datasets.loading import Report
-from evals.processes import START_SECONDS, is_healthy
+from evals.processes import is_healthy, wait_until
 from evals.reliability.answering import REST, AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.faults import kill
 from evals.reliability.product import Person, Product, running_product
@@ -36,6 +36,8 @@ LOST_AT_MOST = 1.0
 # What a turn's silence and its lease may take, the sweep, and a machine that has other work.
 SWEEP_SECONDS = 5
 SPARE_SECONDS = 5
+UNTAKEN = "Not every question is taken."
+UNHEARD = "Not every reader hears an answer."
 
 _TURNS = "SELECT id, status, assistant_message FROM intake_conversation_turns WHERE id = ANY(%s)"
 
@@ -174,7 +176,7 @@ def _ask(product: Product, numbers: Sequence[int], people: list[Person]) -> list
         web, person = WEBS[number % len(WEBS)], people[number % len(people)]
         asker = AnswerReader(_from(product, web), person.headers, asks=question(number))
         asked.append(Asked(number, web, person, [asker.start()]))
-    _wait_until(lambda: all(each.turn_id for each in asked), TIMEOUT_SECONDS, "Not every question is taken.")
+    wait_until(lambda: all(each.turn_id for each in asked), seconds=TIMEOUT_SECONDS, otherwise=lambda: UNTAKEN)
     for each in asked:
         each.readers += [
             AnswerReader([place], each.person.headers, turn_id=each.turn_id).start()
@@ -207,8 +209,8 @@ class Strike:
 
     def kill(self, *, after: float) -> None:
         """So many seconds after every reader has heard something."""
-        _wait_until(
-            lambda: all(reader.text for reader in self.readers), TIMEOUT_SECONDS, "Not every reader hears an answer."
+        wait_until(
+            lambda: all(reader.text for reader in self.readers), seconds=TIMEOUT_SECONDS, otherwise=lambda: UNHEARD
         )
         time.sleep(after)
         self.killed_at = time.monotonic()
@@ -223,8 +225,7 @@ class Strike:
                     self.closed_at.setdefault(turn_id, time.monotonic())
             time.sleep(LOOK_SECONDS)
         # A machine with other work takes its time to start a process.
-        address = self.product.addresses[self.victim]
-        _wait_until(lambda: is_healthy(address), START_SECONDS, f"{self.victim} does not come back.")
+        self.product.programs[self.victim].wait_until(lambda: is_healthy(self.product.addresses[self.victim]))
         longest = max(longest, time.monotonic() + SPARE_SECONDS)
         for reader in self.readers:
             reader.leave(at=longest)
@@ -286,14 +287,6 @@ class Strike:
 def _kept(connection: psycopg.Connection[Any], asked: list[Asked]) -> dict[int, KeptAnswer]:
     rows = connection.execute(_TURNS, [[each.turn_id for each in asked]]).fetchall()
     return {turn_id: KeptAnswer(status, text) for turn_id, status, text in rows}
-
-
-def _wait_until(is_so: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise RuntimeError(otherwise)
-        time.sleep(LOOK_SECONDS / 10)
 
 
 def _spread(seconds: list[float]) -> str:

@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from pathlib import Path
 
 import psutil
 from django.conf import settings
-from django.core.management import CommandError
 
 from agent_tools.tokens import create_token
 from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
@@ -32,12 +30,12 @@ from evals.processes import (
     free_port,
     is_healthy,
     logging_in,
+    wait_until,
     worker_answers,
 )
 from evals.scratch import ending_by_exception
 from intake.models import User
 
-LOOK_SECONDS = 0.2
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
 # Those that a run of one address and a few people would reach.
 LIMITS = ("api", "api_address", "refused_address", "page", "page_address", "health_address", "chat", "chat_address")
@@ -110,13 +108,10 @@ class Product:
 
     def workers(self) -> list[psutil.Process]:
         """The worker's processes, the parent first; waits until there are some."""
-        deadline = time.monotonic() + START_SECONDS
+        worker = self.programs["worker"]
         # Fewer than two is a worker that has not forked yet.
-        while len(family := self.programs["worker"].family()) < 2:  # noqa: PLR2004
-            if time.monotonic() > deadline:
-                raise CommandError(f"The worker does not start:\n{self.programs['worker'].last_lines()}")
-            time.sleep(LOOK_SECONDS)
-        return family
+        wait_until(lambda: len(worker.family()) > 1, seconds=START_SECONDS, otherwise=worker.failure)
+        return worker.family()
 
 
 @contextmanager

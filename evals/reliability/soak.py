@@ -7,19 +7,18 @@
 4. Meanwhile the database is asked how many connections each role has, and afterwards the logs are read for errors.
 """
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import psycopg
 
 from evals.client import Client
 from evals.datasets.loading import Report
 from evals.metrics import Latency
-from evals.processes import call_at_once
+from evals.processes import call_at_once, looking
 from evals.reliability.product import CHAT, Person, Product, new_visitor, running_product
 from evals.reliability.soak_calls import Caller, Tally, call_at_random, new_secret
 from evals.tables import Check, none_of
@@ -105,7 +104,10 @@ def run(plan: SoakPlan, report: Report) -> SoakOutcome:
         report(f"Giving {plan.people} people and {plan.visitors} visitors their secrets.")
         orders = _orders(plan, product.address, _callers(plan, product))
         outcome = SoakOutcome()
-        with _counting_connections(product, outcome):
+        with (
+            product.servers.connect_as_superuser() as connection,
+            looking(lambda: _count_sessions(connection, outcome), every=SAMPLE_SECONDS),
+        ):
             began = time.monotonic()
             before = {name: program.processor_seconds() for name, program in product.programs.items()}
             for tallies in call_at_once(call_at_random, product.environment, orders):
@@ -179,25 +181,10 @@ def _sent(client: Client, method: str, path: str, body: dict[str, Any]) -> Any:
     return answer
 
 
-@contextmanager
-def _counting_connections(product: Product, outcome: SoakOutcome) -> Iterator[None]:
-    """Ask the database, again and again, how many sessions each role has."""
-    is_over = threading.Event()
-
-    def count() -> None:
-        with product.servers.connect_as_superuser() as connection:
-            while not is_over.wait(SAMPLE_SECONDS):
-                for role, sessions in cast("list[tuple[str, int]]", connection.execute(_SESSIONS).fetchall()):
-                    outcome.connections[role] = max(outcome.connections[role], sessions)
-                outcome.samples += 1
-
-    thread = threading.Thread(target=count, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+def _count_sessions(connection: psycopg.Connection[Any], outcome: SoakOutcome) -> None:
+    for role, sessions in connection.execute(_SESSIONS).fetchall():
+        outcome.connections[role] = max(outcome.connections[role], sessions)
+    outcome.samples += 1
 
 
 def _errors(log: Path | None) -> list[str]:

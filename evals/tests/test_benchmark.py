@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from urllib.parse import parse_qs, urlsplit
 
@@ -222,8 +223,28 @@ def test_another_broker_database_is_named_as_celery_wants_it():
     assert parse_qs(urlsplit(socket).query) == {"virtual_host": ["7"]}
 
 
-def test_a_process_that_ends_before_it_is_ready_is_an_error_in_words(capfd):
-    broken = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
+def test_a_function_that_fails_in_a_process_of_its_own_is_an_error_in_words(capfd):
+    nowhere = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
 
-    with pytest.raises(CommandError, match=r"processes.free_port ended with status 1"):
-        processes.call(processes.free_port, broken)
+    assert processes.call(processes.free_port, nowhere) > 0
+    with pytest.raises(CommandError, match=r"evals.processes.logging_in ended with status 1"):
+        processes.call(processes.logging_in, nowhere, given={}, name="DATABASE_URL")
+
+
+def test_a_program_that_ends_before_it_is_ready_is_an_error_in_words(capfd, tmp_path):
+    with (
+        processes.Program("The module", ["evals.no_such_module"], dict(os.environ)) as program,
+        pytest.raises(CommandError, match="The module failed; the lines above say why"),
+    ):
+        program.wait_until(lambda: False)
+
+
+def test_a_program_with_a_log_is_started_again_until_it_is_hopeless(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "RESTART_SECONDS", 0.01)
+    log = tmp_path / "log"
+    with (
+        processes.Program("The module", ["evals.no_such_module"], dict(os.environ), log=log) as program,
+        pytest.raises(CommandError, match=r"The module failed:\n.*No module named evals.no_such_module"),
+    ):
+        program.wait_until(lambda: False)
+    assert program.starts == processes.MOST_STARTS + 1

@@ -12,9 +12,8 @@ from evals.metrics import Latency
 from evals.reliability import chaos, faults, killed_answers
 from evals.reliability.answering import NumberingModel
 from evals.reliability.faults import Absence, ServerName, Timeline
-from evals.reliability.finding import Kept
 from evals.reliability.product import Person
-from evals.reliability.saving import Attempt, Save, Saver, Words
+from evals.reliability.saving import Attempt, Kept, Save, Saver, Words
 from evals.tests.conftest import violations
 
 PERSON = Person(1, "token")

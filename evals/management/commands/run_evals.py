@@ -72,11 +72,9 @@ class Command(ReportingCommand):
                 for mode in modes
             }
         named = retrieval.with_rank_fusion(by_mode)
-        self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
-        for name, answered in named.items():
-            self.stdout.write("\n" + retrieval.table(name, answered))
-        if target := options["json"]:
-            target.write_text(json.dumps(retrieval.as_data(dataset, named), indent=2) + "\n")
+        title = f"{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent"
+        tables = [retrieval.table(name, answered) for name, answered in named.items()]
+        self._show(title, tables, options["json"], retrieval.as_data(dataset, named))
 
     def _measure_surfaces(self, options: dict[str, Any]) -> None:
         asked = [surface for surface in SURFACES if options["surface"] in (ALL, surface.name)]
@@ -90,15 +88,18 @@ class Command(ReportingCommand):
                 for surface in asked
             }
         beside = f", {distractors:,} made-up turns a person beside them" if distractors else ""
-        self.stdout.write(f"\n{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent")
-        for surface, those in answered.items():
-            self.stdout.write("\n" + surfaces.table(surface, those))
-        if target := options["json"]:
-            data = {
-                "dataset": life.name,
-                "turns": len(life.turns),
-                "distractors": distractors,
-                "queries": len(life.queries),
-                "surfaces": {surface: surfaces.as_data(those) for surface, those in answered.items()},
-            }
+        title = f"{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent"
+        data = {
+            "dataset": life.name,
+            "turns": len(life.turns),
+            "distractors": distractors,
+            "queries": len(life.queries),
+            "surfaces": {name: surfaces.as_data(those) for name, those in answered.items()},
+        }
+        self._show(title, [surfaces.table(name, those) for name, those in answered.items()], options["json"], data)
+
+    def _show(self, title: str, tables: list[str], target: Path | None, data: dict[str, Any]) -> None:
+        for part in (title, *tables):
+            self.stdout.write(f"\n{part}")
+        if target is not None:
             target.write_text(json.dumps(data, indent=2) + "\n")
