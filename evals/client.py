@@ -67,7 +67,7 @@ class HttpAnswer:
 
     @property
     def everything(self) -> bytes:
-        """What was received, for those who look for a word anywhere in it."""
+        """All that was received, to look for a word anywhere in it."""
         return b"\n".join([*(b": ".join(header) for header in self.headers), self.body])
 
     def __str__(self) -> str:

@@ -55,7 +55,7 @@ def load_demo(user: User, *, now: datetime) -> int:
 def load_notes(user: User, *, now: datetime) -> int:
     """Write the notes of a person who has none of a kind yet; returns how many those were.
 
-    Who deleted one of several logs, records or notes does not get it back.
+    One of several logs, records or notes that was deleted does not come back.
     """
     kept: dict[str, Any] = json.loads(NOTES.read_text())
     written = _write_document(user, None, kept["memory"], now) + _write_document(user, ABOUT_ME, kept["about"], now)

@@ -1,7 +1,7 @@
 """How well one ranked list answers one query, and what that comes to over many: arithmetic without Django.
 
 Every score is a share between 0 and 1. `ranked` holds what was found, best first, each at most once; `gold` what should
-have been. What stands beyond the end of `ranked` counts as not found.
+have been. Anything beyond the end of `ranked` counts as not found.
 """
 
 import math

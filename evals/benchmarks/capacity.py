@@ -192,7 +192,7 @@ def _sizes() -> dict[str, int]:
 
 
 def table(figures: Figures) -> TableRows:
-    """What was measured, then a column for each population."""
+    """The measured figures, then a column for each population."""
     rows = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     measured = [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
     if not (populations := figures.get("populations")):

@@ -1,4 +1,4 @@
-"""What the embedding model costs: `benchmark indexing`, `embedding` and `memory`.
+"""The costs of the embedding model: `benchmark indexing`, `embedding` and `memory`.
 
 `indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
 

@@ -14,7 +14,7 @@ import secrets
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -50,6 +50,7 @@ SEARCH = "/api/v1/tools/search_history/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 # Another client's address with each request.
 FROM_ANYWHERE = {"X-Forwarded-For": "{address}"}
+WRONG_TOKEN = {**FROM_ANYWHERE, "Authorization": "Bearer {random}"}
 WARM_UP_SECONDS = 5
 SETTLING_SECONDS = 2
 HEADINGS = ["", "p50 ms", "p95 ms", "errors"]
@@ -70,51 +71,48 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What attacks need to know of the product: somebody with a token, a visitor, a CSRF token of a stranger."""
+    """The parts of the product that attacks aim at: somebody with a token, a visitor, a stranger's CSRF token."""
 
     person: Person
     visitor: Visitor
     csrf: str
 
 
-def anonymous_logins(target: Target) -> Attack:
-    form = {"username": "{random}@example.com", "password": "wrong", "csrfmiddlewaretoken": target.csrf}
-    return Attack([_form("/login/", form, target)], connections=64, rate=200)
+ATTACKS = (
+    "anonymous_logins",
+    "schema_readers",
+    "huge_queries",
+    "long_answer",
+    "concurrent_calls",
+    "registration",
+    "wrong_tokens",
+    "anonymous_pages",
+)
 
 
-def schema_readers(target: Target) -> Attack:
-    return Attack([["GET", "/api/v1/schema/", FROM_ANYWHERE, None]], connections=8)
+def attacks_on(target: Target) -> dict[str, Attack]:
+    """Each of `ATTACKS`."""
+    login = {"username": "{random}@example.com", "password": "wrong"}
+    newcomer = {"email": "{random}@example.com", "password": "{random}"}
+    huge = _search(target.person, FROM_ANYWHERE, query="word " * (HUGE_CHARACTERS // 5))
+    again = [_search(target.person, FROM_ANYWHERE, query=query, rerank=True) for query in QUERIES]
+    page = _get(f"/c/{target.visitor.conversation_id}/", {**FROM_ANYWHERE, "Cookie": target.visitor.cookie})
+    # From one address, as far as its limit lets it.
+    here = {"X-Forwarded-For": "198.51.100.7"}
+    return {
+        "anonymous_logins": Attack([_form("/login/", login, target)], connections=64, rate=200),
+        "schema_readers": Attack([_get("/api/v1/schema/", FROM_ANYWHERE)], connections=8),
+        "huge_queries": Attack([huge], connections=8),
+        "long_answer": Attack([page], connections=8),
+        "concurrent_calls": Attack(again, connections=32),
+        "registration": Attack([_form("/register/", newcomer, target)], connections=32, rate=50),
+        "wrong_tokens": Attack([_get("/api/v1/conversations/", WRONG_TOKEN)], connections=32, rate=500),
+        "anonymous_pages": Attack([_get(path, here) for path in ("/", "/login/", "/healthz")], connections=16),
+    }
 
 
-def huge_queries(target: Target) -> Attack:
-    query = "word " * (HUGE_CHARACTERS // 5)
-    return Attack([_search(target.person, FROM_ANYWHERE, query=query)], connections=8)
-
-
-def long_answer(target: Target) -> Attack:
-    headers = {**FROM_ANYWHERE, "Cookie": target.visitor.cookie}
-    return Attack([["GET", f"/c/{target.visitor.conversation_id}/", headers, None]], connections=8)
-
-
-def concurrent_calls(target: Target) -> Attack:
-    requests = [_search(target.person, FROM_ANYWHERE, query=query, rerank=True) for query in QUERIES]
-    return Attack(requests, connections=32)
-
-
-def registration(target: Target) -> Attack:
-    form = {"email": "{random}@example.com", "password": "{random}", "csrfmiddlewaretoken": target.csrf}
-    return Attack([_form("/register/", form, target)], connections=32, rate=50)
-
-
-def wrong_tokens(target: Target) -> Attack:
-    headers = {**FROM_ANYWHERE, "Authorization": "Bearer {random}"}
-    return Attack([["GET", "/api/v1/conversations/", headers, None]], connections=32, rate=500)
-
-
-def anonymous_pages(target: Target) -> Attack:
-    """From one address, as far as its limit lets it."""
-    headers = {"X-Forwarded-For": "198.51.100.7"}
-    return Attack([["GET", path, headers, None] for path in ("/", "/login/", "/healthz")], connections=16)
+def _get(path: str, headers: dict[str, str]) -> Request:
+    return ["GET", path, headers, None]
 
 
 def _search(person: Person, headers: dict[str, str], **arguments: Any) -> Request:
@@ -123,23 +121,8 @@ def _search(person: Person, headers: dict[str, str], **arguments: Any) -> Reques
 
 def _form(path: str, form: dict[str, str], target: Target) -> Request:
     # The places for words stay as they are.
-    body = urlencode(form, safe="{}@")
+    body = urlencode({**form, "csrfmiddlewaretoken": target.csrf}, safe="{}@")
     return ["POST", path, {**FROM_ANYWHERE, **FORM, "Cookie": f"csrftoken={target.csrf}"}, body]
-
-
-ATTACKS: dict[str, Callable[[Target], Attack]] = {
-    attack.__name__: attack
-    for attack in (
-        anonymous_logins,
-        schema_readers,
-        huge_queries,
-        long_answer,
-        concurrent_calls,
-        registration,
-        wrong_tokens,
-        anonymous_pages,
-    )
-}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -160,7 +143,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         for name in options["attack"] or ATTACKS:
             time.sleep(SETTLING_SECONDS)
             report(f"Attack: {name}.")
-            attack = ATTACKS[name](target)
+            attack = attacks_on(target)[name]
             figures["attacks"][name] = _measured(product, quiet, options["seconds"], attack, report)
     return figures
 

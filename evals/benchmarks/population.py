@@ -1,4 +1,4 @@
-"""What a number of people takes: turns, disk, memory and cores, and from them nodes, web processes and workers.
+"""The needs of a number of people: turns, disk, memory and cores, and from them nodes, web processes and workers.
 
 Arithmetic alone: `benchmark capacity` measures what a turn and a search cost, and shows the results.
 """
@@ -94,7 +94,7 @@ def zipf_sum(people: int, exponent: float) -> float:
 
 
 def needs(people: int, population: Population, costs: TurnCosts, node: NodeSize) -> dict[str, float]:
-    """What so many people take, by name; `nodes` are those that the scarcest of cores, memory and disk asks for."""
+    """The needs of so many people, by name; `nodes` are those that the scarcest of cores, memory and disk asks for."""
     turns, visitors = people * population.history, people * population.active
     said, searched = (_a_second(visitors * each) for each in (population.turns_a_day, population.searches_a_day))
     hot = turns * population.active

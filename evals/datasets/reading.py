@@ -124,7 +124,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """`name`: the folder's. Whoever has a row has turns."""
+    """`name`: the folder's. All rows are of people who have turns."""
 
     name: str
     turns: list[TurnRow]

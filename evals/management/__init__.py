@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""The base of the commands."""
 
 from collections.abc import Sequence
 

@@ -30,7 +30,7 @@ _QUESTION = re.compile(r"Number (\d+)\b")
 
 
 def question(number: int) -> dict[str, Any]:
-    """What is sent to have an answer written that no other question has."""
+    """The body of a question whose answer no other question has."""
     return {"message": f"Number {number}"}
 
 

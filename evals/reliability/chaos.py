@@ -3,7 +3,7 @@
 1. People save turns one after the other, each with a word of its own, and try again until they are acknowledged.
 2. Meanwhile faults strike, evenly over the run and in random order; one turn kills every worker that embeds it.
 3. After the last fault the time is taken until the index has all of every acknowledged turn.
-4. What was acknowledged and what the database has are compared, and a sample is searched for through the API.
+4. The acknowledged turns are compared with those in the database, and a sample is searched for through the API.
 """
 
 import random

@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.1
 # Answers are killed so many seconds after the last of them has begun.
 KILLED_AFTER = (1.5, 3.0)
 LOST_AT_MOST = 1.0
-# What a turn's silence and its lease may take, the sweep, and a machine that has other work.
+# How long the sweep may take to come, and how much longer a machine may take that has other work.
 SWEEP_SECONDS = 5
 SPARE_SECONDS = 5
 UNTAKEN = "Not every question is taken."
@@ -81,7 +81,7 @@ class Asked:
 
     @property
     def continuing(self) -> dict[str, Any]:
-        """What asks for the rest of the answer."""
+        """The body of a request for the rest of the answer."""
         place = self.readers[0].place
         return {"conversation_id": place["conversationId"], "continue": place["turnNumber"]}
 

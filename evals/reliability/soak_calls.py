@@ -46,7 +46,7 @@ def foreign_secrets(answer: bytes, *, own: str) -> list[str]:
 
 @dataclass
 class Tally:
-    """What became of some calls. `milliseconds` are by the kind of call."""
+    """The results of some calls. `milliseconds` are by the kind of call."""
 
     calls: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)

@@ -39,7 +39,7 @@ _TURN_OF = {
     PendingTerms: "old.text_id = place.old_text",
     Embedding: "(old.source_id, old.chunk_index) = (place.old_source, place.old_number)",
 }
-# What is not as it was, by column.
+# The columns that change in a copy.
 _CHANGED = {
     "user_id": "%(user)s",
     "conversation_id": "place.source",
