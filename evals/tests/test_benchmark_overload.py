@@ -1,7 +1,6 @@
 """`benchmark overload`: quiet people are measured alone and beside each attack, by clients that ask as they are told."""
 
 import json
-import os
 import time
 from collections import Counter
 
@@ -13,7 +12,6 @@ from starlette.routing import Route
 
 from core.testing.serving import serving
 from evals.benchmarks import overload
-from evals.processes import call
 
 
 @pytest.mark.usefixtures("begin_migrated")
@@ -75,7 +73,7 @@ def test_clients_keep_to_their_rate_and_send_other_words_each_time():
         orders = {"address": address, "seconds": 2, "connections": 4, "rate": 10, "nice": 0}
         requests = [["POST", "/", {"X-Forwarded-For": "{address}"}, "word={random}"]]
         began = time.monotonic()
-        result = call(overload.send_at_a_rate, dict(os.environ), **orders, requests=requests)
+        result = overload.send_at_a_rate(**orders, requests=requests)
         assert time.monotonic() - began < 20
     assert 10 <= len(seen) <= 21
     assert len({body for _, body in seen}) == len(seen)
