@@ -209,16 +209,18 @@ def send_at_a_rate(
     """
     os.nice(nice)
     begun, pause = time.perf_counter(), connections / rate if rate else 0.0
-    senders = [_Sender(Client(address)) for _ in range(connections)]
 
-    def send(number: int) -> None:
+    def send(number: int) -> _Sender:
         # Spread over the first pause, so that they do not all ask at the same moment.
         first = begun + pause * number / connections
         turns = (requests[turn % len(requests)] for turn in count(number, connections))
-        senders[number].send(turns, first=first, pause=pause, until=begun + seconds)
+        with Client(address) as client:
+            sender = _Sender(client)
+            sender.send(turns, first=first, pause=pause, until=begun + seconds)
+        return sender
 
     with ThreadPoolExecutor(max_workers=connections) as pool:
-        list(pool.map(send, range(connections)))
+        senders = list(pool.map(send, range(connections)))
     statuses = sum((sender.statuses for sender in senders), Counter[str]())
     return {"milliseconds": [each for sender in senders for each in sender.milliseconds], "statuses": statuses}
 

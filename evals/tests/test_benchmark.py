@@ -9,7 +9,7 @@ from django.conf import settings as project
 from django.core.management import CommandError, call_command
 from kombu import Connection
 
-from evals import processes
+from evals import processes, synthetic
 from evals.benchmarks import BENCHMARKS, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
@@ -227,8 +227,8 @@ def test_a_function_that_fails_in_a_process_of_its_own_is_an_error_in_words(capf
     nowhere = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
 
     assert processes.call(processes.free_port, nowhere) > 0
-    with pytest.raises(CommandError, match=r"evals.processes.logging_in ended with status 1"):
-        processes.call(processes.logging_in, nowhere, given={}, name="DATABASE_URL")
+    with pytest.raises(CommandError, match=r"evals.synthetic.queries ended with status 1"):
+        processes.call(synthetic.queries, nowhere, count=-1)
 
 
 def test_a_program_that_ends_before_it_is_ready_is_an_error_in_words(capfd, tmp_path):
