@@ -7,9 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-from evals.datasets.reading import read_rows
+from evals.datasets.reading import Row, read_rows
 from intake.models import Conversation, User
 from intake.services import save_exchange, title_from
 from memory import documents, notes, records
@@ -22,10 +20,8 @@ EMAIL = "demo@example.com"
 SOURCE = "demo"
 
 
-class DemoTurn(BaseModel):
+class DemoTurn(Row):
     """A line of `demo.jsonl`; `time` is UTC on the day that lies `days_ago` before the first run."""
-
-    model_config = ConfigDict(frozen=True)
 
     conversation: str
     days_ago: int
@@ -59,7 +55,7 @@ def load_demo(user: User, *, now: datetime) -> int:
 def load_notes(user: User, *, now: datetime) -> int:
     """Write the notes of a person who has none of a kind yet; returns how many those were.
 
-    Who deleted one of several logs, records or notes does not get it back.
+    One of several logs, records or notes that was deleted does not come back.
     """
     kept: dict[str, Any] = json.loads(NOTES.read_text())
     written = _write_document(user, None, kept["memory"], now) + _write_document(user, ABOUT_ME, kept["about"], now)

@@ -1,7 +1,7 @@
 """How well one ranked list answers one query, and what that comes to over many: arithmetic without Django.
 
 Every score is a share between 0 and 1. `ranked` holds what was found, best first, each at most once; `gold` what should
-have been. What stands beyond the end of `ranked` counts as not found.
+have been. Anything beyond the end of `ranked` counts as not found.
 """
 
 import math
@@ -13,7 +13,14 @@ import numpy as np
 RECALL_AT = (1, 5, 10, 25)
 ALL_AT = (5, 10)
 NDCG_AT = 10
-NAMES = (*(f"recall@{k}" for k in RECALL_AT), *(f"all@{k}" for k in ALL_AT), "mrr", f"ndcg@{NDCG_AT}")
+# The heading of each metric's column.
+HEADINGS = {
+    **{f"recall@{k}": f"R@{k}" for k in RECALL_AT},
+    **{f"all@{k}": f"all@{k}" for k in ALL_AT},
+    "mrr": "MRR",
+    f"ndcg@{NDCG_AT}": f"nDCG@{NDCG_AT}",
+}
+NAMES = tuple(HEADINGS)
 
 Scores = dict[str, float]
 """One number for each of NAMES."""
@@ -40,8 +47,8 @@ def ndcg(ranked: Sequence[Hashable], gold: Collection[Hashable], *, k: int) -> f
 
     A hit at rank r gains 1 / log2(r + 1); the sum is divided by that of the best order there is.
     """
-    gained = sum(_discount(rank) for rank, item in enumerate(ranked[:k], start=1) if item in gold)
-    best = sum(_discount(rank) for rank in range(1, min(len(set(gold)), k) + 1))
+    gained = sum(1 / math.log2(rank + 1) for rank, item in enumerate(ranked[:k], start=1) if item in gold)
+    best = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), k) + 1))
     return gained / best
 
 
@@ -79,19 +86,25 @@ def confidence_intervals(
     return {name: (float(low[column]), float(high[column])) for column, name in enumerate(NAMES)}
 
 
+def p50_and_p95(values: Sequence[float], *, digits: int) -> tuple[float, float]:
+    """The median and the 95th percentile, rounded to so many digits; not a number where there are no values."""
+    p50, p95 = np.percentile(values or [math.nan], [50, 95])
+    return round(float(p50), digits), round(float(p95), digits)
+
+
+def percents(shares: Scores) -> list[str]:
+    return [f"{100 * share:.1f}" for share in shares.values()]
+
+
 def share(values: Iterable[float]) -> float:
     """The mean of shares, or of yes and no; 0.0 of none."""
     every = list(values)
     return math.fsum(every) / len(every) if every else 0.0
 
 
-def _discount(rank: int) -> float:
-    return 1 / math.log2(rank + 1)
-
-
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Of saves that succeeded at once, in milliseconds."""
+    """Of requests that succeeded at once, in milliseconds."""
 
     count: int = 0
     p50: float = 0.0
@@ -102,8 +115,7 @@ class Latency:
     def of(cls, milliseconds: Sequence[float]) -> "Latency":
         if not milliseconds:
             return cls()
-        p50, p95 = np.percentile(milliseconds, [50, 95])
-        return cls(len(milliseconds), round(float(p50), 1), round(float(p95), 1), round(max(milliseconds), 1))
+        return cls(len(milliseconds), *p50_and_p95(milliseconds, digits=1), round(max(milliseconds), 1))
 
     def __str__(self) -> str:
         if not self.count:

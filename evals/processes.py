@@ -1,4 +1,4 @@
-"""Real processes for benchmarks: this project's worker and web server, on a scratch database and a broker of their own.
+"""This project's programs in processes of their own, on a scratch database and a broker of their own or elsewhere.
 
 They are told where to work by their environment, as in production, and are ended by the process that started them.
 """
@@ -9,11 +9,12 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import IO, Any, Self, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psutil
@@ -23,14 +24,23 @@ from django.core.management import CommandError
 from kombu import Connection
 from redis import ResponseError
 
+from evals.client import Client
 from evals.scratch import database_url
 
 START_SECONDS = 180
 STOP_SECONDS = 20
-# Redis has 16 databases unless it is told otherwise; the first is the one that a product uses.
+LOOK_SECONDS = 0.1
+# A worker that starts while the database is away ends at once; it is given a moment.
+RESTART_SECONDS = 0.5
+# A program that has started so often and does not answer never will.
+MOST_STARTS = 3
+LAST_LINES = 15
+# Redis has 16 databases unless it is configured otherwise; the first is the one that a product uses.
 BROKER_DATABASES = range(15, 0, -1)
 CLAIM = "recollect-benchmark"
 CLAIM_SECONDS = 3600
+# A rate limit that counts, as in production, and is reached by nobody.
+BEYOND_REACH = "60000000/minute"
 # As `make up` starts it.
 WORKER = (
     "celery",
@@ -48,19 +58,35 @@ Environment = dict[str, str]
 
 @contextmanager
 def own_broker() -> Iterator[str]:
-    """The URL of an empty database on the configured Redis, emptied again at the end: nobody else's workers listen."""
+    """The URL of an empty database on the configured Redis, emptied again at the end: no other workers listen there."""
     for number in BROKER_DATABASES:
         url = _in_database(settings.CELERY_BROKER_URL, number)
         with Connection(url) as broker:
             client = cast(Any, broker.default_channel).client
-            if not _claim(client):
-                continue
-            try:
-                yield url
-            finally:
-                client.flushdb()
-            return
+            if _claim(client):
+                try:
+                    yield url
+                finally:
+                    client.flushdb()
+                return
     raise CommandError(f"All of the broker's databases {min(BROKER_DATABASES)} to {max(BROKER_DATABASES)} are in use.")
+
+
+def _in_database(url: str, number: int) -> str:
+    """The same Redis, another of its databases, in the form that Celery takes."""
+    parts = urlsplit(url)
+    if parts.scheme.startswith("redis+socket"):
+        query = {**dict(parse_qsl(parts.query)), "virtual_host": str(number)}
+        return parts._replace(query=urlencode(query)).geturl()
+    return parts._replace(path=f"/{number}").geturl()
+
+
+def _claim(client: Any) -> bool:
+    """Whether the database exists, was empty, and is now this process's; a killed run's claim expires."""
+    try:
+        return client.dbsize() == 0 and bool(client.set(CLAIM, os.getpid(), nx=True, ex=CLAIM_SECONDS))
+    except ResponseError:
+        return False
 
 
 def environment(*, database: str, broker: str) -> Environment:
@@ -81,111 +107,185 @@ def logging_in(given: Environment, name: str) -> Environment:
     return {**given, "DATABASE_WORKER_URL": "", "DATABASE_OWNER_URL": "", "DATABASE_URL": given[name]}
 
 
-@contextmanager
-def worker(given: Environment) -> Iterator[psutil.Process]:
-    """A Celery worker that answers."""
-    command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    with _running(command, logging_in(given, "DATABASE_WORKER_URL")) as process:
-        _wait(process, "The worker", lambda: worker_answers(given["CELERY_BROKER_URL"]))
-        yield process
-
-
-@contextmanager
-def web(given: Environment) -> Iterator[tuple[str, psutil.Process]]:
-    """The address of a web process that answers, and the process."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    command = ["config.serving", "127.0.0.1", str(port)]
-    with _running(command, logging_in(given, "DATABASE_URL")) as process:
-        _wait(process, "The web process", lambda: answers(f"{address}/healthz"))
-        yield address, process
-
-
-def run_module(module: str, given: Environment, *, data: Any = None) -> Any:
-    """Run a module in a fresh process: JSON goes in through its standard input, JSON comes out of its output."""
-    (result,) = run_at_once(module, given, data=[data])
+def call(function: Callable[..., Any], given: Environment, **arguments: Any) -> Any:
+    """The function's result in a fresh process. Its arguments and its result are what JSON can say."""
+    (result,) = call_at_once(function, given, [arguments])
     return result
 
 
-def run_at_once(module: str, given: Environment, *, data: Sequence[Any]) -> list[Any]:
-    """Run a module in as many processes as there are data; the results are in their order. None outlives the call."""
-    command = [sys.executable, "-m", module]
+def call_at_once(function: Callable[..., Any], given: Environment, orders: Sequence[dict[str, Any]]) -> list[Any]:
+    """The same in a process for each of the orders, with the results in their order. None outlives the call."""
+    name = f"{function.__module__}.{function.__name__}"
+    command = [sys.executable, "-m", "evals.child", *name.rsplit(".", 1)]
     with ExitStack() as running:
-        children = [running.enter_context(_child(command, given, one)) for one in data]
-        return [_result(module, child) for child in children]
+        children = [running.enter_context(_child(command, given, order)) for order in orders]
+        return [_result(name, child) for child in children]
 
 
 @contextmanager
-def _child(command: Sequence[str], given: Environment, data: Any) -> Iterator[subprocess.Popen[str]]:
+def _child(command: Sequence[str], given: Environment, order: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(  # noqa: S603
         command, cwd=settings.BASE_DIR, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         try:
             # One that ended before it had read everything says why by its status.
             with suppress(BrokenPipeError), cast(IO[str], child.stdin) as into:
-                json.dump(data, into)
+                json.dump(order, into)
             yield child
         finally:
             child.terminate()
 
 
-def _result(module: str, child: subprocess.Popen[str]) -> Any:
+def _result(name: str, child: subprocess.Popen[str]) -> Any:
     written = cast(IO[str], child.stdout).read()
     if status := child.wait():
-        raise CommandError(f"{module} ended with status {status}; the lines above say why.")
+        raise CommandError(f"{name} ended with status {status}; the lines above say why.")
     return json.loads(written)
 
 
-def memory_megabytes(process: psutil.Process) -> tuple[float, float]:
-    """The memory of a process and its children, in MB (10^6 bytes): resident, and with shared pages counted once.
-
-    The second needs Linux; elsewhere it is the first again.
-    """
-    family = [process, *process.children(recursive=True)]
-    resident = sum(member.memory_info().rss for member in family)
-    proportional = sum(getattr(member.memory_full_info(), "pss", member.memory_info().rss) for member in family)
-    return round(resident / 1e6, 1), round(proportional / 1e6, 1)
+def wait_until(is_so: Callable[[], bool], *, seconds: float, otherwise: Callable[[], str]) -> None:
+    """Raises `CommandError`, which says `otherwise`, when it is not so by then."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise CommandError(otherwise())
+        time.sleep(LOOK_SECONDS)
 
 
 @contextmanager
-def _running(module: Sequence[str], given: Environment) -> Iterator[psutil.Process]:
-    # Their errors are shown; standard output is for figures.
-    process = psutil.Popen([sys.executable, "-m", *module], cwd=settings.BASE_DIR, env=given, stdout=subprocess.DEVNULL)
+def looking(look: Callable[[], object], *, every: float) -> Iterator[None]:
+    """Within the block a thread looks, every so many seconds."""
+    is_over = threading.Event()
+
+    def go_on() -> None:
+        while not is_over.wait(every):
+            look()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
     try:
-        yield process
+        yield
     finally:
-        end(process)
-        process.wait()
+        is_over.set()
+        thread.join()
 
 
-def end(process: psutil.Process) -> None:
-    """Ask a process to end, as a deployment would, and kill what is left of it and its children after a while."""
-    with suppress(psutil.NoSuchProcess):
-        family = [*process.children(recursive=True), process]
-        process.terminate()
+class Program:
+    """A module of this project in a process of its own, within the block.
+
+    With a `log`, which takes all that it writes, it is started again whenever it ends. Without one its errors are
+    shown, and it has ended when it ends.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], given: Environment, *, log: Path | None = None) -> None:
+        self.name, self.log, self.starts = name, log, 0
+        self._command, self._given = [sys.executable, "-m", *command], given
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> Self:
+        self._spawn()
+        if self.log is not None:
+            threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Ask it to end, as a deployment would, and kill what is left of it and its children after a while."""
+        self._stopping.set()
+        family = self.family()
+        self._process.terminate()
         _, stubborn = psutil.wait_procs(family, timeout=STOP_SECONDS)
         for member in stubborn:
             with suppress(psutil.NoSuchProcess):
                 member.kill()
+        self._process.wait()
+
+    def wait_until(self, is_ready: Callable[[], bool]) -> None:
+        """Raises `CommandError` when it ends before, again and again, or takes too long."""
+
+        def is_decided() -> bool:
+            if self.starts > MOST_STARTS or (self.log is None and self._process.poll() is not None):
+                raise CommandError(self.failure())
+            return is_ready()
+
+        wait_until(is_decided, seconds=START_SECONDS, otherwise=self.failure)
+
+    def family(self) -> list[psutil.Process]:
+        """The process and its children, those that live."""
+        try:
+            main = psutil.Process(self._process.pid)
+            return [main, *main.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def processor_seconds(self) -> float:
+        """The processor time of its live processes so far."""
+        seconds = 0.0
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                seconds += times.user + times.system
+        return seconds
+
+    def megabytes(self) -> tuple[float, float]:
+        """Its memory and its children's, in MB (10^6 bytes): resident, and with shared pages counted once.
+
+        The second needs Linux; elsewhere it is the first again.
+        """
+        infos = [process.memory_full_info() for process in self.family()]
+        resident = sum(info.rss for info in infos)
+        proportional = sum(getattr(info, "pss", info.rss) for info in infos)
+        return round(resident / 1e6, 1), round(proportional / 1e6, 1)
+
+    def failure(self) -> str:
+        """A sentence, and what it wrote last."""
+        if self.log is None:
+            return f"{self.name} failed; the lines above say why."
+        return "\n".join([f"{self.name} failed:", *self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]])
+
+    def _spawn(self) -> None:
+        with Path(os.devnull if self.log is None else self.log).open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command,
+                cwd=settings.BASE_DIR,
+                env=self._given,
+                stdout=output,
+                stderr=None if self.log is None else subprocess.STDOUT,
+            )
+        self.starts += 1
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            if self._process.poll() is not None:
+                if self._stopping.wait(RESTART_SECONDS):
+                    return
+                self._spawn()
 
 
-def _wait(process: psutil.Process, name: str, is_ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
-            raise CommandError(f"{name} ended before it was ready; the lines above say why.")
-        if is_ready():
-            return
-        time.sleep(0.1)
-    raise CommandError(f"{name} was not ready within {START_SECONDS} s.")
+@contextmanager
+def worker(given: Environment) -> Iterator[Program]:
+    """A Celery worker that answers."""
+    command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
+    with Program("The worker", command, logging_in(given, "DATABASE_WORKER_URL")) as program:
+        program.wait_until(lambda: worker_answers(given["CELERY_BROKER_URL"]))
+        yield program
 
 
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310
-            return bool(response.status == 200)  # noqa: PLR2004
-    except OSError:
-        return False
+@contextmanager
+def web(given: Environment) -> Iterator[tuple[str, Program]]:
+    """The address of a web process that answers, and the process."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = ["config.serving", "127.0.0.1", str(port)]
+    with Program("The web process", command, logging_in(given, "DATABASE_URL")) as program:
+        program.wait_until(lambda: is_healthy(address))
+        yield address, program
+
+
+def is_healthy(address: str) -> bool:
+    with suppress(OSError), Client(address) as client:
+        return client.ask("GET", "/healthz").is_ok
+    return False
 
 
 def worker_answers(broker: str) -> bool:
@@ -199,18 +299,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _in_database(url: str, number: int) -> str:
-    """The same Redis, another of its databases, in the form that Celery takes."""
-    parts = urlsplit(url)
-    if parts.scheme.startswith("redis+socket"):
-        query = {**dict(parse_qsl(parts.query)), "virtual_host": str(number)}
-        return parts._replace(query=urlencode(query)).geturl()
-    return parts._replace(path=f"/{number}").geturl()
-
-
-def _claim(client: Any) -> bool:
-    """Whether the database exists, was empty, and is now this process's; a killed run's claim expires."""
-    try:
-        return client.dbsize() == 0 and bool(client.set(CLAIM, os.getpid(), nx=True, ex=CLAIM_SECONDS))
-    except ResponseError:
-        return False
+def hardly_limited() -> Environment:
+    """Settings that put the rate limits out of reach; they still count, since counting takes time in production too."""
+    rates = {f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in settings.RATE_LIMITS}
+    return {**rates, "CONCURRENT_CALLS": "1000"}

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from core.isolation.acting import acting_as
-from evals.datasets import Dataset, Loaded
+from evals.datasets.loading import Loaded
+from evals.datasets.reading import Dataset
 from evals.retrieval import NOT_IN_HEADLINE
 from memory.embedders import get_embedder
 from memory.embedders.base import RankingWeights
@@ -58,8 +59,8 @@ def questions(dataset: Dataset, loaded: Loaded) -> list[RankedQuery]:
         features = features_of(
             found.candidates, ideal=found.ideal, unrelated=found.unrelated, convincing=found.calibration.convincing
         )
-        gold = {str(source): turns for source, turns in _by_conversation(query.gold, loaded).items()}
-        wanted = [place in gold.get(source, ()) for source, place in features]
+        gold = {(str(source), number) for (source, number), origin in loaded.origins.items() if origin in query.gold}
+        wanted = [place in gold for place in features]
         asked.append(RankedQuery(dataset.name, np.array([*features.values()]), np.array(wanted, bool), len(query.gold)))
     return asked
 
@@ -136,15 +137,6 @@ def recall(asked: Sequence[RankedQuery], weights: RankingWeights) -> dict[int, f
         for k in RECALL_AT:
             found[k].append(one.wanted[order[:k]].sum() / one.gold)
     return {k: float(np.mean(values)) for k, values in found.items()}
-
-
-def _by_conversation(gold: Iterable[tuple[str, int]], loaded: Loaded) -> dict[object, set[int]]:
-    wanted = set(gold)
-    stored: dict[object, set[int]] = {}
-    for (conversation_id, number), origin in loaded.origins.items():
-        if origin in wanted:
-            stored.setdefault(conversation_id, set()).add(number)
-    return stored
 
 
 def _shares(asked: Sequence[RankedQuery]) -> Numbers:

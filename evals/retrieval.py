@@ -1,20 +1,20 @@
 """Puts a data set's questions to the production search, mode by mode, and adds up what came of it."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core.isolation.acting import acting_as
 from evals import metrics
-from evals.datasets import Dataset, Loaded, QueryRow
-from evals.datasets.loading import Report
-from evals.metrics import Interval, Scores
-from intake.models import User
+from evals.datasets.loading import Loaded, Report
+from evals.datasets.reading import Dataset, QueryRow
+from evals.metrics import Scores
+from evals.tables import columns
 from memory.search import SearchMode, search_chat_history
 
 LIMIT = 25
-ALL_MODES = "all"
+REPORT_EVERY = 250
 # Reciprocal rank fusion, a yardstick for hybrid: with the constant of the method's paper, and as many
 # results of each ranking as such systems take.
 RANK_FUSION = "rank fusion"
@@ -22,6 +22,7 @@ RANK_FUSION_K = 60
 RANK_FUSION_DEPTH = 100
 # These ask for an order, a summary or obedience, not for turns that are like the question.
 NOT_IN_HEADLINE = frozenset({"event_ordering", "summarization", "instruction_following"})
+WITH_INTERVALS = ("overall", "headline")
 
 TurnKey = tuple[str, int]
 """A turn by its conversation and number in the data set."""
@@ -40,29 +41,18 @@ class Answered:
         return cls(query, ranking, metrics.score(ranking[:LIMIT], query.gold))
 
 
-class UnknownMode(Exception):
-    """The message says which modes there are."""
-
-
-def modes_named(name: str) -> list[SearchMode]:
-    """One mode, or every mode there is for `all`. Raises `UnknownMode`."""
-    if name == ALL_MODES:
-        return list(SearchMode)
-    try:
-        return [SearchMode(name)]
-    except ValueError:
-        raise UnknownMode(f"There is no mode {name!r}; there are: {', '.join([*SearchMode, ALL_MODES])}.") from None
-
-
 def answer(
     dataset: Dataset, loaded: Loaded, mode: SearchMode, *, rerank: bool = False, report: Report
 ) -> list[Answered]:
     """Ask every query as its person."""
+    limit = LIMIT if mode is SearchMode.HYBRID else RANK_FUSION_DEPTH
     answered = []
     for number, query in enumerate(dataset.queries, start=1):
-        ranking = [loaded.origins[key] for key in _search(mode, loaded.users[query.user], query.text, rerank)]
+        with acting_as(user := loaded.users[query.user]):
+            found = search_chat_history(user=user, query=query.text, limit=limit, mode=mode, rerank=rerank)
+        ranking = [loaded.origins[match.conversation_id, match.turn_number] for match in found.matches]
         answered.append(Answered.of(query, ranking))
-        if number % 250 == 0 or number == len(dataset.queries):
+        if number % REPORT_EVERY == 0 or number == len(dataset.queries):
             report(f"{mode}: {number:,} of {len(dataset.queries):,} queries answered.")
     return answered
 
@@ -72,75 +62,59 @@ def rank_fusion(lexical: Iterable[Answered], semantic: Iterable[Answered]) -> li
 
     Source: G. Cormack, C. Clarke and S. Büttcher, Reciprocal Rank Fusion outperforms Condorcet (2009).
     """
-    return [
-        Answered.of(one.query, _fused_by_rank(one.ranking, other.ranking))
-        for one, other in zip(lexical, semantic, strict=True)
-    ]
+    fused = []
+    for one, other in zip(lexical, semantic, strict=True):
+        scores: dict[TurnKey, float] = defaultdict(float)
+        for ranking in (one.ranking, other.ranking):
+            for rank, key in enumerate(ranking, start=1):
+                scores[key] += 1 / (RANK_FUSION_K + rank)
+        fused.append(Answered.of(one.query, sorted(scores, key=lambda key: -scores[key])))
+    return fused
 
 
-def _fused_by_rank(*rankings: list[TurnKey]) -> list[TurnKey]:
-    scores: dict[TurnKey, float] = defaultdict(float)
-    for ranking in rankings:
-        for rank, key in enumerate(ranking, start=1):
-            scores[key] += 1 / (RANK_FUSION_K + rank)
-    return sorted(scores, key=lambda key: -scores[key])
+def with_rank_fusion(by_mode: dict[SearchMode, list[Answered]]) -> dict[str, list[Answered]]:
+    """The answers by mode and, if both retrievers were asked, by what fuses their ranks."""
+    named = {str(mode): answered for mode, answered in by_mode.items()}
+    if {SearchMode.LEXICAL, SearchMode.SEMANTIC} <= by_mode.keys():
+        named[RANK_FUSION] = rank_fusion(by_mode[SearchMode.LEXICAL], by_mode[SearchMode.SEMANTIC])
+    return named
 
 
-def _search(mode: SearchMode, user: User, text: str, rerank: bool) -> list[tuple[Any, int]]:
-    limit = LIMIT if mode is SearchMode.HYBRID else RANK_FUSION_DEPTH
-    with acting_as(user):
-        found = search_chat_history(user=user, query=text, limit=limit, mode=mode, rerank=rerank)
-    return [(match.conversation_id, match.turn_number) for match in found.matches]
-
-
-def groups(answered: Iterable[Answered]) -> dict[str, list[Answered]]:
-    """`overall`, `headline`, then each category by name."""
-    every = list(answered)
-    named = defaultdict(list)
-    for one in every:
-        named[one.query.category].append(one)
-    headline = [one for one in every if one.query.category not in NOT_IN_HEADLINE]
-    return {"overall": every, "headline": headline, **dict(sorted(named.items()))}
-
-
-def mean(answered: Iterable[Answered]) -> Scores:
-    return metrics.mean(one.scores for one in answered)
-
-
-def intervals(answered: Iterable[Answered]) -> dict[str, Interval]:
-    by_person = defaultdict(list)
-    for one in answered:
-        by_person[one.query.user].append(one.scores)
-    return metrics.confidence_intervals(by_person)
-
-
-def as_data(dataset: Dataset, by_mode: dict[SearchMode, list[Answered]]) -> dict[str, Any]:
+def as_data(dataset: Dataset, named: dict[str, list[Answered]]) -> dict[str, Any]:
     """The JSON that machines read: `{dataset, turns, queries, modes: {mode: {overall, headline, categories}}}`.
 
-    With both legs among the modes also `rank_fusion: {overall, headline, categories}`.
+    With rank fusion also `rank_fusion: {overall, headline, categories}`.
     """
-    data = {
-        "dataset": dataset.name,
-        "turns": len(dataset.turns),
-        "queries": len(dataset.queries),
-        "modes": {str(mode): _mode_as_data(answered) for mode, answered in by_mode.items()},
-    }
-    if legs := both_legs(by_mode):
-        data["rank_fusion"] = _mode_as_data(rank_fusion(*legs))
-    return data
+    modes = {name: _means(answered) for name, answered in named.items()}
+    fused = {"rank_fusion": modes.pop(RANK_FUSION)} if RANK_FUSION in modes else {}
+    counts = {"turns": len(dataset.turns), "queries": len(dataset.queries)}
+    return {"dataset": dataset.name, **counts, "modes": modes, **fused}
 
 
-def both_legs(by_mode: dict[SearchMode, list[Answered]]) -> tuple[list[Answered], list[Answered]] | None:
-    """The answers of words alone and of meaning alone, if both were asked."""
-    if {SearchMode.LEXICAL, SearchMode.SEMANTIC} <= by_mode.keys():
-        return by_mode[SearchMode.LEXICAL], by_mode[SearchMode.SEMANTIC]
-    return None
+def table(name: str, answered: Sequence[Answered]) -> str:
+    """Percent, per group of queries; under the two totals, the range they would keep to with other people."""
+    rows = [[name, "n", *metrics.HEADINGS.values()]]
+    for group, members in _groups(answered).items():
+        if members:
+            rows.append([group, str(len(members)), *metrics.percents(metrics.mean(one.scores for one in members))])
+        if members and group in WITH_INTERVALS:
+            by_person = defaultdict(list)
+            for one in members:
+                by_person[one.query.user].append(one.scores)
+            spans = metrics.confidence_intervals(by_person).values()
+            rows.append(["  95 % interval", "", *(f"{100 * low:.0f}-{100 * high:.0f}" for low, high in spans)])
+    return columns(rows)
 
 
-def _mode_as_data(answered: list[Answered]) -> dict[str, Any]:
-    overall, headline, *categories = groups(answered).items()
-    return {
-        "overall": mean(overall[1]),
-        "headline": mean(headline[1]),
-        "categories": {name: mean(members) for name, members in categories},
-    }
+def _groups(answered: Sequence[Answered]) -> dict[str, list[Answered]]:
+    """`overall`, `headline`, then each category by name."""
+    named = defaultdict(list)
+    for one in answered:
+        named[one.query.category].append(one)
+    headline = [one for one in answered if one.query.category not in NOT_IN_HEADLINE]
+    return {"overall": list(answered), "headline": headline, **dict(sorted(named.items()))}
+
+
+def _means(answered: Sequence[Answered]) -> dict[str, Any]:
+    means = {name: metrics.mean(one.scores for one in members) for name, members in _groups(answered).items()}
+    return {"overall": means.pop("overall"), "headline": means.pop("headline"), "categories": means}

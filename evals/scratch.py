@@ -12,11 +12,12 @@
 
 import secrets
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from types import FrameType
 from typing import Any
+from unittest import mock
 from urllib.parse import quote, urlencode, urlsplit
 
 import psycopg
@@ -42,7 +43,8 @@ def scratch_database() -> Iterator[str]:
 
     One at a time in a process, any number of processes. Workers are not woken: the running ones look elsewhere.
     """
-    with ending_by_exception(), _made() as name, _standing_in(name), _without_waking():
+    without_waking = mock.patch.object(wake, "wake_worker", lambda: None)
+    with ending_by_exception(), _made() as name, _standing_in(name), without_waking:
         call_command("migrate", verbosity=0, interactive=False)
         if is_cluster(connection):
             call_command("distribute", verbosity=0)
@@ -55,6 +57,7 @@ class Copy:
     def __init__(self, name: str) -> None:
         settings_of_it = {**connections.settings[DEFAULT_DB_ALIAS], "NAME": name}
         self._connection = type(connections[DEFAULT_DB_ALIAS])(settings_of_it, DEFAULT_DB_ALIAS)
+        self.close = self._connection.close
 
     @contextmanager
     def standing_in(self) -> Iterator[None]:
@@ -65,9 +68,6 @@ class Copy:
             yield
         finally:
             connections[DEFAULT_DB_ALIAS] = kept
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def copied(name: str) -> Iterator[Copy]:
 @contextmanager
 def as_worker() -> Iterator[None]:
     """Within the block everything that asks for the scratch database gets it as a worker does."""
-    if not _is_scratch(str(connection.settings_dict["NAME"])):
+    if not str(connection.settings_dict["NAME"]).startswith(PREFIX):
         yield
         return
     with connected_as_worker():
@@ -92,7 +92,7 @@ def as_worker() -> Iterator[None]:
 @contextmanager
 def unbound() -> Iterator[None]:
     """Within the block it is the owner's, whom no policy binds meanwhile: for rows that no service writes."""
-    if not _is_scratch(str(connection.settings_dict["NAME"])):
+    if not str(connection.settings_dict["NAME"]).startswith(PREFIX):
         yield
         return
     tables = [connection.ops.quote_name(model._meta.db_table) for model in personal_models()]
@@ -126,7 +126,10 @@ def database_url(name: str, *, login: str = "") -> str:
 def _made(*, template: str | None = None) -> Iterator[str]:
     with _server() as server:
         prefix = _prefix(server)
-        _drop_abandoned(server, prefix)
+        abandoned = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [prefix])
+        for (name,) in abandoned.fetchall():
+            if _lock(server, name):
+                _drop(server, name)
         name = prefix + secrets.token_hex(6)
         _lock(server, name)
         _create(server, name, template)
@@ -163,21 +166,10 @@ def _prefix(server: ServerConnection) -> str:
     return f"{PREFIX}{row[0]}_"
 
 
-def _is_scratch(name: str) -> bool:
-    return name.startswith(PREFIX)
-
-
 def _lock(server: ServerConnection, name: str) -> bool:
     """Whether this connection now holds the database's lock; it does so until it closes or dies."""
     row = server.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [name]).fetchone()
     return row is not None and bool(row[0])
-
-
-def _drop_abandoned(server: ServerConnection, prefix: str) -> None:
-    names = server.execute("SELECT datname FROM pg_database WHERE starts_with(datname, %s)", [prefix]).fetchall()
-    for (name,) in names:
-        if _lock(server, name):
-            _drop(server, name)
 
 
 def _create(server: ServerConnection, name: str, template: str | None) -> None:
@@ -236,27 +228,13 @@ def _standing_in(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_waking() -> Iterator[None]:
-    kept = wake.wake_worker
-    wake.wake_worker = lambda: None
-    try:
-        yield
-    finally:
-        wake.wake_worker = kept
-
-
-@contextmanager
 def ending_by_exception() -> Iterator[None]:
     """Have a termination signal unwind the program, as Ctrl-C does, instead of ending it on the spot."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    kept = signal.signal(signal.SIGTERM, _exit)
+    kept = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, kept)
-
-
-def _exit(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

@@ -5,7 +5,6 @@ A surface is what a person or an agent uses: the tools as REST and MCP publish t
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,9 @@ from agent_tools.tools.history import search_history
 from agent_tools.tools.memory import search_memory
 from core.isolation.caller import Caller
 from evals import metrics
-from evals.datasets.lives import Gold, Life, LifeQuery, LoadedLife
-from evals.datasets.loading import Report
+from evals.datasets.loading import LoadedLife, Report
+from evals.datasets.reading import Gold, Life, LifeQuery
+from evals.tables import columns, lines
 from intake.agent.deps import ChatDeps
 from intake.agent.events import TextWritten
 from intake.agent.loop import answer
@@ -65,14 +65,9 @@ class Reply:
     is_nothing: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """How a question is asked: of whose memory, and whether the surfaces that can look again shall do so."""
-
-    query: LifeQuery
-    user: User
-    loaded: LoadedLife
-    rerank: bool
+Names = dict[Any, tuple[str, str]]
+Ask = Callable[[LifeQuery, User, Names, bool], Reply]
+"""Ask a question of somebody's memory: with the names of what is stored, and whether to have a second look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ class Surface:
 
     name: str
     is_about: Callable[[LifeQuery], bool]
-    ask: Callable[[Asking], Reply]
+    ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +87,16 @@ class AskedOf:
     reply: Reply
 
     @property
-    def results(self) -> Sequence[Result]:
-        return self.reply.results
-
-    @property
     def scores(self) -> dict[str, float]:
         """`recall@k`: whether any alternative is among the first k. `mrr`: 1 / the rank of the first of them."""
-        rank = next((rank for rank, one in enumerate(self.results, 1) if one.is_any_of(self.query.gold)), None)
-        scores = {f"recall@{k}": float(rank is not None and rank <= k) for k in RECALL_AT}
-        return scores | {"mrr": 1 / rank if rank else 0.0}
+        rank = self._rank_of(self.query.gold)
+        return {**{f"recall@{k}": float(rank <= k) for k in RECALL_AT}, "mrr": 1 / rank}
 
     @property
     def in_window(self) -> float:
         """Of the first five results, or as many as are right, the share that is."""
         count = min(IN_WINDOW_AT, len(self.query.gold))
-        return sum(one.is_any_of(self.query.gold) for one in self.results[:count]) / count
-
-    @property
-    def has_best(self) -> bool:
-        return any(one.is_any_of(self.query.best) for one in self.results[:BEST_AT])
+        return sum(one.is_any_of(self.query.gold) for one in self.reply.results[:count]) / count
 
     @property
     def is_newest_first(self) -> bool:
@@ -118,8 +104,13 @@ class AskedOf:
         earlier = min((self._rank_of([stale]) for stale in self.query.stale), default=math.inf)
         return self._rank_of(self.query.gold) < earlier
 
+    @property
+    def has_best(self) -> bool:
+        return self._rank_of(self.query.best) <= BEST_AT
+
     def _rank_of(self, gold: Iterable[Gold]) -> float:
-        return next((rank for rank, one in enumerate(self.results) if one.is_any_of(gold)), math.inf)
+        """Of the first that is right, from 1 on; infinite if there is none."""
+        return next((rank for rank, one in enumerate(self.reply.results, start=1) if one.is_any_of(gold)), math.inf)
 
 
 def ask(life: Life, loaded: LoadedLife, surface: Surface, *, rerank: bool, report: Report) -> list[AskedOf]:
@@ -127,31 +118,25 @@ def ask(life: Life, loaded: LoadedLife, surface: Surface, *, rerank: bool, repor
     for query in filter(surface.is_about, life.queries):
         # The tools look at the clock themselves; for them it is the question's own time.
         with mock.patch("django.utils.timezone.now", return_value=query.now):
-            asking = Asking(query=query, user=loaded.users[query.user], loaded=loaded, rerank=rerank)
-            answered.append(AskedOf(query, surface.ask(asking)))
+            answered.append(AskedOf(query, surface.ask(query, loaded.users[query.user], loaded.names, rerank)))
     report(f"{surface.name}: {len(answered):,} questions answered.")
     return answered
 
 
-def _chat_history(mode: str) -> Callable[[Asking], Reply]:
-    def ask(asking: Asking) -> Reply:
-        wanted = {"query": asking.query.text[:500], "limit": 20, "mode": mode, "rerank": asking.rerank}
-        found = search_chat_history.call(wanted, user=asking.user)
-        results = [
-            Result(asking.loaded.names.get((result.conversation_id, result.turn_number)), result.snippet)
-            for result in found.results
-        ]
+def _chat_history(mode: str) -> Ask:
+    def ask(query: LifeQuery, user: User, names: Names, rerank: bool) -> Reply:
+        wanted = {"query": query.text[:500], "limit": 20, "mode": mode, "rerank": rerank}
+        found = search_chat_history.call(wanted, user=user)
+        results = [Result(names.get((one.conversation_id, one.turn_number)), one.snippet) for one in found.results]
         return Reply(results, is_nothing=bool(found.nothing_relevant) or not results)
 
     return ask
 
 
-def _history(asking: Asking) -> Reply:
+def _history(query: LifeQuery, user: User, names: Names, rerank: bool) -> Reply:
     """Without sessions: a conversation's title is none of the texts that questions are about."""
-    scope = "sessions" if asking.query.sources == ["turns"] else "all"
-    wanted = {"query": asking.query.text, "scope": scope, "max_results": 25, "rerank": asking.rerank}
-    found = search_history.call(wanted, user=asking.user)
-    names = asking.loaded.names
+    scope = "sessions" if query.sources == ["turns"] else "all"
+    found = search_history.call({"query": query.text, "scope": scope, "max_results": 25, "rerank": rerank}, user=user)
     results = [
         Result(
             names.get((one.conversation_id, one.turn_number)) or names.get(one.document_id) or names.get(one.record_id),
@@ -163,10 +148,23 @@ def _history(asking: Asking) -> Reply:
     return Reply(results, is_nothing=bool(found.nothing_relevant) or not results)
 
 
-def _memory(asking: Asking) -> Reply:
-    found = search_memory.call({"query": asking.query.text, "topK": 25}, user=asking.user)
-    results = [Result(asking.loaded.names.get(one.record.id), one.record.content) for one in found.results]
+def _memory(query: LifeQuery, user: User, names: Names, rerank: bool) -> Reply:
+    found = search_memory.call({"query": query.text, "topK": 25}, user=user)
+    results = [Result(names.get(one.record.id), one.record.content) for one in found.results]
     return Reply(results, is_nothing=not results)
+
+
+def _recall(query: LifeQuery, user: User, names: Names, rerank: bool) -> Reply:
+    """The quotations of the answer, in their order. A note has no link; it is known by its words."""
+    results, written = [], async_to_sync(_written)(query, user)
+    for quote in _QUOTE.findall(written):
+        if link := _LINK.search(quote):
+            name = names.get((UUID(link[1]), int(link[2])))
+        else:
+            notes = (each for each in query.gold if each.turn is None)
+            name = next((each.key for each in notes if _folded(each.contains) in _folded(quote)), None)
+        results.append(Result(name, quote))
+    return Reply(results, is_nothing=NOTHING_ABOUT_IT in written or not results)
 
 
 async def _written(query: LifeQuery, user: User) -> str:
@@ -177,22 +175,6 @@ async def _written(query: LifeQuery, user: User) -> str:
     deps = ChatDeps(caller=Caller(user_id=user.pk), now=query.now, zone=user.zone)
     events = [event async for event in answer(message=query.text, history=history, deps=deps)]
     return "".join(event.text for event in events if isinstance(event, TextWritten))
-
-
-def _recall(asking: Asking) -> Reply:
-    """The quotations of the answer, in their order. A note has no link; it is known by its words."""
-    results = []
-    written = async_to_sync(_written)(asking.query, asking.user)
-    for quote in _QUOTE.findall(written):
-        link = _LINK.search(quote)
-        name = asking.loaded.names.get((UUID(link[1]), int(link[2]))) if link else _note_with(quote, asking.query)
-        results.append(Result(name, quote))
-    return Reply(results, is_nothing=NOTHING_ABOUT_IT in written or not results)
-
-
-def _note_with(quote: str, query: LifeQuery) -> tuple[str, str] | None:
-    held = (each.key for each in query.gold if each.turn is None and _folded(each.contains) in _folded(quote))
-    return next(held, None)
 
 
 def _has_turn(query: LifeQuery) -> bool:
@@ -208,26 +190,20 @@ SURFACES = (
 )
 
 
-def by_category(answered: Sequence[AskedOf]) -> dict[str, list[AskedOf]]:
-    groups = defaultdict(list)
-    for one in answered:
-        groups[one.query.category].append(one)
-    return dict(sorted(groups.items()))
-
-
-def mean_scores(answered: Sequence[AskedOf]) -> dict[str, float]:
-    return {name: metrics.share(one.scores[name] for one in answered) for name in FACTS} | {"n": len(answered)}
-
-
 def as_data(answered: Sequence[AskedOf]) -> dict[str, Any]:
     """The JSON of one surface: `{overall, categories, false_answers, refused}`.
 
     `overall`: the mean of the categories. `false_answers`: the share of the questions without an answer of which the
     surface does not say that it found nothing; `refused`: the share of the others of which it does.
     """
-    groups = by_category(answered)
+    groups: dict[str, list[AskedOf]] = {name: [] for name in sorted({one.query.category for one in answered})}
+    for one in answered:
+        groups[one.query.category].append(one)
     without_answer = groups.pop(CATEGORY_OF_NO_ANSWER, [])
-    categories = {name: mean_scores(members) for name, members in groups.items()}
+    categories = {
+        category: {name: metrics.share(one.scores[name] for one in members) for name in FACTS} | {"n": len(members)}
+        for category, members in groups.items()
+    }
     with_answer = [one for members in groups.values() for one in members]
     return {
         "overall": {name: metrics.share(each[name] for each in categories.values()) for name in FACTS}
@@ -246,3 +222,13 @@ def _more(groups: dict[str, list[AskedOf]]) -> dict[str, float]:
     if latest := groups.get("latest"):
         more["newest_first"] = metrics.share(one.is_newest_first for one in latest)
     return more
+
+
+def table(name: str, answered: Sequence[AskedOf]) -> str:
+    """Percent, per category, and below them what is asked of some categories alone."""
+    data = as_data(answered)
+    rows = [[name, "n", *(metrics.HEADINGS[fact] for fact in FACTS)]]
+    for category, means in {**data["categories"], "overall": data["overall"]}.items():
+        rows.append([category, str(means["n"]), *metrics.percents({fact: means[fact] for fact in FACTS})])
+    more = [(fact.replace("_", " "), f"{100 * value:.1f}") for fact, value in data.items() if isinstance(value, float)]
+    return f"{columns(rows)}\n{lines(more)}"

@@ -68,35 +68,17 @@ def _lengths(
 
 def _texts(rng: np.random.Generator, lengths: NDArray[np.int64]) -> list[str]:
     """A text of about each length: words are drawn for all at once, and dealt out in turn."""
-    texts = []
-    drawn = _draw(rng, int(lengths.sum()))
-    ends = _ends(drawn)
-    first = 0
+    # With its space a word has more than five characters on average, so that these are always enough.
+    drawn = vocabulary()[rng.choice(VOCABULARY_SIZE, size=int(lengths.sum()) // 4 + AT_ONCE, p=probabilities())]
+    # How many characters are written after each word.
+    ends = np.cumsum(np.char.str_len(drawn) + 1)
+    texts, first = [], 0
     for length in lengths:
         begun = ends[first - 1] if first else 0
-        while (last := int(np.searchsorted(ends, begun + length))) >= len(drawn):
-            # No word is shorter than a character and a space, so one round is nearly always enough.
-            drawn = np.concatenate([drawn, _draw(rng, int(lengths.sum()))])
-            ends = _ends(drawn)
-        texts.append(_sentences(vocabulary()[drawn[first : last + 1]].tolist()))
+        last = int(np.searchsorted(ends, begun + length))
+        texts.append(_sentences(drawn[first : last + 1].tolist()))
         first = last + 1
     return texts
-
-
-def _draw(rng: np.random.Generator, characters: int) -> NDArray[np.int64]:
-    """Words enough for so many characters, by their place in the vocabulary."""
-    return rng.choice(VOCABULARY_SIZE, size=characters // 4 + AT_ONCE, p=probabilities())
-
-
-def _ends(drawn: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many characters are written after each word and its space."""
-    ends: NDArray[np.int64] = np.cumsum(_word_lengths()[drawn] + 1)
-    return ends
-
-
-@lru_cache(maxsize=1)
-def _word_lengths() -> NDArray[np.int64]:
-    return np.array([len(word) for word in vocabulary()])
 
 
 def _sentences(words: list[str]) -> str:
@@ -130,5 +112,5 @@ def _places() -> dict[str, int]:
 def probabilities() -> NDArray[np.float64]:
     """How often each word of the vocabulary is said; together 1."""
     weights: NDArray[np.float64] = 1 / (np.arange(1, VOCABULARY_SIZE + 1) + RANK_SHIFT)
-    probabilities: NDArray[np.float64] = weights / weights.sum()
-    return probabilities
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares

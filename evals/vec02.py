@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-from agent_tools.tools import registry
-from evals.datasets import Dataset, Loaded, embed_all, load, read_dataset
+from agent_tools.tools.chat_history import search_chat_history
+from evals.datasets.loading import Loaded, embed_all, load_turns
+from evals.datasets.reading import Dataset, read_dataset
 from intake.models import User
 
 SEEDS = Path(__file__).parent / "datasets" / "vec02"
-TOOL = "search_chat_history"
 NEWCOMER = "newcomer@evals.invalid"
 MOST = 20
 # The specification's words, not the code's: the suite is what notices when the two part.
@@ -42,8 +41,9 @@ class Failed(Exception):
 def run() -> list[Verdict]:
     """Fill an empty database with the seeds and judge the three claims on it."""
     seeds = read_dataset(SEEDS)
-    loaded = load(seeds, report=_quietly)
-    embed_all(report=_quietly)
+    # The suite's own lines are all there is to read.
+    loaded = load_turns(seeds.turns, report=lambda line: None)
+    embed_all(report=lambda line: None)
     newcomer = User.objects.create_user(NEWCOMER)
     return [
         _judge("V2-01", "one's own history: the relevant turn comes first", partial(finds_own, seeds, loaded)),
@@ -55,7 +55,7 @@ def run() -> list[Verdict]:
 def finds_own(seeds: Dataset, loaded: Loaded) -> None:
     """Each person's questions share few words with the turn that answers them; that turn must come first."""
     for query in seeds.queries:
-        results = _call(loaded.users[query.user], query.text).results
+        results = _ask(loaded.users[query.user], query.text).results
         first = [loaded.origins[result.conversation_id, result.turn_number] for result in results[:1]]
         if first != query.gold[:1]:
             raise Failed(f"{query.text!r} should find {query.gold[0]} first and found {first or 'nothing'}.")
@@ -66,17 +66,15 @@ def blocks_others(seeds: Dataset, loaded: Loaded) -> None:
     owners = {key: loaded.users[row.user] for key, row in zip(loaded.origins, seeds.turns, strict=True)}
     for query in seeds.queries:
         for name, user in loaded.users.items():
-            found: list[tuple[UUID, int]] = [
-                (result.conversation_id, result.turn_number) for result in _call(user, query.text, limit=MOST).results
-            ]
-            leaked = [key for key in found if owners[key] != user]
+            found = _ask(user, query.text, limit=MOST).results
+            leaked = [one for one in found if owners[one.conversation_id, one.turn_number] != user]
             if leaked:
                 raise Failed(f"{name} asked {query.text!r} and was shown {len(leaked)} turns of somebody else.")
 
 
 def answers_emptily(newcomer: User) -> None:
     for user, note in ((newcomer, NO_HISTORY), (None, NO_CALLER)):
-        output = _call(user, "What did I say about the holiday?")
+        output = _ask(user, "What did I say about the holiday?")
         if output.results or output.total_found or output.note != note:
             raise Failed(f"Expected nothing and the note {note!r}; got {output.total_found} and {output.note!r}.")
 
@@ -91,12 +89,5 @@ def _judge(id_: str, claim: str, expectation: Callable[[], None]) -> Verdict:
     return Verdict(id_, claim)
 
 
-def _call(user: User | None, query: str, **arguments: Any) -> Any:
-    tool = registry.get(TOOL)
-    if tool is None:
-        raise Failed(f"There is no tool {TOOL}.")
-    return tool.call({"query": query, **arguments}, user=user)
-
-
-def _quietly(line: str) -> None:
-    """The suite's own lines are all there is to read."""
+def _ask(user: User | None, query: str, **arguments: Any) -> Any:
+    return search_chat_history.call({"query": query, **arguments}, user=user)

@@ -10,19 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
 from pathlib import Path
 from typing import IO, Any, cast
 
 from django.conf import settings
 from django.core.management import CommandError
 from django.db import connection
-from django.utils import timezone
 
 from evals.benchmarks.base import Benchmark, Figures
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search.histories import made_pool
 from evals.benchmarks.search.meaning import synthetic_meaning
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import Environment, environment, own_broker
 from evals.scratch import database_url, scratch_database
 
@@ -32,10 +31,6 @@ KILOBYTES_PER_MEGABYTE = 1000
 _FILES = "SELECT relname, relfilenode FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY relname"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=50_000, help=f"of {PEOPLE} people together (default 50,000)")
-
-
 def run(options: dict[str, Any], report: Report) -> Figures:
     if not settings.DATABASE_BACKUP_URL:
         raise CommandError("DATABASE_BACKUP_URL is missing (docs/operations.md).")
@@ -43,9 +38,9 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         path, damaged = Path(folder) / "recollect.backup", Path(folder) / "damaged.backup"
         with scratch_database() as database:
             given = _environment(database, broker)
-            each, now = options["turns"] // PEOPLE, timezone.now()
-            with synthetic_meaning(), made_pool(each, now=now, report=report) as pool:
-                load(pool, [each] * PEOPLE, given=given, now=now, report=report)
+            each = options["turns"] // PEOPLE
+            with synthetic_meaning(), made_pool(each, given=given, report=report) as pool:
+                pool.load([each] * PEOPLE)
             figures = {"database_mb": _ask("SELECT pg_database_size(current_database())")[0][0] // 10**6}
             report("Backing up.")
             figures |= _measured("backup", path, given)
@@ -109,8 +104,8 @@ def _ask(query: str) -> list[tuple[Any, ...]]:
 
 
 BENCHMARK = Benchmark(
-    name="backup",
-    help="a backup, its restore into an empty product, and the comparison of both",
-    add_arguments=add_arguments,
-    run=run,
+    "backup",
+    "a backup, its restore into an empty product, and the comparison of both",
+    run,
+    {"turns": Number(50_000, f"of {PEOPLE} people together")},
 )

@@ -12,26 +12,24 @@ of vectors, and the processor's milliseconds.
 """
 
 import time
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import psutil
-from django.core.management import CommandError
 from django.db import connection
-from django.utils import timezone
 
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.benchmarks.indexing import saving_turns
 from evals.benchmarks.population import NodeSize, Population, ProcessorTime, TurnCosts, breaks_first, needs
 from evals.benchmarks.saving import begin_conversation, save_answer, save_message
-from evals.benchmarks.search import ours
-from evals.benchmarks.search.asking import ask
-from evals.benchmarks.search.loading import load, made_pool
+from evals.benchmarks.search.asking import ask, search_hybrid
+from evals.benchmarks.search.histories import made_pool
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import environment
 from evals.scratch import as_worker, scratch_database, unbound
 from intake.models import Turn, User
@@ -68,7 +66,8 @@ class ProcessorClock:
     @contextmanager
     def running(self) -> Iterator[None]:
         """The block must keep to the connection with which it begins."""
-        database = _database_process()
+        connection.ensure_connection()
+        database = psutil.Process(connection.connection.info.backend_pid)
         process_before, database_before = time.process_time(), database.cpu_times()
         yield
         self._process += time.process_time() - process_before
@@ -79,50 +78,16 @@ class ProcessorClock:
         return ProcessorTime(process=1000 * self._process / count, database=1000 * self._database / count)
 
 
-def _database_process() -> psutil.Process:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (number,) = cursor.fetchone()
-    try:
-        return psutil.Process(number)
-    except psutil.NoSuchProcess:
-        raise CommandError("The database must be on this machine, for its processor's time to be seen.") from None
-
-
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=1000, help="how many are saved and indexed (default 1000)")
-    parser.add_argument(
-        "--answer", type=int, default=0, metavar="CHARACTERS", help="of every answer (default: of usual lengths)"
-    )
-    parser.add_argument(
-        "--samples", type=int, default=100, help="searches and saves that are timed (default 100; 0: sizes alone)"
-    )
-    people = parser.add_argument_group("the population")
-    people.add_argument("--people", type=_sizes_of, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
-    people.add_argument("--active", type=float, default=0.2, help="share of them who come on a day (default 0.2)")
-    people.add_argument("--turns-a-day", type=float, default=10, help="of those who come, on average (default 10)")
-    people.add_argument("--searches-a-day", type=float, default=10, help="of those who come (default 10)")
-    people.add_argument("--zipf", type=float, default=0.5, help="exponent of how much each says (default 0.5)")
-    people.add_argument("--years", type=float, default=2, help="for which turns are kept (default 2)")
-    node = parser.add_argument_group("a node of the database")
-    node.add_argument("--node-cores", type=float, default=16, help="default 16")
-    node.add_argument("--node-memory", type=float, default=128, metavar="GB", help="default 128")
-    node.add_argument("--node-disk", type=float, default=2000, metavar="GB", help="default 2000")
+    parser.add_argument("--people", type=people_counts, default=PEOPLE, metavar="N[,N…]", help="default 10^4 to 10^7")
 
 
-def _sizes_of(written: str) -> list[int]:
-    try:
-        sizes = [int(size) for size in written.split(",")]
-    except ValueError:
-        sizes = [0]
-    if min(sizes) < 1:
-        raise ArgumentTypeError(f"{written!r} is not a list of whole numbers from 1 on, with commas between.")
-    return sizes
+def people_counts(written: str) -> list[float]:
+    return [Number(1, "").read(each) for each in written.split(",")]
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
     """`embedding_ms…`: what a worker did, waiting not counted, from a pending row to its vector in a block."""
-    _check(options)
     count = options["turns"]
     with scratch_database() as database:
         empty = _sizes()
@@ -180,27 +145,14 @@ def _populations(
     }
 
 
-def _check(options: dict[str, Any]) -> None:
-    """Raises `CommandError` before anything is made."""
-    if options["turns"] < 1:
-        raise CommandError("--turns must be at least 1.")
-    if not 0 < options["active"] <= 1:
-        raise CommandError("--active must be above 0 and at most 1.")
-    if min(options["zipf"], options["searches_a_day"], options["samples"]) < 0:
-        raise CommandError("--zipf, --searches-a-day and --samples must not be below 0.")
-    for name in ("turns_a_day", "years", "node_cores", "node_memory", "node_disk"):
-        if options[name] <= 0:
-            raise CommandError(f"--{name.replace('_', '-')} must be above 0.")
-
-
 def _save(count: int) -> ProcessorTime:
     """Of both saves of a turn."""
     chat = begin_conversation(User.objects.create_user("saving@evals.invalid"))
-    clock = ProcessorClock()
     # All made up beforehand: that takes as long as a save.
     turns = list(synthetic.turns(WARM_UP + count, seed=1))
     for said in turns[:WARM_UP]:
         save_answer(save_message(chat, said), said)
+    clock = ProcessorClock()
     with clock.running():
         for said in turns[WARM_UP:]:
             save_answer(save_message(chat, said), said)
@@ -210,16 +162,15 @@ def _save(count: int) -> ProcessorTime:
 def _search(history: int, count: int, database: str, report: Report) -> ProcessorTime:
     """Of a hybrid search of a person who has so many turns, its query embedded by the model in force."""
     given = environment(database=database, broker="")
-    now = timezone.now()
-    with made_pool(history, now=now, report=report) as pool:
-        users = load(pool, [history] * SEARCHED_PEOPLE, given=given, now=now, report=report)
+    with made_pool(history, given=given, report=report) as pool:
+        users = pool.load([history] * SEARCHED_PEOPLE)
     clock, searches = ProcessorClock(), 0
     for asked in ask(users, count=count):
         for question in asked.warm_up:
-            ours.hybrid(asked.user, question)
+            search_hybrid(asked.user, question)
         with clock.running():
             for question in asked.questions:
-                ours.hybrid(asked.user, question)
+                search_hybrid(asked.user, question)
         searches += len(asked.questions)
     return clock.per_operation(searches)
 
@@ -234,37 +185,50 @@ def _index(clock: ProcessorClock) -> None:
         cursor.execute("VACUUM")
 
 
-def table(figures: Figures) -> TableRows:
-    """What was measured, then a column for each population."""
-    rows = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-    measured = [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
-    if not (populations := figures.get("populations")):
-        return measured
-    needed = [[name, *(_shown(each[name]) for each in populations)] for name in populations[0]]
-    return [[*row, *[""] * (len(populations) - 1)] for row in measured] + [[""] * (len(populations) + 1)] + needed
-
-
-def _shown(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) or value > WITHOUT_DECIMALS else f"{value:,.3g}"
-
-
-def words(figures: Figures) -> Sequence[str]:
-    if "populations" not in figures:
-        return ()
-    return ["Assumptions:", *figures["assumptions"], "What breaks first:", *figures["breaks_first"]]
-
-
 def _sizes() -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(_SIZES)
         return dict(cursor.fetchall())
 
 
+def table(figures: Figures) -> TableRows:
+    """The measured figures, then a column for each population."""
+    rows = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    measured = [[name, f"{value:,}"] for name, value in {**rows, **figures["bytes_per_turn_by_table"]}.items()]
+    if not (populations := figures.get("populations")):
+        return measured
+
+    def shown(value: float) -> str:
+        return f"{value:,.0f}" if value == int(value) or value > WITHOUT_DECIMALS else f"{value:,.3g}"
+
+    needed = [[name, *(shown(each[name]) for each in populations)] for name in populations[0]]
+    return [[*row, *[""] * (len(populations) - 1)] for row in measured] + [[""] * (len(populations) + 1)] + needed
+
+
+def words(figures: Figures) -> Sequence[str]:
+    if not (assumptions := figures.get("assumptions")):
+        return ()
+    return ["Assumptions:", *assumptions, "What breaks first:", *figures["breaks_first"]]
+
+
 BENCHMARK = Benchmark(
-    name="capacity",
-    help="bytes per turn by table, the processor's time, and what they make of so many people",
+    "capacity",
+    "bytes per turn by table, the processor's time, and what they make of so many people",
+    run,
+    {
+        "turns": Number(1000, "how many are saved and indexed"),
+        "answer": Number(0, "characters of every answer; 0: of usual lengths", may_be_zero=True),
+        "samples": Number(100, "searches and saves that are timed; 0: sizes alone", may_be_zero=True),
+        "active": Number(0.2, "share of the people who come on a day", most=1),
+        "turns_a_day": Number(10.0, "of those who come, on average"),
+        "searches_a_day": Number(10.0, "of those who come", may_be_zero=True),
+        "zipf": Number(0.5, "exponent of how much each says", may_be_zero=True),
+        "years": Number(2.0, "for which turns are kept"),
+        "node_cores": Number(16.0, "of a node of the database"),
+        "node_memory": Number(128.0, "of a node, GB"),
+        "node_disk": Number(2000.0, "of a node, GB"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
     words=words,
 )

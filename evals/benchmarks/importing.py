@@ -1,21 +1,33 @@
 """`benchmark import`: how fast a generated ChatGPT export is stored and searchable, and the worker's memory."""
 
 import json
+import resource
+import shutil
 import tempfile
+import time
 import zipfile
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from django.core.management import CommandError
+from django.utils import timezone
 
+from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures
 from evals.datasets.loading import Report
-from evals.processes import environment, own_broker, run_module
+from evals.options import Number
+from evals.processes import call, environment, own_broker
 from evals.scratch import scratch_database
+from evals.synthetic import SyntheticTurn
 from evals.synthetic import turns as synthetic_turns
+from imports import services
+from imports.models import Import
+from imports.storing import uploads
+from imports.storing.running import work
+from intake.models import Turn, User
+from memory import terms
+from memory.models.corpora import Corpus, Scope
 
 TURNS_PER_CONVERSATION = 10
 # A word of the generator's own, in every tenth turn.
@@ -23,13 +35,10 @@ MARK = "zanzibar"
 MARKED = 10
 BEGAN = 1_672_531_200
 HOUR = 3600
+KILOBYTES_PER_MEGABYTE = 1000
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=50_000, help="how many turns the export has (default 50,000)")
-
-
-def run(options: dict[str, Any], report: Report) -> Figures:
+def run(options: dict[str, Any], report: Report) -> Any:
     turns = options["turns"]
     with tempfile.TemporaryDirectory() as folder, own_broker() as broker, scratch_database() as database:
         path = Path(folder) / "export.zip"
@@ -41,61 +50,95 @@ def run(options: dict[str, Any], report: Report) -> Figures:
             "IMPORTING_WORKER": "1",
             "IMPORTS_FREE_BYTES": "0",
         }
-        got = run_module("evals.children.import_export", given, data={"path": str(path), "mark": MARK})
-    if got["again_turns"] or got["left_turns"] or got["turns"] != turns or got["searchable"] != -(-turns // MARKED):
-        raise CommandError(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {got}")
+        return call(import_twice, given, path=str(path), turns=turns)
+
+
+def import_twice(*, path: str, turns: int) -> Figures:
+    """The importing worker's work, in a process of its own: an import, the same again, and the undoing of the first."""
+    export = Path(path)
+    user = User.objects.create_user("importer@evals.invalid")
+    done, read_seconds, store_seconds = _bring(user, export)
+    with acting_as(user):
+        searchable = len(terms.score(Scope(user, (Corpus.CHAT,)), query=MARK, limit=10**6).hits)
+        stored = Turn.objects.for_user(user).count()
+    again, _, _ = _bring(user, export)
+    with acting_as(user):
+        services.undo(user=user, import_id=str(done.pk), force=True, now=timezone.now())
+    undo_seconds = _timed()
+    with acting_as(user):
+        left = Turn.objects.for_user(user).count()
+    found = {"stored": stored, "searchable": searchable, "again": again.stored["turns"], "left": left}
+    if found != {"stored": turns, "searchable": -(-turns // MARKED), "again": 0, "left": 0}:
+        raise SystemExit(f"Of {turns:,} turns something is missing, came in twice, or was left by undoing: {found}")
     return {
-        "turns_per_s": round(turns / got["store_seconds"]),
-        "read_turns_per_s": round(turns / got["read_seconds"]),
-        "undo_turns_per_s": round(turns / got["undo_seconds"]),
-        "peak_rss_mb": got["peak_rss_mb"],
+        "turns_per_s": round(turns / store_seconds),
+        "read_turns_per_s": round(turns / read_seconds),
+        "undo_turns_per_s": round(turns / undo_seconds),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KILOBYTES_PER_MEGABYTE, 1),
         "turns": turns,
     }
 
 
+def _bring(user: User, path: Path) -> tuple[Import, float, float]:
+    """The import when it is done, and how long it was read and stored."""
+    size, now = path.stat().st_size, timezone.now()
+    with acting_as(user):
+        batch = services.begin(user=user, filename=path.name, size=size, product="", now=now)
+        uploads.write(batch, b"", offset=0)
+        shutil.copyfile(path, uploads.path_of(batch))
+        # As if all chunks but the last byte had come.
+        Import.objects.for_user(user).filter(pk=batch.pk).update(bytes_received=size - 1)
+        with path.open("rb") as export:
+            export.seek(size - 1)
+            last = export.read()
+        services.receive(user=user, import_id=str(batch.pk), data=last, first=size - 1, total=size, now=now)
+    read_seconds = _timed()
+    with acting_as(user):
+        services.start(user=user, import_id=str(batch.pk), only=None, leave_out=(), since=None, now=timezone.now())
+    store_seconds = _timed()
+    with acting_as(user):
+        return services.get(user=user, import_id=str(batch.pk)), read_seconds, store_seconds
+
+
+def _timed() -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
 def write_export(path: Path, *, turns: int, seed: int = 0) -> None:
     """A zip as ChatGPT gives it: the same for the same numbers, written as it is made."""
+    said = enumerate(synthetic_turns(turns, seed=seed))
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as export,
         export.open("conversations.json", "w", force_zip64=True) as stream,
     ):
-        _write(stream, _conversations(turns, seed))
+        for number in range(-(-turns // TURNS_PER_CONVERSATION)):
+            conversation = _conversation(f"generated-{seed}-{number}", number, islice(said, TURNS_PER_CONVERSATION))
+            stream.write((b"," if number else b"[") + json.dumps(conversation).encode())
+        stream.write(b"]")
 
 
-def _write(stream: IO[bytes], conversations: Iterator[dict[str, Any]]) -> None:
-    separator = b"["
-    for conversation in conversations:
-        stream.write(separator + json.dumps(conversation).encode())
-        separator = b","
-    stream.write(b"]")
+def _conversation(name: str, number: int, said: Iterator[tuple[int, SyntheticTurn]]) -> dict[str, Any]:
+    """A tree of messages, of which each is the child of the one before."""
+    began, leaf = BEGAN + number * HOUR, "root"
+    mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "message": None}}
+    for place, turn in said:
+        mark = "" if place % MARKED else f" {MARK}"
+        for role, text in (("user", turn.user_message + mark), ("assistant", turn.assistant_message)):
+            node = f"{place}-{role}"
+            message = {
+                "author": {"role": role},
+                "create_time": began + place,
+                "content": {"content_type": "text", "parts": [text]},
+                "metadata": {"model_slug": "gpt-4o"},
+            }
+            mapping[node] = {"id": node, "parent": leaf, "message": message}
+            leaf = node
+    times = {"create_time": began, "update_time": began + HOUR}
+    return {"conversation_id": name, "title": f"Generated {number}", **times, "mapping": mapping, "current_node": leaf}
 
 
-def _conversations(turns: int, seed: int) -> Iterator[dict[str, Any]]:
-    said = enumerate(synthetic_turns(turns, seed=seed))
-    for number in range(-(-turns // TURNS_PER_CONVERSATION)):
-        began = BEGAN + number * HOUR
-        mapping: dict[str, Any] = {"root": {"id": "root", "parent": None, "message": None}}
-        leaf = "root"
-        for place, turn in islice(said, TURNS_PER_CONVERSATION):
-            mark = "" if place % MARKED else f" {MARK}"
-            for role, text in (("user", turn.user_message + mark), ("assistant", turn.assistant_message)):
-                node = f"{place}-{role}"
-                message = {
-                    "author": {"role": role},
-                    "create_time": began + place,
-                    "content": {"content_type": "text", "parts": [text]},
-                    "metadata": {"model_slug": "gpt-4o"},
-                }
-                mapping[node] = {"id": node, "parent": leaf, "message": message}
-                leaf = node
-        yield {
-            "conversation_id": f"generated-{seed}-{number}",
-            "title": f"Generated {number}",
-            "create_time": began,
-            "update_time": began + HOUR,
-            "mapping": mapping,
-            "current_node": leaf,
-        }
-
-
-BENCHMARK = Benchmark(name="import", help="how fast an export is imported", add_arguments=add_arguments, run=run)
+BENCHMARK = Benchmark(
+    "import", "how fast an export is imported", run, {"turns": Number(50_000, "how many turns the export has")}
+)

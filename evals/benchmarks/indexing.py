@@ -1,13 +1,17 @@
-"""`benchmark indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
+"""The costs of the embedding model: `benchmark indexing`, `embedding` and `memory`.
+
+`indexing`: how fast a worker fills the index, beside the bare model, and how soon a turn is searchable.
 
 1. Turns are saved while the worker is not told of them; then it is, and the time until no part waits is taken.
 2. A fresh process embeds the same parts in the same batches with nothing around it. 1 and 2 take turns, so that both
    see the same machine.
 3. Turns are saved one by one, as the chat does, and each is searched for until it is found.
+
+`embedding`: what embedding one query costs the person who waits for it, the model being loaded. `memory`: how much a
+worker holds after its work, and a web process after a search, in MB.
 """
 
 import time
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,30 +19,34 @@ from celery import Celery
 from django.conf import settings
 from django.utils import timezone
 
+from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
+from evals.benchmarks.saving import begin_conversation, save_answer, save_message
+from evals.client import Client
 from evals.datasets.loading import Report
-from evals.processes import Environment, environment, own_broker, run_module, worker
+from evals.options import Number
+from evals.processes import Environment, call, environment, own_broker, web, worker
 from evals.scratch import as_worker, scratch_database
 from evals.synthetic import SyntheticTurn
-from intake.models import Conversation, Turn, User
+from intake.models import Turn, User
 from intake.services import save_exchange
 from memory.embedders import get_embedder
 from memory.models import Embedding
+from memory.search import search_chat_history
 from memory.sources import cut, turn_entry
 
 # Many short rounds rather than a few long ones: what else the machine does then troubles both alike.
 ROUNDS = 6
 PEOPLE = 5
 WARM_UP_TURNS = 20
+WARM_UP_QUERIES = 20
 LOOK_SECONDS = 0.05
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=600, help="how many the worker works off (default 600)")
-    parser.add_argument("--samples", type=int, default=60, help="how many are timed one by one (default 60)")
+# Each look for a turn embeds its message and so takes time from the worker.
+SEARCH_SECONDS = 0.02
+LONGEST_SECONDS = 60
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
@@ -47,18 +55,18 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         with worker(given):
             throughput = _throughput(options["turns"], given, report)
             report(f"Timing {options['samples']} turns one by one.")
-            waits = run_module("evals.children.searchable", given, data={"samples": options["samples"], "seed": 99})
+            waits = call(milliseconds_until_found, given, samples=options["samples"], seed=99)
     return throughput | percentiles(waits, "searchable")
 
 
 def _throughput(count: int, given: Environment, report: Report) -> Figures:
-    save_turns(WARM_UP_TURNS, seed=0)
+    list(saving_turns(WARM_UP_TURNS, seed=0))
     work_off(given)
     pipeline_seconds = model_seconds = 0.0
     for round_number in range(1, ROUNDS + 1):
-        turns = save_turns(count // ROUNDS, seed=round_number)
+        turns = list(saving_turns(count // ROUNDS, seed=round_number))
         pipeline_seconds += work_off(given)
-        model_seconds += run_module("evals.children.bare_model", given, data=_batches(turns))["seconds"]
+        model_seconds += call(embedding_seconds, given, batches=_batches(turns))
         report(f"Round {round_number} of {ROUNDS}: pipeline {pipeline_seconds:.1f} s, model {model_seconds:.1f} s.")
     worked_off = count // ROUNDS * ROUNDS
     return {
@@ -67,26 +75,49 @@ def _throughput(count: int, given: Environment, report: Report) -> Figures:
     }
 
 
-def save_turns(count: int, *, seed: int, answer_length: int | None = None) -> list[Turn]:
-    """So many synthetic turns of some new people, by the real service; they wait for a worker."""
-    return list(saving_turns(count, seed=seed, answer_length=answer_length))
+def embedding_seconds(*, batches: list[list[str]]) -> float:
+    """Runs in a process of its own: how long the warm model takes for these texts, with nothing around it."""
+    embedder = get_embedder()
+    embedder.embed_documents(batches[0])
+    begun = time.perf_counter()
+    for batch in batches:
+        embedder.embed_documents(batch)
+    return time.perf_counter() - begun
+
+
+def milliseconds_until_found(*, samples: int, seed: int) -> list[float]:
+    """Runs in a process of its own: from the moment that each turn's save returned to the end of the search."""
+    user = User.objects.create_user("searcher@evals.invalid")
+    return [_milliseconds_until_found(user, said) for said in synthetic.turns(samples, seed=seed)]
+
+
+def _milliseconds_until_found(user: User, said: SyntheticTurn) -> float:
+    turn = save_message(begin_conversation(user), said)
+    save_answer(turn, said)
+    saved = time.perf_counter()
+    while time.perf_counter() - saved < LONGEST_SECONDS:
+        with acting_as(user):
+            matches = search_chat_history(user=user, query=said.user_message, limit=10).matches
+        if any(match.conversation_id == turn.conversation_id for match in matches):
+            return 1000 * (time.perf_counter() - saved)
+        time.sleep(SEARCH_SECONDS)
+    raise TimeoutError(f"A turn was not found within {LONGEST_SECONDS} s.")
 
 
 def saving_turns(count: int, *, seed: int, answer_length: int | None = None) -> Iterator[Turn]:
-    """Saves them one by one, as they are taken."""
-    conversations = [_begin_conversation(f"{seed}-{number}") for number in range(PEOPLE)]
+    """So many synthetic turns of some new people, saved by the service as they are taken; they wait for a worker."""
+    users = [User.objects.create_user(f"person-{seed}-{number}@evals.invalid") for number in range(PEOPLE)]
+    conversations = [begin_conversation(user) for user in users]
     for number, said in enumerate(synthetic.turns(count, seed=seed, answer_length=answer_length)):
-        yield _save(conversations[number % PEOPLE], said)
-
-
-def _save(conversation: Conversation, said: SyntheticTurn) -> Turn:
-    with acting_as(Caller(user_id=conversation.user_id)):
-        return save_exchange(
-            conversation=conversation,
-            user_message=said.user_message,
-            assistant_message=said.assistant_message,
-            said_at=timezone.now(),
-        )
+        conversation = conversations[number % PEOPLE]
+        with acting_as(Caller(user_id=conversation.user_id)):
+            turn = save_exchange(
+                conversation=conversation,
+                user_message=said.user_message,
+                assistant_message=said.assistant_message,
+                said_at=timezone.now(),
+            )
+        yield turn
 
 
 def work_off(given: Environment) -> float:
@@ -109,15 +140,61 @@ def _batches(turns: list[Turn]) -> list[list[str]]:
     return [parts[start : start + size] for start in range(0, len(parts), size)]
 
 
-def _begin_conversation(name: str) -> Conversation:
-    user = User.objects.create_user(f"person-{name}@evals.invalid")
-    with acting_as(user):
-        return Conversation.objects.create(user=user, title=name)
+def time_queries(options: dict[str, Any], report: Report) -> Figures:
+    embedder = get_embedder()
+    for query in synthetic.queries(WARM_UP_QUERIES, seed=1):
+        embedder.embed_query(query)
+    report(f"Embedding {options['samples']} queries one by one.")
+    milliseconds = []
+    for query in synthetic.queries(options["samples"]):
+        begun = time.perf_counter()
+        embedder.embed_query(query)
+        milliseconds.append(1000 * (time.perf_counter() - begun))
+    return percentiles(milliseconds, "query")
 
 
-BENCHMARK = Benchmark(
-    name="indexing",
-    help="a worker's throughput beside the bare model's, and the time from a save to being found",
-    add_arguments=add_arguments,
-    run=run,
+def weigh_processes(options: dict[str, Any], report: Report) -> Figures:
+    with scratch_database() as database, own_broker() as broker:
+        given = environment(database=database, broker=broker)
+        with worker(given) as program:
+            list(saving_turns(options["turns"], seed=0))
+            work_off(given)
+            worker_rss, worker_pss = program.megabytes()
+        report("The worker is measured; now the web process.")
+        with web(given) as (address, program):
+            _search(address, User.objects.earliest("pk"))
+            web_rss, web_pss = program.megabytes()
+    return {"worker_rss_mb": worker_rss, "worker_pss_mb": worker_pss, "web_rss_mb": web_rss, "web_pss_mb": web_pss}
+
+
+def _search(address: str, user: User) -> None:
+    """As an agent does, with a token, over everything that one person said."""
+    token = create_token(user=user).secret
+    with Client(address, {"Authorization": f"Token {token}"}) as client:
+        query = {"query": "What did I say about the garden?"}
+        answer = client.ask("POST", "/api/v1/tools/search_chat_history/", query)
+    if not answer.is_ok or not answer.data["results"]:
+        raise RuntimeError(f"The search was answered {answer}, so what the process holds says nothing.")
+
+
+INDEXING = Benchmark(
+    "indexing",
+    "a worker's throughput beside the bare model's, and the time from a save to being found",
+    run,
+    {
+        "turns": Number(600, "how many the worker works off"),
+        "samples": Number(60, "how many are timed one by one"),
+    },
+)
+EMBEDDING = Benchmark(
+    "embedding",
+    "the time to embed one query",
+    time_queries,
+    {"samples": Number(300, "how many queries of about 12 tokens")},
+)
+MEMORY = Benchmark(
+    "memory",
+    "resident memory of a worker and a web process at work",
+    weigh_processes,
+    {"turns": Number(200, "how many the worker has worked off")},
 )

@@ -9,23 +9,28 @@
 
 import json
 import os
+import random
+import secrets
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-import numpy as np
 from django.conf import settings
 from django.core.management import CommandError
 
 from evals.benchmarks.base import Benchmark, Figures
+from evals.client import Client
 from evals.datasets.loading import Report
-from evals.processes import run_at_once
-from evals.reliability.product import Person, Product, running_product
-from evals.reliability.soak import exchange, new_visitor
+from evals.metrics import p50_and_p95
+from evals.options import Number
+from evals.processes import call_at_once
+from evals.reliability.product import Person, Product, Visitor, new_visitor, running_product
 
 NOTES = (
     "We take the oak worktop from the sawmill in Baarn",
@@ -43,12 +48,16 @@ LONG_ANSWER = "A line of **words** with `code` and a [link](https://example.com/
 LONG_ANSWER_CHARACTERS = 500_000
 SEARCH = "/api/v1/tools/search_history/"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-JSON = {"Content-Type": "application/json"}
+# Another client's address with each request.
+FROM_ANYWHERE = {"X-Forwarded-For": "{address}"}
+WRONG_TOKEN = {**FROM_ANYWHERE, "Authorization": "Bearer {random}"}
 WARM_UP_SECONDS = 5
 SETTLING_SECONDS = 2
 HEADINGS = ["", "p50 ms", "p95 ms", "errors"]
 
 Request = list[Any]
+"""`[method, path, headers, body]`; `{random}` in a header or the body is another word each time, `{address}` another
+client's address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,84 +71,70 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What attacks need to know of the product: a person's token, a visitor's session and page, a CSRF token."""
+    """The parts of the product that attacks aim at: somebody with a token, a visitor, a stranger's CSRF token."""
 
-    product: Product
-    token: str
+    person: Person
+    visitor: Visitor
     csrf: str
-    visitors_cookie: str
-    visitors_page: str
 
 
-def anonymous_logins(target: Target) -> Attack:
-    form = {"username": "{random}@example.com", "password": "wrong", "csrfmiddlewaretoken": target.csrf}
-    return Attack([_form("/login/", form, target)], connections=64, rate=200)
+ATTACKS = (
+    "anonymous_logins",
+    "schema_readers",
+    "huge_queries",
+    "long_answer",
+    "concurrent_calls",
+    "registration",
+    "wrong_tokens",
+    "anonymous_pages",
+)
 
 
-def schema_readers(target: Target) -> Attack:
-    return Attack([["GET", "/api/v1/schema/", _from_anywhere(), None]], connections=8)
+def attacks_on(target: Target) -> dict[str, Attack]:
+    """Each of `ATTACKS`."""
+    login = {"username": "{random}@example.com", "password": "wrong"}
+    newcomer = {"email": "{random}@example.com", "password": "{random}"}
+    huge = _search(target.person, FROM_ANYWHERE, query="word " * (HUGE_CHARACTERS // 5))
+    again = [_search(target.person, FROM_ANYWHERE, query=query, rerank=True) for query in QUERIES]
+    page = _get(f"/c/{target.visitor.conversation_id}/", {**FROM_ANYWHERE, "Cookie": target.visitor.cookie})
+    # From one address, as far as its limit lets it.
+    here = {"X-Forwarded-For": "198.51.100.7"}
+    return {
+        "anonymous_logins": Attack([_form("/login/", login, target)], connections=64, rate=200),
+        "schema_readers": Attack([_get("/api/v1/schema/", FROM_ANYWHERE)], connections=8),
+        "huge_queries": Attack([huge], connections=8),
+        "long_answer": Attack([page], connections=8),
+        "concurrent_calls": Attack(again, connections=32),
+        "registration": Attack([_form("/register/", newcomer, target)], connections=32, rate=50),
+        "wrong_tokens": Attack([_get("/api/v1/conversations/", WRONG_TOKEN)], connections=32, rate=500),
+        "anonymous_pages": Attack([_get(path, here) for path in ("/", "/login/", "/healthz")], connections=16),
+    }
 
 
-def huge_queries(target: Target) -> Attack:
-    body = json.dumps({"query": "word " * (HUGE_CHARACTERS // 5)})
-    return Attack([["POST", SEARCH, {**_from_anywhere(), **JSON, **_bearer(target.token)}, body]], connections=8)
+def _get(path: str, headers: dict[str, str]) -> Request:
+    return ["GET", path, headers, None]
 
 
-def long_answer(target: Target) -> Attack:
-    headers = {**_from_anywhere(), "Cookie": target.visitors_cookie}
-    return Attack([["GET", target.visitors_page, headers, None]], connections=8)
+def _search(person: Person, headers: dict[str, str], **arguments: Any) -> Request:
+    return ["POST", SEARCH, {**headers, **person.headers}, json.dumps(arguments)]
 
 
-def concurrent_calls(target: Target) -> Attack:
-    headers = {**_from_anywhere(), **JSON, **_bearer(target.token)}
-    requests = [["POST", SEARCH, headers, json.dumps({"query": query, "rerank": True})] for query in QUERIES]
-    return Attack(requests, connections=32)
-
-
-def registration(target: Target) -> Attack:
-    form = {"email": "{random}@example.com", "password": "{random}", "csrfmiddlewaretoken": target.csrf}
-    return Attack([_form("/register/", form, target)], connections=32, rate=50)
-
-
-def wrong_tokens(target: Target) -> Attack:
-    headers = {**_from_anywhere(), **_bearer("{random}")}
-    return Attack([["GET", "/api/v1/conversations/", headers, None]], connections=32, rate=500)
-
-
-def anonymous_pages(target: Target) -> Attack:
-    """From one address, as far as its limit lets it."""
-    headers = {"X-Forwarded-For": "198.51.100.7"}
-    return Attack([["GET", path, headers, None] for path in ("/", "/login/", "/healthz")], connections=16)
-
-
-ATTACKS: dict[str, Callable[[Target], Attack]] = {
-    attack.__name__: attack
-    for attack in (
-        anonymous_logins,
-        schema_readers,
-        huge_queries,
-        long_answer,
-        concurrent_calls,
-        registration,
-        wrong_tokens,
-        anonymous_pages,
-    )
-}
+def _form(path: str, form: dict[str, str], target: Target) -> Request:
+    # The places for words stay as they are.
+    body = urlencode({**form, "csrfmiddlewaretoken": target.csrf}, safe="{}@")
+    return ["POST", path, {**FROM_ANYWHERE, **FORM, "Cookie": f"csrftoken={target.csrf}"}, body]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--people", type=int, default=20, help="how many quiet people search (default 20)")
-    parser.add_argument("--seconds", type=float, default=30, help="how long each attack lasts (default 30)")
-    parser.add_argument(
-        "--attack", action="append", choices=ATTACKS, default=None, help="only this one; may be given several times"
-    )
+    parser.add_argument("--attack", action="append", choices=ATTACKS, help="only this one; may be given several times")
 
 
 def run(options: dict[str, Any], report: Report) -> Figures:
-    if options["people"] < 1 or options["seconds"] <= 0:
-        raise CommandError("--people and --seconds must be more than 0.")
+    # A deployment's limits in place of those that are out of reach, behind a proxy that names each client.
+    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
+    concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
     report("Starting a product of its own.")
-    with running_product(extra=_limits()) as product:
+    with running_product(extra={**rates, **concurrent, "TRUSTED_PROXIES": "1"}) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
         _measured(product, quiet, WARM_UP_SECONDS, None, report)
@@ -148,7 +143,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
         for name in options["attack"] or ATTACKS:
             time.sleep(SETTLING_SECONDS)
             report(f"Attack: {name}.")
-            attack = ATTACKS[name](target)
+            attack = attacks_on(target)[name]
             figures["attacks"][name] = _measured(product, quiet, options["seconds"], attack, report)
     return figures
 
@@ -159,93 +154,123 @@ def table(figures: Figures) -> list[list[str]]:
     return [HEADINGS, *shown]
 
 
-def _limits() -> dict[str, str]:
-    """A deployment's limits in place of those that are out of reach, behind a proxy that names each client."""
-    rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
-    concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
-    return {**rates, **concurrent, "TRUSTED_PROXIES": "1"}
-
-
-def _prepared(product: Product, count: int) -> tuple[list[Request], Target]:
+def _prepared(product: Product, people_count: int) -> tuple[list[Request], Target]:
     """The searches of quiet people, and what an attack is aimed at."""
-    *people, attacker = product.people(count + 1)
+    *people, attacker = product.people(people_count + 1)
     for person in (*people, attacker):
-        for note in NOTES:
-            _save(product, person, note)
+        with Client(product.address, person.headers) as client:
+            for note in NOTES:
+                answer = client.ask("POST", "/api/v1/tools/save_memory/", {"content": note})
+                if not answer.is_ok:
+                    raise CommandError(f"A note could not be saved: {answer}")
     searches = [
-        ["POST", SEARCH, {**JSON, **_bearer(person.token), "X-Forwarded-For": f"192.0.2.{number}"}, json.dumps(asked)]
+        _search(person, {"X-Forwarded-For": f"192.0.2.{number}"}, query=QUERIES[number % len(QUERIES)])
         for number, person in enumerate(people)
-        for asked in [{"query": QUERIES[number % len(QUERIES)]}]
     ]
-    visitor = new_visitor(product.address)
-    conversation = visitor["conversations"][0]
+    visitor = new_visitor(product.address, NOTES[0])
     with product.servers.connect_as_superuser() as connection:
-        text = LONG_ANSWER * (LONG_ANSWER_CHARACTERS // len(LONG_ANSWER))
         connection.execute(
             "UPDATE intake_conversation_turns SET assistant_message = %s WHERE conversation_id = %s",
-            [text, conversation],
+            [LONG_ANSWER * (LONG_ANSWER_CHARACTERS // len(LONG_ANSWER)), visitor.conversation_id],
         )
-    _, cookies, _ = exchange(product.address, "GET", "/login/", {}, None)
-    target = Target(product, attacker.token, cookies["csrftoken"], visitor["cookie"], f"/c/{conversation}/")
-    return searches, target
-
-
-def _save(product: Product, person: Person, note: str) -> None:
-    headers = {**JSON, **_bearer(person.token)}
-    status, _, answer = exchange(product.address, "POST", "/api/v1/tools/save_memory/", headers, {"content": note})
-    if status != 200:  # noqa: PLR2004
-        raise CommandError(f"A note could not be saved: {status} {answer.decode()[:300]}")
+    with Client(product.address) as client:
+        csrf = client.ask("GET", "/login/").cookies["csrftoken"]
+    return searches, Target(attacker, visitor, csrf)
 
 
 def _measured(
     product: Product, quiet: list[Request], seconds: float, attack: Attack | None, report: Report
 ) -> dict[str, float]:
+    """Raises `CommandError` when the web process died of it: its restart would be measured."""
+    common = {"address": product.address, "seconds": seconds}
     rate = len(quiet) / SECONDS_BETWEEN_SEARCHES
-    clients = [_clients(product, quiet, seconds, connections=len(quiet), rate=rate)]
+    orders = [{**common, "requests": quiet, "connections": len(quiet), "rate": rate, "nice": 0}]
     if attack is not None:
-        orders = {"connections": attack.connections, "rate": attack.rate, "nice": ATTACKERS_NICENESS}
-        clients.append(_clients(product, attack.requests, seconds, **orders))
-    with _watching(product):
-        people, *attackers = run_at_once("evals.children.overload_client", dict(os.environ), data=clients)
+        how = {"requests": attack.requests, "connections": attack.connections, "rate": attack.rate}
+        orders.append({**common, **how, "nice": ATTACKERS_NICENESS})
+    web = product.programs["web"]
+    before = web.starts
+    people, *attackers = call_at_once(send_at_a_rate, product.environment, orders)
+    if web.starts != before:
+        raise CommandError(web.failure())
     for each in attackers:
         report(f"  The attack was answered: {each['statuses']}")
     failed = sum(count for status, count in people["statuses"].items() if status != "200")
-    p50, p95 = np.percentile(people["milliseconds"] or [float("nan")], [50, 95])
-    return {"p50_ms": round(float(p50), 1), "p95_ms": round(float(p95), 1), "errors": failed}
+    p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
+    return {"p50_ms": p50, "p95_ms": p95, "errors": failed}
 
 
-@contextmanager
-def _watching(product: Product) -> Iterator[None]:
-    """Raises `CommandError` when the web process died of it: what was measured then would be its restart."""
-    before = product.programs["web"].starts
-    yield
-    if product.programs["web"].starts != before:
-        raise CommandError(f"The web process ended:\n{product.programs['web'].last_lines()}")
+def send_at_a_rate(
+    *, address: str, requests: list[Request], connections: int, rate: float | None, seconds: float, nice: int
+) -> Figures:
+    """Runs in a process of its own: requests over kept connections, `rate` of them a second or as fast as they can.
+
+    A connection that breaks counts as the name of its failure.
+    """
+    os.nice(nice)
+    begun, pause = time.perf_counter(), connections / rate if rate else 0.0
+
+    def send(number: int) -> _Sender:
+        # Spread over the first pause, so that they do not all ask at the same moment.
+        first = begun + pause * number / connections
+        turns = (requests[turn % len(requests)] for turn in count(number, connections))
+        with Client(address) as client:
+            sender = _Sender(client)
+            sender.send(turns, first=first, pause=pause, until=begun + seconds)
+        return sender
+
+    with ThreadPoolExecutor(max_workers=connections) as pool:
+        senders = list(pool.map(send, range(connections)))
+    statuses = sum((sender.statuses for sender in senders), Counter[str]())
+    return {"milliseconds": [each for sender in senders for each in sender.milliseconds], "statuses": statuses}
 
 
-def _clients(product: Product, requests: list[Request], seconds: float, **how: Any) -> dict[str, Any]:
-    place = urlsplit(product.address)
-    return {"host": place.hostname, "port": place.port, "seconds": seconds, "nice": 0, "requests": requests, **how}
+@dataclass(slots=True)
+class _Sender:
+    """One connection, and what came of its requests."""
+
+    client: Client
+    milliseconds: list[float] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+    def send(self, requests: Iterator[Request], *, first: float, pause: float, until: float) -> None:
+        """At times of `time.perf_counter()`."""
+        due = first
+        for request in requests:
+            time.sleep(max(0.0, min(due, until) - time.perf_counter()))
+            now = time.perf_counter()
+            if now >= until:
+                return
+            # One that is late does not catch up: a person who waits asks no more often afterwards.
+            due = max(due + pause, now)
+            self._ask(*request)
+
+    def _ask(self, method: str, path: str, headers: dict[str, str], body: str | None) -> None:
+        headers = {name: _filled(value) for name, value in headers.items()}
+        content = None if body is None else _filled(body).encode()
+        began = time.perf_counter()
+        try:
+            answer = self.client.ask(method, path, content, headers)
+        except OSError as error:
+            self.statuses[type(error).__name__] += 1
+            return
+        self.milliseconds.append(1000 * (time.perf_counter() - began))
+        self.statuses[str(answer.status)] += 1
 
 
-def _from_anywhere() -> dict[str, str]:
-    return {"X-Forwarded-For": "{address}"}
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def _form(path: str, form: dict[str, str], target: Target) -> Request:
-    # The places for words stay as they are.
-    body = urlencode(form, safe="{}@")
-    return ["POST", path, {**_from_anywhere(), **FORM, "Cookie": f"csrftoken={target.csrf}"}, body]
+def _filled(text: str) -> str:
+    numbers = (str(random.randrange(256)) for _ in range(2))  # noqa: S311 - no secret
+    return text.replace("{random}", secrets.token_hex(8)).replace("{address}", f"198.18.{'.'.join(numbers)}")
 
 
 BENCHMARK = Benchmark(
-    name="overload",
-    help="what quiet people notice while somebody attacks the product they share",
+    "overload",
+    "what quiet people notice while somebody attacks the product they share",
+    run,
+    {
+        "people": Number(20, "how many quiet people search"),
+        "seconds": Number(30.0, "how long each attack lasts"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
 )

@@ -11,7 +11,6 @@ Layout Instability); total blocking time is what long tasks take beyond 50 ms ea
 import os
 import shutil
 import statistics
-from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,6 +24,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from evals.benchmarks.base import Benchmark, Figures, TableRows
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.processes import environment, own_broker, web
 from evals.scratch import as_worker, scratch_database
 from intake import services
@@ -55,23 +55,22 @@ _WATCH = """() => {
 }"""
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default 5)")
-
-
 def run(options: Mapping[str, int], report: Report) -> Figures:
-    if options["runs"] < 1:
-        raise CommandError("--runs must be at least 1.")
     call_command("collectstatic", interactive=False, verbosity=0)
     with scratch_database() as database, own_broker() as broker:
         person, chat = _fill()
         pages = _pages(chat)
-        cookies = {None: None, "person": _session(person)}
+        client = Client()
+        client.force_login(person)
+        session = {
+            "name": settings.SESSION_COOKIE_NAME,
+            "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        }
         with web(environment(database=database, broker=broker)) as (address, _), _chromium() as browser:
             figures: dict[str, dict[str, float]] = {}
-            for name, (path, who) in pages.items():
+            for name, (path, is_person) in pages.items():
                 report(f"{name}: {path}")
-                runs = [_open(browser, address, path, cookies[who]) for _ in range(options["runs"])]
+                runs = [_open(browser, address, path, session if is_person else None) for _ in range(options["runs"])]
                 figures[name] = {each: statistics.median(one[each] for one in runs) for each in NAMES}
     return {"runs": options["runs"], "pages": figures}
 
@@ -81,19 +80,19 @@ def table(figures: Figures) -> TableRows:
     return [heading, *([name, *(f"{one[each]:,g}" for each in NAMES)] for name, one in figures["pages"].items())]
 
 
-def _pages(chat: Conversation) -> dict[str, tuple[str, str | None]]:
-    """By name: its address, and as whom it is opened."""
+def _pages(chat: Conversation) -> dict[str, tuple[str, bool]]:
+    """By name: its address, and whether the person opens it or a visitor."""
     return {
-        "home, a visitor": ("/", None),
-        "home": ("/", "person"),
-        f"chat of {LONG_CHAT} turns": (f"/c/{chat.pk}/", "person"),
-        "search": ("/search/?q=risotto", "person"),
-        "memory": ("/memory/", "person"),
-        "daily logs": ("/memory/logs/", "person"),
-        "records": ("/memory/records/", "person"),
-        "all chats": ("/conversations/", "person"),
-        "account": ("/settings/account/", "person"),
-        "log in": ("/login/", None),
+        "home, a visitor": ("/", False),
+        "home": ("/", True),
+        f"chat of {LONG_CHAT} turns": (f"/c/{chat.pk}/", True),
+        "search": ("/search/?q=risotto", True),
+        "memory": ("/memory/", True),
+        "daily logs": ("/memory/logs/", True),
+        "records": ("/memory/records/", True),
+        "all chats": ("/conversations/", True),
+        "account": ("/settings/account/", True),
+        "log in": ("/login/", False),
     }
 
 
@@ -116,12 +115,6 @@ def _fill() -> tuple[User, Conversation]:
     with as_worker():
         indexing.embed_pending()
     return person, longest
-
-
-def _session(person: User) -> dict[str, str]:
-    client = Client()
-    client.force_login(person)
-    return {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value}
 
 
 @contextmanager
@@ -167,9 +160,9 @@ def _open(browser: "Browser", address: str, path: str, cookie: dict[str, str] | 
 
 
 BENCHMARK = Benchmark(
-    name="pages",
-    help="first and largest paint, blocking time, layout shift, bytes and requests of each page in Chromium",
-    add_arguments=add_arguments,
-    run=run,
+    "pages",
+    "first and largest paint, blocking time, layout shift, bytes and requests of each page in Chromium",
+    run,
+    {"runs": Number(5, "how often each page is opened")},
     table=table,
 )

@@ -1,4 +1,4 @@
-"""What a number of people takes: turns, disk, memory and cores, and from them nodes, web processes and workers.
+"""The needs of a number of people: turns, disk, memory and cores, and from them nodes, web processes and workers.
 
 Arithmetic alone: `benchmark capacity` measures what a turn and a search cost, and shows the results.
 """
@@ -94,11 +94,22 @@ def zipf_sum(people: int, exponent: float) -> float:
 
 
 def needs(people: int, population: Population, costs: TurnCosts, node: NodeSize) -> dict[str, float]:
-    """What so many people take, by name; `nodes` are those that the scarcest of cores, memory and disk asks for."""
+    """The needs of so many people, by name; `nodes` are those that the scarcest of cores, memory and disk asks for."""
     turns, visitors = people * population.history, people * population.active
     said, searched = (_a_second(visitors * each) for each in (population.turns_a_day, population.searches_a_day))
     hot = turns * population.active
     cores, ratios = _nodes(costs, node, turns=turns, hot=hot, said=said, searched=searched)
+    # The largest person comes every day, all of theirs is hot, and a search grows with their history as a scan does.
+    largest = turns / zipf_sum(people, population.zipf)
+    longer = largest / population.history
+    _, largest_ratios = _nodes(
+        costs,
+        node,
+        turns=largest,
+        hot=largest,
+        said=_a_second(largest / (DAYS_A_YEAR * population.years)),
+        searched=_a_second(population.searches_a_day) * longer,
+    )
     return {
         "people": people,
         "stored_turns": turns,
@@ -112,7 +123,9 @@ def needs(people: int, population: Population, costs: TurnCosts, node: NodeSize)
         "nodes": ceil(max(ratios.values())),
         "web_processes": ceil((searched * costs.search.process + said * costs.save.process) / 1000 / FULL),
         "workers": ceil(said * costs.embedding.process / 1000 / FULL),
-        **_largest_person(people * population.history / zipf_sum(people, population.zipf), population, costs, node),
+        "largest_turns": largest,
+        "largest_search_ms": costs.search.process + costs.search.database * longer,
+        "largest_share_of_a_node": max(largest_ratios.values()),
     }
 
 
@@ -125,19 +138,6 @@ def breaks_first(needed: Mapping[str, float]) -> str:
         f"{needed['people']:,.0f} people: {scarcest} first ({ratios[scarcest]:,.2f} nodes' worth). The largest person, "
         f"with {needed['largest_turns']:,.0f} turns, {fits} ({needed['largest_share_of_a_node']:.2%} of one)."
     )
-
-
-def _largest_person(turns: float, population: Population, costs: TurnCosts, node: NodeSize) -> dict[str, float]:
-    """They come every day, all of theirs is hot, and a search's time grows with their history as a scan's does."""
-    longer = turns / population.history
-    said = _a_second(turns / (DAYS_A_YEAR * population.years))
-    searched = _a_second(population.searches_a_day) * longer
-    _, ratios = _nodes(costs, node, turns=turns, hot=turns, said=said, searched=searched)
-    return {
-        "largest_turns": turns,
-        "largest_search_ms": costs.search.process + costs.search.database * longer,
-        "largest_share_of_a_node": max(ratios.values()),
-    }
 
 
 def _a_second(a_day: float) -> float:

@@ -8,13 +8,11 @@
 """
 
 import time
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from django.core.management import CommandError
 from django.db import connection as django_connection
 from django.utils import timezone
 
@@ -23,6 +21,7 @@ from core.isolation.caller import Caller
 from evals import synthetic
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
+from evals.options import Number
 from evals.scratch import bare_connection, scratch_database
 from evals.synthetic import SyntheticTurn
 from intake.models import Conversation, Turn, User
@@ -43,13 +42,7 @@ VALUES (%(conversation_id)s, %(user_id)s, %(turn_number)s, %(user_message)s, %(a
 _FOR_USER = "SELECT set_config('app.user_id', %s, false)"
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--samples", type=int, default=1000, help="how many turns are saved and timed (default 1000)")
-
-
 def run(options: dict[str, Any], report: Report) -> Figures:
-    if options["samples"] < 1:
-        raise CommandError("--samples must be at least 1.")
     with scratch_database():
         users = [User.objects.create_user(f"person-{number}@evals.invalid") for number in range(PEOPLE)]
         report(f"Saving {options['samples']} turns.")
@@ -97,7 +90,14 @@ def time_saves(users: Sequence[User], *, count: int) -> Saves:
                 if on_cluster:
                     # For a transaction alone: what lasts longer does not reach the nodes.
                     connection.execute(BECOME_ON_NODES.format(user_id=other.user_id))
-                connection.execute(_INSERT, _row(other, number, said), prepare=True)
+                row = {
+                    **asdict(said),
+                    "conversation_id": other.pk,
+                    "user_id": other.user_id,
+                    "turn_number": number + 1,
+                    "now": timezone.now(),
+                }
+                connection.execute(_INSERT, row, prepare=True)
             inserted = time.perf_counter()
             result.messages.append(1000 * (message_saved - begun))
             result.answers.append(1000 * (answer_saved - message_saved))
@@ -121,20 +121,9 @@ def begin_conversation(user: User) -> Conversation:
         return Conversation.objects.create(user=user)
 
 
-def _row(conversation: Conversation, number: int, said: SyntheticTurn) -> dict[str, Any]:
-    return {
-        "conversation_id": conversation.pk,
-        "user_id": conversation.user_id,
-        "turn_number": number + 1,
-        "user_message": said.user_message,
-        "assistant_message": said.assistant_message,
-        "now": timezone.now(),
-    }
-
-
 BENCHMARK = Benchmark(
-    name="saving",
-    help="both saves of a turn, as the chat makes them, beside a bare INSERT of the same turn",
-    add_arguments=add_arguments,
-    run=run,
+    "saving",
+    "both saves of a turn, as the chat makes them, beside a bare INSERT of the same turn",
+    run,
+    {"samples": Number(1000, "how many turns are saved and timed")},
 )

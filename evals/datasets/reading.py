@@ -1,34 +1,39 @@
-"""Reads a data set's two files: what people said, and what they ask for later together with where the answer is."""
+"""Reads data sets: what people said, and what they ask for later together with where the answer is.
+
+A life is a data set with documents and records beside the turns, whose questions are asked at their own time.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 NonBlankText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-AnyLine = TypeVar("AnyLine", bound=BaseModel)
+Moment = Annotated[datetime, AfterValidator(lambda value: value if value.tzinfo else value.replace(tzinfo=UTC))]
+"""A time without a zone is UTC."""
 
 
 class DatasetError(Exception):
     """The data set cannot be used; the message is one sentence that says where and why."""
 
 
-def in_utc(value: datetime) -> datetime:
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-class TurnRow(BaseModel):
-    """A line of `turns.jsonl`. `turn` counts within the conversation; a time without a zone is UTC."""
-
+class Row(BaseModel):
     model_config = ConfigDict(frozen=True)
 
+
+class PersonsRow(Row):
     user: NonBlankText
+
+
+class TurnRow(PersonsRow):
+    """A line of `turns.jsonl`. `turn` counts within the conversation."""
+
     conversation: NonBlankText
     turn: int
-    at: Annotated[datetime, AfterValidator(in_utc)]
+    at: Moment
     user_message: str
     assistant_message: str = ""
 
@@ -37,16 +42,75 @@ class TurnRow(BaseModel):
         return self.user, self.conversation, self.turn
 
 
-class QueryRow(BaseModel):
+class QueryRow(PersonsRow):
     """A line of `queries.jsonl`. `gold` names turns of the same person by conversation and turn."""
 
-    model_config = ConfigDict(frozen=True)
-
-    user: NonBlankText
     id: NonBlankText
     category: NonBlankText
     text: NonBlankText
     gold: Annotated[list[tuple[str, int]], Field(min_length=1)]
+
+
+class DocumentRow(PersonsRow):
+    """A line of `documents.jsonl`: MEMORY.md (`memory`) or the log of a day (`daily`); other kinds are not loaded."""
+
+    id: NonBlankText
+    kind: str
+    day: Annotated[date | None, Field(alias="date")] = None
+    text: str
+
+
+class RecordRow(PersonsRow):
+    """A line of `records.jsonl`."""
+
+    id: NonBlankText
+    type: NonBlankText
+    project_id: str = ""
+    tags: list[str] = []
+    content: NonBlankText
+    created_at: Moment
+
+
+class Gold(Row):
+    """One right result. `contains`: the fact; of a long text only a part that holds it is right."""
+
+    turn: str | None = None
+    document: str | None = None
+    record: str | None = None
+    contains: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        ((kind, id_),) = [(kind, id_) for kind, id_ in self if kind != "contains" and id_ is not None]
+        return kind, id_
+
+
+class PriorExchange(Row):
+    user_message: str
+    assistant_message: str = ""
+
+
+class LifeQuery(PersonsRow):
+    """A line of a life's `queries.jsonl`. Any of `gold` is right; none: it was never answered.
+
+    `stale`: earlier statements, which the right one should stand above. `best`: those of a time's turns that answer in
+    substance. `context`: what was said just before, and is stored nowhere.
+    """
+
+    id: NonBlankText
+    category: NonBlankText
+    text: NonBlankText
+    now: Moment
+    timezone: NonBlankText
+    sources: list[str]
+    gold: list[Gold]
+    stale: list[Gold] = []
+    best: list[Gold] = []
+    context: list[PriorExchange] = []
+
+
+AnyRow = TypeVar("AnyRow", bound=BaseModel)
+AnyPersonsRow = TypeVar("AnyPersonsRow", bound=PersonsRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +122,40 @@ class Dataset:
     queries: list[QueryRow]
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """`name`: the folder's. All rows are of people who have turns."""
+
+    name: str
+    turns: list[TurnRow]
+    documents: list[DocumentRow]
+    records: list[RecordRow]
+    queries: list[LifeQuery]
+
+
 def read_dataset(folder: Path) -> Dataset:
     """Raises `DatasetError` for what is missing, no JSON, incomplete, or points nowhere."""
-    if not folder.is_dir():
-        raise DatasetError(f"There is no folder {folder}.")
-    turns = list(read_turns(folder / "turns.jsonl"))
+    turns = _turns(folder)
     known = {turn.key for turn in turns}
-    people = {turn.user for turn in turns}
-    queries = []
-    for number, query in read_rows(folder / "queries.jsonl", QueryRow):
-        where = f"{folder / 'queries.jsonl'}, line {number}"
-        if query.user not in people:
-            raise DatasetError(f"{where}: the user {query.user!r} has no turns.")
+    queries = _of_people(turns, folder / "queries.jsonl", QueryRow)
+    for where, query in queries:
         for conversation, turn in query.gold:
             if (query.user, conversation, turn) not in known:
                 raise DatasetError(f"{where}: gold names turn {turn} of {conversation!r}, which does not exist.")
-        queries.append(query)
-    if not queries:
-        raise DatasetError(f"{folder / 'queries.jsonl'} holds no query.")
-    return Dataset(name=folder.resolve().name, turns=turns, queries=queries)
+    return Dataset(folder.resolve().name, turns, _some_of(queries, folder))
 
 
-def read_turns(path: Path) -> Iterator[TurnRow]:
-    """The turns in the file's order, each at most once; raises `DatasetError`."""
-    lines: dict[tuple[str, str, int], int] = {}
-    for number, turn in read_rows(path, TurnRow):
-        first = lines.setdefault(turn.key, number)
-        if first != number:
-            raise DatasetError(f"{path}, line {number}: this turn stands already on line {first}.")
-        yield turn
+def read_life(folder: Path) -> Life:
+    """Raises `DatasetError` as well."""
+    turns = _turns(folder)
+    documents = _of_people(turns, folder / "documents.jsonl", DocumentRow)
+    records = _of_people(turns, folder / "records.jsonl", RecordRow)
+    queries = _some_of(_of_people(turns, folder / "queries.jsonl", LifeQuery), folder)
+    return Life(folder.resolve().name, turns, [row for _, row in documents], [row for _, row in records], queries)
 
 
-def read_rows(path: Path, model: type[AnyLine]) -> Iterator[tuple[int, AnyLine]]:
-    """The lines that are not blank, each with its number from 1; raises `DatasetError`."""
+def read_rows(path: Path, model: type[AnyRow]) -> Iterator[tuple[str, AnyRow]]:
+    """The lines that are not blank, each with where it stands; raises `DatasetError`."""
     try:
         # Bytes are split at line feeds only: a text may hold other characters that Python takes for line ends.
         lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -98,13 +163,36 @@ def read_rows(path: Path, model: type[AnyLine]) -> Iterator[tuple[int, AnyLine]]
         raise DatasetError(f"{path} cannot be read: {error.strerror}.") from error
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield number, _parse(line, model, where=f"{path}, line {number}")
+            where = f"{path}, line {number}"
+            try:
+                yield where, model.model_validate_json(line)
+            except ValidationError as error:
+                problem = error.errors(include_url=False, include_input=False)[0]
+                field = ".".join(str(step) for step in problem["loc"])
+                raise DatasetError(f"{where}: {f'{field}: ' if field else ''}{problem['msg']}.") from error
 
 
-def _parse(line: bytes, model: type[AnyLine], *, where: str) -> AnyLine:
-    try:
-        return model.model_validate_json(line)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(str(step) for step in problem["loc"])
-        raise DatasetError(f"{where}: {f'{field}: ' if field else ''}{problem['msg']}.") from error
+def _turns(folder: Path) -> list[TurnRow]:
+    """In the file's order, each at most once."""
+    if not folder.is_dir():
+        raise DatasetError(f"There is no folder {folder}.")
+    turns: dict[tuple[str, str, int], TurnRow] = {}
+    for where, turn in read_rows(folder / "turns.jsonl", TurnRow):
+        if turns.setdefault(turn.key, turn) is not turn:
+            raise DatasetError(f"{where}: this turn is there already.")
+    return list(turns.values())
+
+
+def _of_people(turns: list[TurnRow], path: Path, model: type[AnyPersonsRow]) -> list[tuple[str, AnyPersonsRow]]:
+    """Each row with where it stands; all of them are of people who have turns."""
+    people, rows = {turn.user for turn in turns}, list(read_rows(path, model))
+    for where, row in rows:
+        if row.user not in people:
+            raise DatasetError(f"{where}: the user {row.user!r} has no turns.")
+    return rows
+
+
+def _some_of(queries: list[tuple[str, AnyPersonsRow]], folder: Path) -> list[AnyPersonsRow]:
+    if not queries:
+        raise DatasetError(f"{folder / 'queries.jsonl'} holds no query.")
+    return [query for _, query in queries]

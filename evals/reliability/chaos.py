@@ -3,13 +3,13 @@
 1. People save turns one after the other, each with a word of its own, and try again until they are acknowledged.
 2. Meanwhile faults strike, evenly over the run and in random order; one turn kills every worker that embeds it.
 3. After the last fault the time is taken until the index has all of every acknowledged turn.
-4. What was acknowledged and what the database has are compared, and a sample is searched for through the API.
+4. The acknowledged turns are compared with those in the database, and a sample is searched for through the API.
 """
 
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,19 +19,23 @@ import psycopg
 
 from evals.datasets.loading import Report
 from evals.metrics import Latency
+from evals.processes import call
 from evals.reliability import faults
 from evals.reliability.faults import POISON, ServerName, Timeline
-from evals.reliability.finding import Kept, kept_turns, not_found
 from evals.reliability.product import Product, running_product
-from evals.reliability.saving import Attempt, Save, Saver, Words
-from evals.tables import judged
+from evals.reliability.saving import Kept, Save, Saver, Words, kept_turns, not_found, rows_shown_to_staff
+from evals.tables import Check, none_of, some
 
 LOOK_SECONDS = 0.2
 SAMPLE = 50
+EXAMPLES = 5
 # A restart has an aftermath of so many seconds: whoever comes in them finds what the restart has left behind.
 AFTERMATH_SECONDS = 10
+BROKER_AWAY = (ServerName.BROKER, ServerName.SILENT_BROKER)
 # Of fewer saves than these a median says nothing, and is not judged.
 FEWEST_TO_JUDGE = 20
+# So many milliseconds more may a save take, at the median, while the broker is away.
+SLOWER_AT_MOST_MS = 200
 # Shorter than a restart of the worker, and no longer than in production.
 LONGEST_SWEEP_SECONDS = 5
 
@@ -44,8 +48,6 @@ class Plan:
     people: int = 6
     # Within so many seconds of the last fault everything must be searchable.
     patience: float = 30.0
-    # So many milliseconds more may a save take, at the median, while the broker is away.
-    slower: float = 200.0
     # How often a row is tried before it is set aside, and for how long a worker that died may keep what it took.
     attempts: int = 5
     lease: int = 15
@@ -57,7 +59,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome. `searchable_after` is None when the deadline passed."""
+    """`searchable_after`: seconds after the last fault; None when the deadline passed."""
 
     saved: int = 0
     lost: list[str] = field(default_factory=list)
@@ -80,81 +82,58 @@ class Outcome:
     failed_after_restarts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
 
-    def added(self, away: Latency) -> float:
-        """Milliseconds more at the median than with a broker; 0 where there are too few to tell."""
-        is_enough = min(away.count, self.broker_alive.count) >= FEWEST_TO_JUDGE
-        return away.p50 - self.broker_alive.p50 if is_enough else 0.0
-
-    def faults_found(self, plan: Plan) -> list[str]:
-        """Each violation as a sentence; empty when all is well."""
-        refusing, silent = self.added(self.broker_refusing), self.added(self.broker_silent)
-        found = {
-            f"{len(self.lost)} turns were acknowledged and lost: {_some(self.lost)}.": self.lost,
-            f"{len(self.duplicated)} turns were saved twice: {_some(self.duplicated)}.": self.duplicated,
-            f"{self.unsearchable} turns were not searchable {plan.patience:g} s after the last fault.": (
-                self.searchable_after is None
-            ),
-            f"Searches did not find {_some(self.not_found)}.": self.not_found,
-            f"{self.quarantined} rows are quarantined, staff see {self.quarantined_for_staff}, and {self.poisoned} "
-            "deserve it.": not self.is_quarantine_right,
-            f"{self.failed_while_there.total()} requests failed while the database was there: "
-            f"{dict(self.failed_while_there)}.": self.failed_while_there,
-            f"Saves took {refusing:.0f} ms longer at the median when the broker refused.": refusing > plan.slower,
-            f"Saves took {silent:.0f} ms longer at the median when the broker was silent.": silent > plan.slower,
-        }
-        return [sentence for sentence, is_so in found.items() if is_so]
-
-    @property
-    def is_quarantine_right(self) -> bool:
-        return {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
-
-    def table(self, plan: Plan) -> list[tuple[str, str]]:
-        """Each figure with its name and, where there is an aim, whether it holds."""
+    def checks(self, plan: Plan) -> list[Check]:
         searchable = "never" if self.searchable_after is None else f"{self.searchable_after:.1f} s"
-        struck, sought = self.faults.total(), self.searched_for
+        if self.unsearchable:
+            searchable = f"{searchable}, {self.unsearchable:,} turns missing"
+        saved = f"{self.saved:,} in {self.seconds:.0f} s"
+        quarantined = {self.quarantined, self.quarantined_for_staff} == {self.poisoned}
+        only_poison = f"{self.poisoned}: what kills its worker, and nothing else"
+        missed = f", not {', '.join(self.not_found[:EXAMPLES])}" if self.not_found else ""
+        found = f"{self.searched_for - len(self.not_found):,}{missed}"
         kinds = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
         restarts = f"{self.failed_after_restarts.total():,} of {self.after_restarts:,}"
         return [
-            ("faults", judged(f"{struck:,}", struck >= plan.faults, f"at least {plan.faults:,}")),
-            ("of each kind", kinds),
-            (
-                "turns saved (acknowledged)",
-                judged(f"{self.saved:,} in {self.seconds:.0f} s", self.saved >= plan.turns, f"at least {plan.turns:,}"),
+            Check(
+                "faults", f"{self.faults.total():,}", self.faults.total() >= plan.faults, f"at least {plan.faults:,}"
             ),
-            ("lost", judged(f"{len(self.lost):,}", not self.lost, "none")),
-            ("duplicated", judged(f"{len(self.duplicated):,}", not self.duplicated, "none")),
-            (
+            Check("of each kind", kinds),
+            Check("turns saved (acknowledged)", saved, self.saved >= plan.turns, f"at least {plan.turns:,}"),
+            none_of("lost", self.lost),
+            none_of("duplicated", self.duplicated),
+            Check(
                 "quarantined, and seen by staff",
-                judged(
-                    f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
-                    self.is_quarantine_right,
-                    f"{self.poisoned}: what kills its worker, and nothing else",
-                ),
+                f"{self.quarantined:,}, {self.quarantined_for_staff:,}",
+                quarantined,
+                only_poison,
             ),
-            (
+            Check(
                 "all searchable after the last fault",
-                judged(searchable, self.searchable_after is not None, f"at most {plan.patience:g} s"),
+                searchable,
+                self.searchable_after is not None,
+                f"at most {plan.patience:g} s",
             ),
-            ("found through the API", judged(f"{sought - len(self.not_found):,}", not self.not_found, f"{sought:,}")),
-            ("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
-            ("save, broker refusing", self._beside_alive(self.broker_refusing, plan)),
-            ("save, broker hanging", self._beside_alive(self.broker_silent, plan)),
-            ("requests failed while the database was away", _counts(self.failed_while_away)),
-            (
-                "requests failed while it was there",
-                judged(_counts(self.failed_while_there), not self.failed_while_there, "none"),
-            ),
-            (
+            Check("found through the API", found, not self.not_found, f"{self.searched_for:,}"),
+            Check("save, broker alive (p50 / p95 / max)", str(self.broker_alive)),
+            self._beside_alive("save, broker refusing", self.broker_refusing),
+            self._beside_alive("save, broker hanging", self.broker_silent),
+            Check("requests failed while the database was away", some(self.failed_while_away)),
+            none_of("requests failed while it was there", self.failed_while_there),
+            Check(
                 f"of those begun in the {AFTERMATH_SECONDS} s after it was back",
-                judged(restarts, not self.failed_after_restarts, "none"),
+                restarts,
+                not self.failed_after_restarts,
+                "none",
             ),
         ]
 
-    def _beside_alive(self, away: Latency, plan: Plan) -> str:
+    def _beside_alive(self, name: str, away: Latency) -> Check:
         if min(away.count, self.broker_alive.count) < FEWEST_TO_JUDGE:
-            return f"{away}, too few to judge"
-        added = self.added(away)
-        return judged(f"{away}, {added:+,.0f} ms at p50", added <= plan.slower, f"at most +{plan.slower:g} ms")
+            return Check(name, f"{away}, too few to judge")
+        added = away.p50 - self.broker_alive.p50
+        return Check(
+            name, f"{away}, {added:+,.0f} ms at p50", added <= SLOWER_AT_MOST_MS, f"at most +{SLOWER_AT_MOST_MS} ms"
+        )
 
 
 def run(plan: Plan, report: Report) -> Outcome:
@@ -164,7 +143,7 @@ def run(plan: Plan, report: Report) -> Outcome:
         "EMBEDDING_SWEEP_SECONDS": str(min(plan.lease, LONGEST_SWEEP_SECONDS)),
     }
     report("Starting a product of its own.")
-    poisonable = ["--include=evals.children.mortal_worker"]
+    poisonable = ["--include=evals.reliability.mortal_worker"]
     with running_product(extra=extra, worker_options=poisonable, logs=plan.logs) as product:
         return _run(plan, product, report)
 
@@ -172,21 +151,21 @@ def run(plan: Plan, report: Report) -> Outcome:
 def _run(plan: Plan, product: Product, report: Report) -> Outcome:
     words, timeline, outcome = Words(), Timeline(), Outcome()
     savers = [
-        Saver(product.address, person, words, seed=plan.seed + number)
-        for number, person in enumerate(product.people(plan.people))
+        Saver(product.address, person, words, seed=seed)
+        for seed, person in enumerate(product.people(plan.people), start=plan.seed)
     ]
     poison = savers[0].save(f"{{word}} {POISON}")
     began = time.monotonic()
-    _save_under_faults(plan, product, savers, timeline, outcome, report)
+    last_fault = _save_under_faults(plan, product, savers, timeline, outcome, report)
     outcome.seconds = time.monotonic() - began
     saves = [save for saver in savers for save in saver.saves if save is not poison]
     outcome.saved = len(saves)
     with product.servers.connect_as_superuser() as connection:
-        _wait_until_searchable(plan, connection, saves, outcome)
+        _wait_until_searchable(plan, connection, saves, last_fault, outcome)
         report(f"Waiting for {POISON} to be set aside.")
         _wait_for_quarantine(plan, connection, poison)
         _compare(kept_turns(connection), saves, poison, outcome)
-    outcome.quarantined_for_staff = int(str(product.run("evals.children.asked", {"quarantined": True})))
+    outcome.quarantined_for_staff = call(rows_shown_to_staff, product.environment)
     sample = random.Random(plan.seed).sample(saves, min(SAMPLE, len(saves)))  # noqa: S311
     outcome.searched_for, outcome.not_found = len(sample), not_found(product.address, sample)
     _measure(saves, timeline, outcome)
@@ -195,8 +174,8 @@ def _run(plan: Plan, product: Product, report: Report) -> Outcome:
 
 def _save_under_faults(
     plan: Plan, product: Product, savers: list[Saver], timeline: Timeline, outcome: Outcome, report: Report
-) -> None:
-    """Until as many turns are saved and as many faults have struck as planned."""
+) -> float:
+    """Until as many turns are saved and as many faults have struck as planned; the moment of the last fault's end."""
     is_over = threading.Event()
 
     def saved() -> int:
@@ -213,8 +192,9 @@ def _save_under_faults(
             report(f"{saved():,} saved. Fault {number} of {plan.faults}: {fault.name}.")
             fault.strike(product, timeline, dice)
             outcome.faults[fault.name] += 1
-        outcome.searchable_after = -time.monotonic()
+        last_fault = time.monotonic()
         _wait_until(lambda: saved() >= plan.turns, threads)
+        return last_fault
     finally:
         is_over.set()
         for thread, saver in zip(threads, savers, strict=True):
@@ -230,9 +210,8 @@ def _wait_until(is_so: Callable[[], bool], threads: list[threading.Thread]) -> N
 
 
 def _wait_until_searchable(
-    plan: Plan, connection: psycopg.Connection[Any], saves: list[Save], outcome: Outcome
+    plan: Plan, connection: psycopg.Connection[Any], saves: list[Save], last_fault: float, outcome: Outcome
 ) -> None:
-    last_fault = -(outcome.searchable_after or 0.0)
     words = {save.word for save in saves}
     while True:
         searchable = {kept.word for kept in kept_turns(connection) if kept.is_searchable}
@@ -240,9 +219,7 @@ def _wait_until_searchable(
         outcome.unsearchable = len(words - searchable)
         if not outcome.unsearchable:
             outcome.searchable_after = after
-            return
-        if after > plan.patience:
-            outcome.searchable_after = None
+        if not outcome.unsearchable or after > plan.patience:
             return
         time.sleep(LOOK_SECONDS)
 
@@ -265,49 +242,22 @@ def _compare(kept: list[Kept], saves: list[Save], poison: Save, outcome: Outcome
 
 
 def _measure(saves: list[Save], timeline: Timeline, outcome: Outcome) -> None:
-    """Latencies of saves that met no absent database, and what failed."""
-    attempts = [attempt for save in saves for attempt in save.attempts]
-    for attempt in attempts:
-        _count_after_restart(attempt, timeline, outcome)
+    """Latencies of attempts that met no absent database, by the broker meanwhile, and what failed."""
+    milliseconds: dict[tuple[ServerName, ...], list[float]] = defaultdict(list)
+    for attempt in (attempt for save in saves for attempt in save.attempts):
+        span = attempt.began, attempt.ended
+        was_away = timeline.touched(ServerName.DATABASE, *span)
         if attempt.failure:
-            was_away = timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
             (outcome.failed_while_away if was_away else outcome.failed_while_there)[attempt.failure] += 1
-    calm = [
-        attempt
-        for attempt in attempts
-        if not attempt.failure and not timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended)
-    ]
-    brokers = {attempt: _broker(attempt, timeline) for attempt in calm}
-    outcome.broker_alive = _latency(calm, lambda one: not brokers[one])
-    outcome.broker_refusing = _latency(calm, lambda one: brokers[one] == {ServerName.BROKER})
-    outcome.broker_silent = _latency(calm, lambda one: brokers[one] == {ServerName.SILENT_BROKER})
-
-
-def _count_after_restart(attempt: Attempt, timeline: Timeline, outcome: Outcome) -> None:
-    """Those that are begun once the database accepts connections again, and before it goes away again."""
-    if not timeline.is_back_since(ServerName.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
-        return
-    if timeline.touched(ServerName.DATABASE, attempt.began, attempt.ended):
-        return
-    outcome.after_restarts += 1
-    if attempt.failure:
-        outcome.failed_after_restarts[attempt.failure] += 1
-
-
-def _broker(attempt: Attempt, timeline: Timeline) -> set[ServerName]:
-    """In what ways it was away meanwhile."""
-    ways = (ServerName.BROKER, ServerName.SILENT_BROKER)
-    return {way for way in ways if timeline.touched(way, attempt.began, attempt.ended)}
-
-
-def _latency(attempts: list[Attempt], is_meant: Callable[[Attempt], bool]) -> Latency:
-    return Latency.of([attempt.milliseconds for attempt in attempts if is_meant(attempt)])
-
-
-def _counts(failures: Counter[str]) -> str:
-    kinds = ", ".join(f"{count:,} x {kind}" for kind, count in failures.most_common())
-    return f"{failures.total():,} ({kinds})" if kinds else "0"
-
-
-def _some(words: list[str]) -> str:
-    return ", ".join(words[:5]) + (" …" if len(words) > 5 else "")  # noqa: PLR2004
+        if was_away:
+            continue
+        # Begun once the database accepts connections again, and over before it goes away again.
+        if timeline.is_back_since(ServerName.DATABASE, attempt.began, at_most=AFTERMATH_SECONDS):
+            outcome.after_restarts += 1
+            outcome.failed_after_restarts.update([attempt.failure] if attempt.failure else [])
+        if not attempt.failure:
+            ways = tuple(way for way in BROKER_AWAY if timeline.touched(way, *span))
+            milliseconds[ways].append(attempt.milliseconds)
+    outcome.broker_alive = Latency.of(milliseconds[()])
+    outcome.broker_refusing = Latency.of(milliseconds[ServerName.BROKER,])
+    outcome.broker_silent = Latency.of(milliseconds[ServerName.SILENT_BROKER,])

@@ -3,8 +3,8 @@
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -13,11 +13,8 @@ import psutil
 
 from evals.reliability.product import Product
 
-# The poison word: a worker that loads `evals.children.mortal_worker` dies when it embeds this.
+# The poison word: a worker that loads `evals.reliability.mortal_worker` dies when it embeds this.
 POISON = "arsenic-for-workers"
-# How long a server stays away, in seconds: a restart, and an outage that outlasts a client's first tries.
-BROKER_AWAY = (1.0, 3.0)
-DATABASE_AWAY = (0.1, 2.0)
 
 
 class ServerName(StrEnum):
@@ -27,16 +24,20 @@ class ServerName(StrEnum):
     SILENT_BROKER = "silent broker"
 
 
-@dataclass(slots=True)
-class Absence:
+# How long a server stays away, in seconds: a restart, and an outage that outlasts a client's first tries.
+AWAY_SECONDS = {
+    ServerName.DATABASE: (0.1, 2.0),
+    ServerName.BROKER: (1.0, 3.0),
+    ServerName.SILENT_BROKER: (1.0, 3.0),
+}
+
+
+class Absence(NamedTuple):
     """From the moment before it left to the moment after it answered again; seconds of a monotonic clock."""
 
     server: ServerName
     began: float
-    ended: float = float("inf")
-
-    def touches(self, began: float, ended: float) -> bool:
-        return self.began <= ended and began <= self.ended
+    ended: float
 
 
 @dataclass(slots=True)
@@ -45,30 +46,21 @@ class Timeline:
 
     absences: list[Absence] = field(default_factory=list)
 
-    @contextmanager
-    def away(self, server: ServerName) -> Iterator[None]:
-        absence = Absence(server, time.monotonic())
-        self.absences.append(absence)
-        try:
-            yield
-        finally:
-            absence.ended = time.monotonic()
-
     def touched(self, server: ServerName, began: float, ended: float) -> bool:
         """Whether it was away at any moment in between."""
-        return any(absence.touches(began, ended) for absence in self._of(server))
+        return any(each.server is server and each.began <= ended and began <= each.ended for each in self.absences)
 
     def is_back_since(self, server: ServerName, moment: float, *, at_most: float) -> bool:
         """Whether it was back at this moment, and for no more than so many seconds."""
-        return any(0 <= moment - absence.ended <= at_most for absence in self._of(server))
+        return any(each.server is server and 0 <= moment - each.ended <= at_most for each in self.absences)
 
-    def _of(self, server: ServerName) -> list[Absence]:
-        return [absence for absence in self.absences if absence.server is server]
+
+Strike = Callable[[Product, Timeline, random.Random], None]
 
 
 class Fault(NamedTuple):
     name: str
-    strike: Callable[[Product, Timeline, random.Random], None]
+    strike: Strike
 
 
 def kill_worker_child(product: Product, timeline: Timeline, dice: random.Random) -> None:
@@ -85,34 +77,26 @@ def flush_broker(product: Product, timeline: Timeline, dice: random.Random) -> N
     product.servers.flush_broker()
 
 
-def stop_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(ServerName.BROKER):
-        product.servers.command("stop-broker")
-        time.sleep(dice.uniform(*BROKER_AWAY))
-        product.servers.command("start-broker")
+def outage(server: ServerName, leave: str, come_back: str) -> Strike:
+    """By these two commands of the throw-away servers."""
 
+    def strike(product: Product, timeline: Timeline, dice: random.Random) -> None:
+        began = time.monotonic()
+        product.servers.command(leave)
+        time.sleep(dice.uniform(*AWAY_SECONDS[server]))
+        product.servers.command(come_back)
+        timeline.absences.append(Absence(server, began, time.monotonic()))
 
-def silence_broker(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(ServerName.SILENT_BROKER):
-        product.servers.command("silence-broker")
-        time.sleep(dice.uniform(*BROKER_AWAY))
-        product.servers.command("start-broker")
-
-
-def crash_database(product: Product, timeline: Timeline, dice: random.Random) -> None:
-    with timeline.away(ServerName.DATABASE):
-        product.servers.command("crash-database")
-        time.sleep(dice.uniform(*DATABASE_AWAY))
-        product.servers.command("start-database")
+    return strike
 
 
 FAULTS = (
     Fault("worker process killed", kill_worker_child),
     Fault("worker killed with its children", kill_worker),
     Fault("broker flushed", flush_broker),
-    Fault("broker stopped and started", stop_broker),
-    Fault("broker silent, then started", silence_broker),
-    Fault("database restarted in immediate mode", crash_database),
+    Fault("broker stopped and started", outage(ServerName.BROKER, "stop-broker", "start-broker")),
+    Fault("broker silent, then started", outage(ServerName.SILENT_BROKER, "silence-broker", "start-broker")),
+    Fault("database restarted in immediate mode", outage(ServerName.DATABASE, "crash-database", "start-database")),
 )
 
 

@@ -1,146 +1,117 @@
-"""A whole product of its own: web, worker and beat as `make up` runs them, on servers that are thrown away.
+"""A whole product of its own with its people: web, worker and beat as `make up` runs them, on throw-away servers.
 
-What dies is started again, as a supervisor would; nothing here is shared with a product that runs beside it but the
-embedding model's files.
+A program that dies is started again, as by a supervisor. With a product that runs beside it this one shares nothing
+but the embedding model's files.
 """
 
 import os
 import secrets
 import shutil
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import psutil
 from django.conf import settings
-from django.core.management import CommandError
 
+from agent_tools.tokens import create_token
 from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
-from evals.processes import WORKER, Environment, answers, end, free_port, logging_in, run_module, worker_answers
+from evals.client import Client
+from evals.processes import (
+    BEYOND_REACH,
+    START_SECONDS,
+    WORKER,
+    Environment,
+    Program,
+    call,
+    free_port,
+    is_healthy,
+    logging_in,
+    wait_until,
+    worker_answers,
+)
 from evals.scratch import ending_by_exception
+from intake.models import User
 
-READY_SECONDS = 180
-LOOK_SECONDS = 0.2
-# A worker that starts while the database is away ends at once; it is given a moment.
-RESTART_SECONDS = 0.5
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
 # Those that a run of one address and a few people would reach.
 LIMITS = ("api", "api_address", "refused_address", "page", "page_address", "health_address", "chat", "chat_address")
-BEYOND_REACH = "60000000/minute"
-LAST_LINES = 15
+CHAT = "/api/v1/intake/chat"
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
+    """Somebody with an account and a token."""
+
     user_id: int
     token: str
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Token {self.token}"}
 
-class RestartedProgram:
-    """A module of this project, started again whenever it ends, until it is stopped."""
 
-    def __init__(self, name: str, command: Sequence[str], given: Environment, *, log: Path) -> None:
-        self.name, self.log = name, log
-        self._command, self._given = [sys.executable, "-m", *command], given
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
-        self.starts = 0
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody without an account, who has said something."""
 
-    def start(self) -> None:
-        self._spawn()
-        threading.Thread(target=self._watch, name=f"watch {self.name}", daemon=True).start()
+    cookie: str
+    csrf: str
+    conversation_id: str
 
-    def stop(self) -> None:
-        self._stopping.set()
-        for process in self.family()[:1]:
-            end(process)
-        if self._process is not None:
-            self._process.wait()
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Cookie": self.cookie, "X-CSRFToken": self.csrf}
 
-    def family(self) -> list[psutil.Process]:
-        """The process and its children, those that live."""
-        try:
-            main = psutil.Process(self._process.pid) if self._process is not None else None
-            return [main, *main.children(recursive=True)] if main and main.is_running() else []
-        except psutil.NoSuchProcess:
-            return []
 
-    def processor_seconds(self) -> float:
-        """The processor time of its live processes so far."""
-        seconds = 0.0
-        for process in self.family():
-            with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                seconds += times.user + times.system
-        return seconds
+def make_people(*, count: int) -> list[tuple[int, str]]:
+    """Runs in a process of the product's: each one's id and token."""
+    people = [User.objects.create_user(f"person-{number}@evals.invalid") for number in range(count)]
+    return [(user.pk, create_token(user=user).secret) for user in people]
 
-    def _spawn(self) -> None:
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                self._command, cwd=settings.BASE_DIR, env=self._given, stdout=output, stderr=subprocess.STDOUT
-            )
-        self.starts += 1
 
-    def _watch(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
-            if self._process is not None and self._process.poll() is not None:
-                if self._stopping.wait(RESTART_SECONDS):
-                    return
-                self._spawn()
-
-    def last_lines(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LAST_LINES:])
+def new_visitor(address: str, message: str) -> Visitor:
+    """Comes as a browser does: a page, its cookie, and then the first words, which log the visitor in."""
+    with Client(address) as client:
+        cookies = client.ask("GET", "/").cookies
+        csrf = cookies["csrftoken"]
+        headers = {"Cookie": f"csrftoken={csrf}", "X-CSRFToken": csrf}
+        answer = client.ask("POST", CHAT, {"message": message}, headers)
+    if not answer.is_ok or answer.events[-1].name != "done":
+        raise RuntimeError(f"A visitor's chat was answered {answer}")
+    cookies |= answer.cookies
+    cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    return Visitor(cookie, cookies["csrftoken"], answer.events[-1].data["conversationId"])
 
 
 class Product:
     """A running product: its servers, its programs, and the addresses of its web processes by their names."""
 
     def __init__(
-        self,
-        addresses: dict[str, str],
-        servers: ThrowawayServers,
-        given: Environment,
-        programs: dict[str, RestartedProgram],
+        self, servers: ThrowawayServers, given: Environment, programs: dict[str, Program], addresses: dict[str, str]
     ) -> None:
-        self.addresses, self.servers, self.programs = addresses, servers, programs
-        self._given = given
+        self.servers, self.programs, self.addresses = servers, programs, addresses
+        # Of a process with the web process's login.
+        self.environment = logging_in(given, "DATABASE_URL")
 
     @property
     def address(self) -> str:
         """Of the first web process."""
         return self.addresses["web"]
 
-    @property
-    def environment(self) -> Environment:
-        """Of a process with the web process's login."""
-        return logging_in(self._given, "DATABASE_URL")
-
-    def run(self, module: str, data: object = None) -> object:
-        """Run one of `evals.children` with the web process's login."""
-        return run_module(module, self.environment, data=data)
-
     def people(self, count: int) -> list[Person]:
         """So many new people, each with a token."""
-        made = self.run("evals.children.asked", {"people": count})
-        assert isinstance(made, list)  # noqa: S101
-        return [Person(*one) for one in made]
+        return [Person(*made) for made in call(make_people, self.environment, count=count)]
 
     def workers(self) -> list[psutil.Process]:
         """The worker's processes, the parent first; waits until there are some."""
-        deadline = time.monotonic() + READY_SECONDS
+        worker = self.programs["worker"]
         # Fewer than two is a worker that has not forked yet.
-        while len(family := self.programs["worker"].family()) < 2:  # noqa: PLR2004
-            if time.monotonic() > deadline:
-                raise CommandError(f"The worker does not start:\n{self.programs['worker'].last_lines()}")
-            time.sleep(LOOK_SECONDS)
-        return family
+        wait_until(lambda: len(worker.family()) > 1, seconds=START_SECONDS, otherwise=worker.failure)
+        return worker.family()
 
 
 @contextmanager
@@ -163,31 +134,31 @@ def running_product(
         servers = ThrowawayServers()
         cleanup.callback(servers.stop)
         given = {**_environment(servers, folder), **(extra or {})}
+        as_worker = logging_in(given, "DATABASE_WORKER_URL")
         ports = {name: free_port() for name in webs}
-        programs = {
-            **{
-                name: RestartedProgram(
-                    name, ["config.stack.web", "127.0.0.1", str(port)], given, log=folder / f"{name}.log"
-                )
-                for name, port in ports.items()
-            },
-            **_background(given, folder, worker_options),
-        }
-        product = Product({name: f"http://127.0.0.1:{port}" for name, port in ports.items()}, servers, given, programs)
+        addresses = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         ready: dict[str, Callable[[], bool]] = {
-            **{name: partial(answers, f"{address}/healthz") for name, address in product.addresses.items()},
+            **{name: partial(is_healthy, address) for name, address in addresses.items()},
             "worker": lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1)),
             "beat": lambda: True,
         }
+        commands = {
+            **{name: (["config.stack.web", "127.0.0.1", str(port)], given) for name, port in ports.items()},
+            "worker": ([*WORKER, "--loglevel=WARNING", *worker_options], as_worker),
+            "beat": (BEAT, as_worker),
+        }
+        programs = {
+            name: Program(name, command, environment, log=folder / f"{name}.log")
+            for name, (command, environment) in commands.items()
+        }
         # The tables are made by the first, and the others need them.
-        first, *others = ready
+        first, *others = programs
         for together in ([first], others):
             for name in together:
-                cleanup.callback(programs[name].stop)
-                programs[name].start()
+                cleanup.enter_context(programs[name])
             for name in together:
-                _wait(programs[name], ready[name])
-        yield product
+                programs[name].wait_until(ready[name])
+        yield Product(servers, given, programs, addresses)
 
 
 def _keep_logs(folder: Path, target: Path) -> None:
@@ -196,21 +167,11 @@ def _keep_logs(folder: Path, target: Path) -> None:
         shutil.copy(log, target)
 
 
-def _background(given: Environment, folder: Path, worker_options: Sequence[str]) -> dict[str, RestartedProgram]:
-    as_worker = logging_in(given, "DATABASE_WORKER_URL")
-    command = [*WORKER, "--loglevel=WARNING", *worker_options]
-    return {
-        "worker": RestartedProgram("worker", command, as_worker, log=folder / "worker.log"),
-        "beat": RestartedProgram("beat", BEAT, as_worker, log=folder / "beat.log"),
-    }
-
-
 def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE_", "CELERY_", "LLM_"))}
-    urls = {name: servers.urls[name] for name in ADDRESSES}
     return {
         **kept,
-        **urls,
+        **{name: servers.urls[name] for name in ADDRESSES},
         # Neither a running product's servers nor its keys are this one's.
         "IGNORE_ENV_FILES": "1",
         "DJANGO_SETTINGS_MODULE": "config.settings.local",
@@ -222,11 +183,3 @@ def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
         "CONCURRENT_CALLS": "1000",
         "CONCURRENT_ANSWERS": "1000",
     }
-
-
-def _wait(program: RestartedProgram, is_ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while not is_ready():
-        if time.monotonic() > deadline or program.starts > 3:  # noqa: PLR2004
-            raise CommandError(f"{program.name} does not start:\n{program.last_lines()}")
-        time.sleep(LOOK_SECONDS)

@@ -73,3 +73,7 @@ def turn(user, conversation, number, message, answer="Noted.", at="2026-01-05T09
 
 def query(user, text, *gold, category="single-hop"):
     return {"user": user, "id": text, "category": category, "text": text, "gold": list(gold)}
+
+
+def violations(checks):
+    return [check.violation for check in checks if not check.holds]

@@ -1,6 +1,5 @@
 """The readers of `benchmark answers`: a server that refuses, fails or repeats itself is found out, each by its name."""
 
-import asyncio
 import os
 
 from starlette.applications import Starlette
@@ -8,13 +7,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from core.testing.serving import serving
-from evals.children.answer_readers import Readers
+from evals.benchmarks.answers import follow
+from evals.reliability.answering import AnswerReader
 from intake import sse
 
 
-def events(number, *words, ending="done"):
-    heard = [sse.encode("delta", {"text": f"{number}.{word} "}) for word in words]
-    return b"".join([sse.encode("turn", {"turnId": 1}), *heard, sse.encode(ending, {})])
+def events(number, *words, ending="done", begin=True):
+    turn = sse.encode("turn", {"turnId": number}) if begin else b""
+    heard = [sse.encode("delta", {"text": f"{number}.{word} "}, id=str(word)) for word in words]
+    return b"".join([turn, *heard, sse.encode(ending, {}) if ending else b""])
 
 
 ANSWERS = {
@@ -33,12 +34,26 @@ async def answer(request):
 
 def test_what_is_refused_fails_or_is_lost_is_counted_apart():
     with serving(Starlette(routes=[Route("/api/v1/intake/chat", answer, methods=["POST"])])) as address:
-        plan = {"addresses": [address], "pids": [os.getpid()], "tokens": list("abcde"), "answers": 5, "readers": 5}
+        people = [(number, "token") for number in range(5)]
+        plan = {"answers": 5, "readers": 5, "words": 2, "pause": 0.0, "spread": 0.0}
+        heard = follow(addresses=[address], pids=[os.getpid()], people=people, **plan)
+    figures = heard["figures"]
+    endings = ("whole", "refused", "failed", "lost_or_mixed_up")
+    assert [figures[name] for name in endings] == [1, 1, 1, 2]
+    assert figures["first_word_p50_ms"] >= figures["first_event_p50_ms"] > 0
 
-        async def read():
-            readers = Readers({**plan, "words": 2, "pause": 0.0, "spread": 0.0})
-            await readers.run()
-            return readers.heard
 
-        heard = asyncio.run(read())
-    assert (heard.whole, heard.refused, heard.failed, heard.wrong) == (1, 1, 1, 2)
+def test_a_reader_whose_line_breaks_goes_on_from_the_last_event_at_the_next_address():
+    asked = []
+
+    async def follow_turn(request):
+        asked.append(request.headers.get("last-event-id"))
+        # Half of the answer, and then the rest.
+        return Response(events(7, 0, 1, ending="") if len(asked) == 1 else events(7, 2, begin=False))
+
+    route = Route("/api/v1/intake/turns/7/events", follow_turn)
+    with serving(Starlette(routes=[route])) as first, serving(Starlette(routes=[route])) as second:
+        reader = AnswerReader([first, second], {}, turn_id=7)
+        reader.read()
+    assert (reader.text, asked, reader.lost_lines) == ("7.0 7.1 7.2 ", [None, "1"], 1)
+    assert reader.ending.name == "done"

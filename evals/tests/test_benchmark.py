@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from urllib.parse import parse_qs, urlsplit
 
@@ -8,7 +9,7 @@ from django.conf import settings as project
 from django.core.management import CommandError, call_command
 from kombu import Connection
 
-from evals import processes
+from evals import processes, synthetic
 from evals.benchmarks import BENCHMARKS, backup, capacity, indexing, pages, saving
 from evals.tests.test_scratch import database_names
 
@@ -117,7 +118,7 @@ def test_every_page_is_opened_in_a_browser_and_what_it_fetches_is_counted(monkey
 
 
 def test_pages_opened_no_times_are_refused():
-    with pytest.raises(CommandError, match="--runs must be at least 1"):
+    with pytest.raises(CommandError, match="--runs: must be above 0"):
         call_command("benchmark", "pages", "--runs=0")
 
 
@@ -134,10 +135,10 @@ def test_capacity_follows_the_length_of_the_answers(tmp_path):
 @pytest.mark.parametrize(
     ("option", "error"),
     [
-        ("--turns=0", "--turns must be at least 1"),
-        ("--active=20", "--active must be above 0 and at most 1"),
-        ("--node-disk=0", "--node-disk must be above 0"),
-        ("--people=many", "not a list of whole numbers from 1 on"),
+        ("--turns=0", "--turns: must be above 0"),
+        ("--active=20", "--active: must be above 0 and at most 1"),
+        ("--node-disk=0", "--node-disk: must be above 0"),
+        ("--people=many", "invalid people_counts value: 'many'"),
     ],
 )
 def test_capacity_of_nothing_is_refused(option, error):
@@ -173,7 +174,7 @@ def test_what_a_call_adds_to_its_search_is_measured_over_rest_and_both_revisions
 
 @pytest.mark.parametrize("option", ["--turns=0", "--queries=0"])
 def test_a_call_of_nothing_is_not_measured(option):
-    with pytest.raises(CommandError, match="must be at least 1"):
+    with pytest.raises(CommandError, match="must be above 0"):
         call_command("benchmark", "tools", option)
 
 
@@ -222,8 +223,28 @@ def test_another_broker_database_is_named_as_celery_wants_it():
     assert parse_qs(urlsplit(socket).query) == {"virtual_host": ["7"]}
 
 
-def test_a_process_that_ends_before_it_is_ready_is_an_error_in_words(capfd):
-    broken = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
+def test_a_function_that_fails_in_a_process_of_its_own_is_an_error_in_words(capfd):
+    nowhere = {**processes.environment(database="nowhere", broker="redis://127.0.0.1:1/0"), "PYTHONPATH": "/nowhere"}
 
-    with pytest.raises(CommandError, match="ended with status 1"):
-        processes.run_module("evals.children.no_such_child", broken)
+    assert processes.call(processes.free_port, nowhere) > 0
+    with pytest.raises(CommandError, match=r"evals.synthetic.queries ended with status 1"):
+        processes.call(synthetic.queries, nowhere, count=-1)
+
+
+def test_a_program_that_ends_before_it_is_ready_is_an_error_in_words(capfd, tmp_path):
+    with (
+        processes.Program("The module", ["evals.no_such_module"], dict(os.environ)) as program,
+        pytest.raises(CommandError, match="The module failed; the lines above say why"),
+    ):
+        program.wait_until(lambda: False)
+
+
+def test_a_program_with_a_log_is_started_again_until_it_is_hopeless(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "RESTART_SECONDS", 0.01)
+    log = tmp_path / "log"
+    with (
+        processes.Program("The module", ["evals.no_such_module"], dict(os.environ), log=log) as program,
+        pytest.raises(CommandError, match=r"The module failed:\n.*No module named evals.no_such_module"),
+    ):
+        program.wait_until(lambda: False)
+    assert program.starts == processes.MOST_STARTS + 1

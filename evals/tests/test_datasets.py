@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from evals.datasets import DatasetError, embed_all, load, read_dataset
+from evals.datasets.loading import embed_all, load_turns
+from evals.datasets.reading import DatasetError, read_dataset
 from evals.tests.conftest import query, turn
 from intake.models import Conversation, Turn
 from memory.models import Embedding
@@ -60,7 +61,7 @@ def test_a_query_of_somebody_who_said_nothing_is_refused(write_dataset):
 
 
 def test_a_turn_that_comes_twice_is_refused(write_dataset):
-    assert "line 2: this turn stands already on line 1." in refusal(write_dataset([A_TURN, A_TURN], [A_QUERY]))
+    assert "line 2: this turn is there already." in refusal(write_dataset([A_TURN, A_TURN], [A_QUERY]))
 
 
 def test_no_queries_are_refused(write_dataset):
@@ -86,7 +87,7 @@ def test_a_byte_order_mark_and_line_separators_inside_a_text_do_no_harm(write_da
 
 @pytest.mark.django_db
 def test_people_and_what_they_said_are_saved_by_the_services(a_dataset):
-    loaded = load(read_dataset(a_dataset), report=lambda line: None)
+    loaded = load_turns(read_dataset(a_dataset).turns, report=lambda line: None)
 
     said = Turn.objects.for_user(loaded.users["alice"]).in_order()
     assert [turn.user_message for turn in said] == [
@@ -101,7 +102,7 @@ def test_people_and_what_they_said_are_saved_by_the_services(a_dataset):
 @pytest.mark.django_db
 def test_every_part_gets_its_vector(a_dataset):
     lines = []
-    load(read_dataset(a_dataset), report=lines.append)
+    load_turns(read_dataset(a_dataset).turns, report=lines.append)
     embed_all(report=lines.append)
 
     assert not Embedding.objects.filter(vector=None).exists()
@@ -110,7 +111,7 @@ def test_every_part_gets_its_vector(a_dataset):
 
 @pytest.mark.django_db
 def test_parts_without_a_vector_are_no_basis_for_figures(a_dataset, monkeypatch):
-    load(read_dataset(a_dataset), report=lambda line: None)
+    load_turns(read_dataset(a_dataset).turns, report=lambda line: None)
 
     def fail(self, texts):
         raise RuntimeError("broken")

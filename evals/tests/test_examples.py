@@ -13,7 +13,7 @@ from django.utils import timezone
 from agent_tools.tokens import create_token
 from core.isolation.acting import acting_as
 from evals import demo
-from evals.datasets import embed_all
+from evals.datasets.loading import embed_all
 from intake.tests.factories import NOW
 
 pytestmark = pytest.mark.django_db

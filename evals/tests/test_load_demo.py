@@ -4,7 +4,7 @@ import pytest
 from django.core.management import call_command
 
 from evals import demo
-from evals.datasets import embed_all
+from evals.datasets.loading import embed_all
 from intake.models import Conversation, Turn, User
 from memory.search import search_chat_history
 

@@ -6,8 +6,7 @@ from contextlib import nullcontext
 import pytest
 from django.core.management import CommandError, call_command
 
-from evals.datasets import DatasetError
-from evals.datasets.lives import Gold, LifeQuery, read_life
+from evals.datasets.reading import DatasetError, Gold, LifeQuery, read_life
 from evals.management.commands import run_evals
 from evals.surfaces import SURFACES, AskedOf, Reply, Result, as_data
 from evals.tests.conftest import turn

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from evals.benchmarks.base import Benchmark, Figures
 from evals.benchmarks.search.running import run
+from evals.options import Number
 
 Cells = list[list[str]]
 
@@ -19,9 +20,6 @@ HEADINGS = ["", "p50 ms", "p95 ms", "asked first", "n", "recall"]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--users", type=int, default=50, metavar="N", help="how many people (default 50)")
-    parser.add_argument("--turns", type=int, default=10_000, metavar="M", help="how many turns each (default 10000)")
-    parser.add_argument("--queries", type=int, default=200, help="how many questions at least (default 200)")
     parser.add_argument(
         "--plots", type=Path, metavar="DIR", help="ask shorter histories too, and draw the figures here"
     )
@@ -35,42 +33,38 @@ def table(figures: Figures) -> Cells:
         shown = "" if recall is None else f"{recall:.3f}"
         times = [f"{timing[one]:.2f}" if one in timing else "" for one in ("p50_ms", "p95_ms", "first_p50_ms")]
         rows.append([name, *times, str(timing["n"]), shown])
-    rows += [_line(name, f"missing: {why}") for name, why in (one.split(": ", 1) for one in figures["missing"])]
-    rows += [_line("http_rps", f"{figures['http_rps']:,}")]
-    rows += [_line(name, value) for name, value in _ratios(figures)]
-    rows += [_line("vectors", f"{figures['rows']:,}")]
-    return rows
+    missing = [(name, f"missing: {why}") for name, why in (one.split(": ", 1) for one in figures["missing"])]
+    counts = [("http_rps", f"{figures['http_rps']:,}"), *_ratios(figures), ("vectors", f"{figures['rows']:,}")]
+    return rows + [[name, value, "", "", "", ""] for name, value in (*missing, *counts)]
 
 
 def _ratios(figures: Figures) -> list[tuple[str, str]]:
     """How many times as long a peer takes as the semantic search in turns with it, and a turn's saves as a bare insert;
     what ten times as many rows cost."""
-    results = figures["results"]
-    saving = f"{results['save_turn']['p50_ms'] / results['bare_insert']['p50_ms']:.2f}"
-    beside = [
-        (f"{peer} / semantic_db", f"{figures['results'][peer]['p50_ms'] / ours['p50_ms']:.2f}")
-        for peer, ours in figures["beside"].items()
-    ]
-    first, last = figures["scales"][0], figures["scales"][-1]
+    results, first, last = figures["results"], figures["scales"][0], figures["scales"][-1]
+
+    def times(name: str, one: Figures, other: Figures) -> tuple[str, str]:
+        return name, f"{one['p50_ms'] / other['p50_ms']:.2f}"
+
+    beside = [times(f"{peer} / semantic_db", results[peer], ours) for peer, ours in figures["beside"].items()]
+    vectors = f"{first['rows']:,} to {last['rows']:,} vectors"
     grown = [
-        (
-            f"{name}, {first['rows']:,} to {last['rows']:,} vectors",
-            f"{last['results'][name]['p50_ms'] / timing['p50_ms']:.2f}",
-        )
+        times(f"{name}, {vectors}", last["results"][name], timing)
         for name, timing in first["results"].items()
         if first is not last
     ]
-    return [*beside, ("save_turn / bare_insert", saving), *grown]
-
-
-def _line(name: str, value: str) -> list[str]:
-    return [name, value, "", "", "", ""]
+    return [*beside, times("save_turn / bare_insert", results["save_turn"], results["bare_insert"]), *grown]
 
 
 BENCHMARK = Benchmark(
-    name="search",
-    help="the time of each search at a given size, beside its peers",
+    "search",
+    "the time of each search at a given size, beside its peers",
+    run,
+    {
+        "users": Number(50, "how many people"),
+        "turns": Number(10_000, "how many turns each"),
+        "queries": Number(200, "how many questions at least"),
+    },
     add_arguments=add_arguments,
-    run=run,
     table=table,
 )

@@ -1,4 +1,4 @@
-"""The benchmark's questions, and the clock: every search, ours or a peer's, is asked the same, timed alike.
+"""The benchmark's questions, the product's searches, and the clock: every search is asked the same and timed alike.
 
 A question is words of one of the person's own turns, as they half remember it.
 """
@@ -6,16 +6,24 @@ A question is words of one of the person's own turns, as they half remember it.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from django.utils import timezone
 
 from core.isolation.acting import acting_as
+from evals.metrics import p50_and_p95
 from intake.models import Turn, User
 from memory.embedders import get_embedder
 from memory.embedders.base import Vector
+from memory.models.corpora import Key
+from memory.search import SearchMode, search_chat_history
+from memory.search.history import History, HistoryRequest, search_history
 
+# How many results are asked for everywhere.
+LIMIT = 10
 WORDS = 5
 # Enough that a person's pages and the database's plans are in memory when the clock starts.
 WARM_UP = 3
@@ -60,6 +68,32 @@ def _question(message: str, rng: np.random.Generator) -> str:
     return " ".join(words[place] for place in rng.permutation(len(words))[:WORDS]) + "?"
 
 
+Search = Callable[[User, Question], Any]
+
+
+def _chat_history(user: User, question: Question, *, mode: SearchMode, rerank: bool = False) -> list[Key]:
+    with acting_as(user):
+        found = search_chat_history(user=user, query=question.text, limit=LIMIT, mode=mode, rerank=rerank)
+    return [(match.conversation_id, match.turn_number) for match in found.matches]
+
+
+def _history(user: User, question: Question) -> History:
+    """Every source: memory, messages and sessions."""
+    with acting_as(user):
+        return search_history(HistoryRequest(query=question.text, max_results=LIMIT), user=user, now=timezone.now())
+
+
+search_semantic = partial(_chat_history, mode=SearchMode.SEMANTIC)
+search_hybrid = partial(_chat_history, mode=SearchMode.HYBRID)
+# The product's own, called as the tools call them.
+OURS: dict[str, Search] = {
+    "semantic_db": search_semantic,
+    "hybrid_db": search_hybrid,
+    "hybrid_reranked_db": partial(_chat_history, mode=SearchMode.HYBRID, rerank=True),
+    "search_history_db": _history,
+}
+
+
 Timing = dict[str, float]
 """`p50_ms`, `p95_ms`, and `n`, the number of questions; of a search also `first_p50_ms` and `first_p95_ms`."""
 
@@ -78,22 +112,12 @@ class Timed:
         return figures(self.milliseconds) | {f"first_{name}": first[name] for name in ("p50_ms", "p95_ms")}
 
 
-Search = Callable[[User, Question], Any]
-
-
-def timed(asked: Sequence[AskedQuestions], search: Search) -> Timed:
+def timed(asked: Sequence[AskedQuestions], *searches: Search) -> list[Timed]:
     """Person by person, all of their questions twice: what the first time had to come from the disk is then in memory.
 
-    Questions that warm up the rest, and are not counted, come before that.
+    Questions that warm up the rest, and are not counted, come before that. Several searches take turns for each person:
+    what the machine does meanwhile troubles all alike.
     """
-    result = Timed()
-    for one in asked:
-        _ask_twice(one, search, result)
-    return result
-
-
-def timed_beside(asked: Sequence[AskedQuestions], *searches: Search) -> list[Timed]:
-    """Each as `timed`, in turns for each person: what the machine does meanwhile troubles all alike."""
     results = [Timed() for _ in searches]
     for one in asked:
         for search, result in zip(searches, results, strict=True):
@@ -119,5 +143,5 @@ def _clocked(search: Search, user: User, question: Question) -> tuple[float, Any
 
 
 def figures(milliseconds: Sequence[float]) -> Timing:
-    p50, p95 = np.percentile(milliseconds, [50, 95])
-    return {"p50_ms": round(float(p50), 3), "p95_ms": round(float(p95), 3), "n": len(milliseconds)}
+    p50, p95 = p50_and_p95(milliseconds, digits=3)
+    return {"p50_ms": p50, "p95_ms": p95, "n": len(milliseconds)}

@@ -1,31 +1,48 @@
-"""Everything that is measured on a filled database: ours, the peers, over HTTP, and saving."""
+"""Everything that is measured on a filled database: ours, the peers, and the same questions over HTTP."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from evals.benchmarks.search import ours
-from evals.benchmarks.search.asking import AskedQuestions, Question, Timing, timed, timed_beside
-from evals.benchmarks.search.ours import LIMIT
-from evals.benchmarks.search.over_http import Web
-from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing
-from evals.benchmarks.search.stored import Stored, read
+from agent_tools.models import AccessToken
+from evals.benchmarks.search.asking import (
+    LIMIT,
+    OURS,
+    AskedQuestions,
+    Question,
+    Timing,
+    figures,
+    search_semantic,
+    timed,
+)
+from evals.benchmarks.search.peers import PEERS, Exact, Peer, PeerMissing, read
+from evals.client import Client
 from evals.datasets.loading import Report
-from evals.processes import Environment, web
+from evals.processes import Environment, call, web
 from intake.models import User
 from memory.embedders import get_embedder
 from memory.models.corpora import Key
-from memory.search import SearchMode
 from memory.search.chat_history import further_of
 
 # Among so many of the nearest passages are more than `LIMIT` turns.
 PASSAGES = 1_000
+CLIENTS = 8
+SECONDS = 10
+PATH = "/api/v1/tools/search_chat_history/"
+# By the name of the search over HTTP.
+MODES = {"semantic_http": "semantic", "hybrid_http": "hybrid"}
 
 Groups = dict[int, list[AskedQuestions]]
 """The questions for each user, by how many turns they have."""
 Results = dict[int, dict[str, Timing]]
 """By the same, and by the name of the search."""
+Request = tuple[str, dict[str, Any]]
+"""A search over HTTP: whose token, and the body."""
 
 
 class Measured:
@@ -36,6 +53,7 @@ class Measured:
 
     def __init__(self, groups: Groups) -> None:
         self.groups = groups
+        self.asked = [one for asked in groups.values() for one in asked]
         self.results: Results = {size: {} for size in groups}
         self.recall: dict[str, float] = {}
         self.beside: dict[str, Timing] = {}
@@ -46,18 +64,17 @@ class Measured:
         """In the database, the queries' vectors being there; and the semantic one's recall."""
         found: list[list[Key]] = []
         for size, asked in self.groups.items():
-            for name, search in ours.SEARCHES.items():
+            for name, search in OURS.items():
                 report(f"Asking {name}, {size:,} turns a person.")
-                done = timed(asked, search)
+                (done,) = timed(asked, search)
                 self.results[size][name] = done.figures
                 if name == "semantic_db":
                     found += done.answers
         exact = Exact(Path(), further=further_of(get_embedder()))
-        exact.load(read(one.user) for asked in self.groups.values() for one in asked)
+        exact.load(read(one.user) for one in self.asked)
         best = [
             _first_turns(exact.search(one.user, question.vector, limit=PASSAGES))
-            for asked in self.groups.values()
-            for one in asked
+            for one in self.asked
             for question in one.questions
         ]
         self.recall["semantic_db"] = _recall(found, best)
@@ -75,24 +92,11 @@ class Measured:
                 with closing(peer):
                     self._peer(peer, everybody, report)
 
-    def over_http(self, given: Environment, report: Report) -> tuple[float, dict[int, float]]:
-        """Requests a second with the largest histories, and the web process's MB by the size of what it searched."""
-        held: dict[int, float] = {}
-        with web(given) as (address, process):
-            searched = Web(address, process, given)
-            for size, asked in self.groups.items():
-                for name, mode in (("semantic_http", SearchMode.SEMANTIC), ("hybrid_http", SearchMode.HYBRID)):
-                    report(f"Asking {name}, {size:,} turns a person.")
-                    self.results[size][name] = searched.timing(asked, mode)
-                held[size] = searched.megabytes()
-            report("Asking over HTTP with 8 clients.")
-            return searched.requests_per_second(self.groups[max(self.groups)], SearchMode.HYBRID), held
-
     def _peer(self, peer: Peer, everybody: Sequence[User], report: Report) -> None:
         report(f"Loading {peer.name}.")
         is_exact = isinstance(peer, Exact)
         # The floor holds in memory only the vectors that it searches.
-        peer.load(self._asked_people() if is_exact else map(read, everybody))
+        peer.load(map(read, [one.user for one in self.asked] if is_exact else everybody))
         answers: list[list[Key]] = []
 
         def look_up(user: User, question: Question) -> list[Key]:
@@ -101,9 +105,9 @@ class Measured:
         for size, asked in self.groups.items():
             report(f"Asking {peer.name}, {size:,} turns a person.")
             if size < max(self.groups):
-                done = timed(asked, look_up)
+                (done,) = timed(asked, look_up)
             else:
-                done, beside = timed_beside(asked, look_up, ours.semantic)
+                done, beside = timed(asked, look_up, search_semantic)
                 self.beside[peer.name] = beside.figures
             self.results[size][peer.name] = done.figures
             answers += done.answers
@@ -111,8 +115,69 @@ class Measured:
             self._exact = [set(answer) for answer in answers]
         self.recall[peer.name] = _recall(answers, self._exact)
 
-    def _asked_people(self) -> Iterator[Stored]:
-        return (read(one.user) for asked in self.groups.values() for one in asked)
+    def over_http(self, given: Environment, report: Report) -> tuple[float, dict[int, float]]:
+        """Requests a second with the largest histories, and the web process's MB by the size of what it searched.
+
+        As agents ask: with a token, a real web process with its real model.
+        """
+        held: dict[int, float] = {}
+        tokens = {one.user.pk: AccessToken.objects.issue(user=one.user)[1] for one in self.asked}
+        with web(given) as (address, program):
+            for size, asked in self.groups.items():
+                for name, mode in MODES.items():
+                    report(f"Asking {name}, {size:,} turns a person.")
+                    warm_up = [_request(tokens, one, question, mode) for one in asked for question in one.warm_up]
+                    requests = [_request(tokens, one, question, mode) for one in asked for question in one.questions]
+                    taken = call(ask_in_order, given, address=address, warm_up=warm_up, requests=requests)
+                    self.results[size][name] = figures(taken)
+                held[size] = program.megabytes()[0]
+            report(f"Asking over HTTP with {CLIENTS} clients.")
+            # The last ones: hybrid, the largest histories.
+            order = {"address": address, "requests": requests, "clients": CLIENTS, "seconds": SECONDS}
+            return float(round(call(ask_at_once, given, **order), 1)), held
+
+
+def _request(tokens: dict[int, str], one: AskedQuestions, question: Question, mode: str) -> Request:
+    return tokens[one.user.pk], {"query": question.text, "limit": LIMIT, "mode": mode}
+
+
+def ask_in_order(*, address: str, warm_up: list[Request], requests: list[Request]) -> list[float]:
+    """Runs in a process of its own: the milliseconds of each request, by one client on one connection."""
+    with Client(address) as client:
+        for request in warm_up:
+            _milliseconds(client, request)
+        return [_milliseconds(client, request) for request in requests]
+
+
+def ask_at_once(*, address: str, requests: list[Request], clients: int, seconds: float) -> float:
+    """Runs in a process of its own: answers a second, to clients who ask again and again, each on one connection."""
+    begun = time.perf_counter()
+
+    def count_answers(number: int) -> int:
+        # Each begins with another request.
+        first, answers = number * (len(requests) // clients), 0
+        with Client(address) as client:
+            for request in cycle(requests[first:] + requests[:first]):
+                if time.perf_counter() >= begun + seconds:
+                    return answers
+                _milliseconds(client, request)
+                answers += 1
+        return answers
+
+    with ThreadPoolExecutor(max_workers=clients) as pool:
+        answers = sum(pool.map(count_answers, range(clients)))
+    return answers / (time.perf_counter() - begun)
+
+
+def _milliseconds(client: Client, request: Request) -> float:
+    """Raises `RuntimeError` for any other answer than something that was found."""
+    token, body = request
+    begun = time.perf_counter()
+    answer = client.ask("POST", PATH, body, {"Authorization": f"Token {token}"})
+    taken = 1000 * (time.perf_counter() - begun)
+    if not answer.is_ok or not answer.data["results"]:
+        raise RuntimeError(f"A search over HTTP was answered {answer}")
+    return taken
 
 
 def _first_turns(parts: Sequence[Key]) -> set[Key]:

@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management import CommandError
 
 from evals.benchmarks.base import Figures
-from evals.benchmarks.search.peers.base import INSTALL
+from evals.benchmarks.search.peers import INSTALL
 
 BY_HISTORY = "search-by-history.png"
 BY_ROWS = "search-by-rows.png"

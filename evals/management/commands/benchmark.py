@@ -7,6 +7,7 @@ from typing import Any
 
 from evals.benchmarks import BENCHMARKS
 from evals.management import ReportingCommand
+from evals.options import add_numbers
 from evals.tables import columns
 
 
@@ -17,6 +18,7 @@ class Command(ReportingCommand):
         names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
         for benchmark in BENCHMARKS.values():
             options = names.add_parser(benchmark.name, help=benchmark.help)
+            add_numbers(options, benchmark.numbers)
             benchmark.add_arguments(options)
             options.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
 

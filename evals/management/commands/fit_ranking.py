@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management import CommandError
 
 from evals import ranking_fit
-from evals.datasets import DatasetError, embed_all, load, read_dataset
+from evals.datasets.loading import embed_all, load_turns
+from evals.datasets.reading import DatasetError, read_dataset
 from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
@@ -40,7 +41,7 @@ class Command(ReportingCommand):
     def _questions(self, folder: Path) -> list[RankedQuery]:
         dataset = read_dataset(folder)
         with scratch_database():
-            loaded = load(dataset, report=self.report)
+            loaded = load_turns(dataset.turns, report=self.report)
             embed_all(report=self.report)
             return ranking_fit.questions(dataset, loaded)
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from django.core.management import CommandError
 
-from evals import retrieval, vec02
-from evals.datasets import DatasetError, embed_all, load, read_dataset
-from evals.datasets.lives import load_life, read_life
+from evals import retrieval, surfaces, vec02
+from evals.datasets.loading import embed_all, load_life, load_turns
+from evals.datasets.reading import DatasetError, read_dataset, read_life
 from evals.management import ReportingCommand
 from evals.scratch import scratch_database
-from evals.surfaces import SURFACES, as_data, ask
-from evals.tables import retrieval_table, surface_table
+from evals.surfaces import SURFACES
 from evals.vec02 import Verdict
+from memory.search import SearchMode
 
-ALL_SURFACES = "all"
+ALL = "all"
 # Each fills an empty database, and its verdicts decide the exit status.
 SUITES: dict[str, Callable[[], list[Verdict]]] = {"vec-02": vec02.run}
 
@@ -29,10 +29,10 @@ class Command(ReportingCommand):
         what = parser.add_mutually_exclusive_group(required=True)
         what.add_argument("--suite", choices=sorted(SUITES), help="the named evals; exit status 0 if all pass")
         what.add_argument("--dataset", type=Path, metavar="DIR", help="a folder with turns.jsonl and queries.jsonl")
-        parser.add_argument("--mode", default=retrieval.ALL_MODES, help="lexical, semantic, hybrid or all (default)")
+        parser.add_argument("--mode", choices=[*SearchMode, ALL], default=ALL, help="how it is searched (default all)")
         parser.add_argument(
             "--surface",
-            choices=[ALL_SURFACES, *(surface.name for surface in SURFACES)],
+            choices=[ALL, *(surface.name for surface in SURFACES)],
             help="for a data set with documents and records: ask this surface instead, or each in turn",
         )
         parser.add_argument(
@@ -50,7 +50,7 @@ class Command(ReportingCommand):
                     self._measure_surfaces(options)
                 else:
                     self._measure(options)
-            except (DatasetError, retrieval.UnknownMode) as error:
+            except DatasetError as error:
                 raise CommandError(str(error)) from error
 
     def _run_suite(self, name: str) -> None:
@@ -62,44 +62,44 @@ class Command(ReportingCommand):
             raise CommandError(f"{failed} of {len(verdicts)} evals failed.")
 
     def _measure(self, options: dict[str, Any]) -> None:
-        modes = retrieval.modes_named(options["mode"])
+        modes = [mode for mode in SearchMode if options["mode"] in (ALL, mode)]
         dataset = read_dataset(options["dataset"])
         with scratch_database():
-            loaded = load(dataset, report=self.report)
+            loaded = load_turns(dataset.turns, report=self.report)
             embed_all(report=self.report)
             by_mode = {
                 mode: retrieval.answer(dataset, loaded, mode, rerank=options["rerank"], report=self.report)
                 for mode in modes
             }
-        self.stdout.write(f"\n{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent")
-        for mode, answered in by_mode.items():
-            self.stdout.write("\n" + retrieval_table(str(mode), answered))
-        if legs := retrieval.both_legs(by_mode):
-            self.stdout.write("\n" + retrieval_table(retrieval.RANK_FUSION, retrieval.rank_fusion(*legs)))
-        if target := options["json"]:
-            target.write_text(json.dumps(retrieval.as_data(dataset, by_mode), indent=2) + "\n")
+        named = retrieval.with_rank_fusion(by_mode)
+        title = f"{dataset.name}: {len(dataset.turns):,} turns, {len(dataset.queries):,} queries; percent"
+        tables = [retrieval.table(name, answered) for name, answered in named.items()]
+        self._show(title, tables, options["json"], retrieval.as_data(dataset, named))
 
     def _measure_surfaces(self, options: dict[str, Any]) -> None:
-        asked = [surface for surface in SURFACES if options["surface"] in (ALL_SURFACES, surface.name)]
+        asked = [surface for surface in SURFACES if options["surface"] in (ALL, surface.name)]
         life = read_life(options["dataset"])
         distractors = options["distractors"]
         with scratch_database():
             loaded = load_life(life, distractors=distractors, report=self.report)
             embed_all(report=self.report)
             answered = {
-                surface.name: ask(life, loaded, surface, rerank=options["rerank"], report=self.report)
+                surface.name: surfaces.ask(life, loaded, surface, rerank=options["rerank"], report=self.report)
                 for surface in asked
             }
         beside = f", {distractors:,} made-up turns a person beside them" if distractors else ""
-        self.stdout.write(f"\n{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent")
-        for surface, those in answered.items():
-            self.stdout.write("\n" + surface_table(surface, those))
-        if target := options["json"]:
-            data = {
-                "dataset": life.name,
-                "turns": len(life.turns),
-                "distractors": distractors,
-                "queries": len(life.queries),
-                "surfaces": {surface: as_data(those) for surface, those in answered.items()},
-            }
+        title = f"{life.name}: {len(life.turns):,} turns{beside}, {len(life.queries):,} questions; percent"
+        data = {
+            "dataset": life.name,
+            "turns": len(life.turns),
+            "distractors": distractors,
+            "queries": len(life.queries),
+            "surfaces": {name: surfaces.as_data(those) for name, those in answered.items()},
+        }
+        self._show(title, [surfaces.table(name, those) for name, those in answered.items()], options["json"], data)
+
+    def _show(self, title: str, tables: list[str], target: Path | None, data: dict[str, Any]) -> None:
+        for part in (title, *tables):
+            self.stdout.write(f"\n{part}")
+        if target is not None:
             target.write_text(json.dumps(data, indent=2) + "\n")

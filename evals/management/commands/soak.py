@@ -4,20 +4,19 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management import CommandError
-
 from evals.management import ReportingCommand
+from evals.options import Number, add_numbers
 from evals.reliability import soak
-from evals.tables import lines
 
-COUNTS = {
-    "calls": (100_000, "how many in all"),
-    "people": (8, "who have accounts and tokens"),
-    "visitors": (4, "who have neither"),
-    "connections": (16, "how many call at once"),
-    "processes": (2, "of clients"),
-    "pool": (16, "connections to the database that a process may have"),
-    "seed": (0, "of what is called, and of who leaves when"),
+NUMBERS = {
+    "calls": Number(100_000, "how many in all"),
+    "people": Number(8, "who have accounts and tokens"),
+    "visitors": Number(4, "who have neither"),
+    "connections": Number(16, "how many call at once"),
+    "processes": Number(2, "of clients"),
+    "pool": Number(16, "connections to the database that a process may have"),
+    "seed": Number(0, "of what is called, and of who leaves when", may_be_zero=True),
+    "cancelled": Number(0.05, "the share of calls whose client leaves early", may_be_zero=True, most=1),
 }
 
 
@@ -27,18 +26,9 @@ class Command(ReportingCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        for name, (default, meaning) in COUNTS.items():
-            parser.add_argument(f"--{name}", type=int, default=default, help=f"{meaning} (default {default:,})")
-        parser.add_argument(
-            "--cancelled", type=float, default=0.05, help="the share of calls whose client leaves early (default 0.05)"
-        )
+        add_numbers(parser, NUMBERS)
         parser.add_argument("--logs", type=Path, metavar="DIR", help="keep what the programs logged here")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        plan = soak.SoakPlan(**{name: options[name] for name in (*COUNTS, "cancelled", "logs")})
-        if min(plan.calls, plan.people, plan.visitors, plan.connections, plan.processes, plan.pool) < 1:
-            raise CommandError("Calls, people, visitors, connections, processes and the pool: at least one each.")
-        outcome = soak.run(plan, self.report)
-        self.stdout.write(lines(outcome.table(plan)))
-        if found := outcome.faults_found(plan):
-            raise CommandError(" ".join(found))
+        plan = soak.SoakPlan(**{name: options[name] for name in (*NUMBERS, "logs")})
+        self.judge(*self.show(soak.run(plan, self.report).checks(plan)))
