@@ -22,13 +22,19 @@ pytest_plugins = ["core.testing.fixtures", "core.testing.browser"]
 
 # Some of their tests take half a minute each. They come first, so that the suite's processes end at the same time.
 LONGEST = {
+    "test_browser_every_page.py",
     "test_chaos.py",
     "test_endpoints.py",
     "test_benchmark_overload.py",
     "test_benchmark_search.py",
+    "test_benchmark.py",
     "test_schemathesis.py",
     "test_soak.py",
     "test_backup.py",
+    "test_preflight.py",
+    "test_logs_of_every_process.py",
+    "test_browser_killed.py",
+    "test_browser_map.py",
     "test_up.py",
 }
 

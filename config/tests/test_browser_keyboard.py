@@ -25,9 +25,15 @@ SHOWS_FOCUS = """() => {
 }"""
 
 
+def _wait_for_scripts(page):
+    """What a page shows is there before the scripts that listen to its keys, and that move the focus at the beginning."""
+    page.wait_for_load_state("load")
+
+
 def go_to(page, target, *, key="Tab", within=80):
     """Presses the key until the target has the focus, if a page does not begin there; at each step one sees where one is."""
     expect(target).to_be_attached()
+    _wait_for_scripts(page)
     for _ in range(within):
         if target.evaluate(HAS_FOCUS):
             return
@@ -40,6 +46,7 @@ def go_to(page, target, *, key="Tab", within=80):
 
 def choose(page, words, first):
     """In the palette, what these words find first."""
+    _wait_for_scripts(page)
     page.keyboard.press("Control+k")
     expect(page.get_by_role("combobox", name="Search chats, notes, pages and commands")).to_be_focused()
     page.keyboard.type(words)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import CDPSession, Page, expect
 
 from core.testing.model_server import Say
 from intake.links import conversation_path
@@ -48,6 +48,17 @@ def test_chats_stand_under_the_days_on_which_they_were_active(open_page, person)
     assert headings[4] == f"{now - timedelta(days=400):%B %Y}"
 
 
+def count_tasks(page: Page, domain: str) -> CDPSession:
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable", {"timeDomain": domain})
+    return devtools
+
+
+def seconds_of_tasks(devtools: CDPSession) -> float:
+    metrics = devtools.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
 def test_five_thousand_chats_are_scrolled_without_a_click_and_without_long_waits(open_page, person):
     now = timezone.now()
     Conversation.objects.bulk_create(
@@ -64,6 +75,7 @@ def test_five_thousand_chats_are_scrolled_without_a_click_and_without_long_waits
           }).observe({ type: "longtask" });
         }"""
     )
+    by_the_clock, of_the_processor = (count_tasks(page, domain) for domain in ("timeTicks", "threadTicks"))
     page.evaluate(
         """() => {
           const list = document.querySelector("[data-sidebar-list]");
@@ -72,8 +84,9 @@ def test_five_thousand_chats_are_scrolled_without_a_click_and_without_long_waits
     )
     expect(chats).to_have_count(5000, timeout=60_000)
     assert titles(page) == [f"Chat {number}" for number in range(5000)]
-    # A frame is 16 ms; the machine does other things as well.
-    assert page.evaluate("window.longest") < 500
+    # A frame is 16 ms. Where the machine does other things as well, every task takes longer than it is computed.
+    slowness = seconds_of_tasks(by_the_clock) / seconds_of_tasks(of_the_processor)
+    assert page.evaluate("window.longest") < 500 * max(1, slowness)
     page.get_by_label("Filter chats").fill("chat 4999")
     expect(page.locator("[data-found-titles] a")).to_have_text(["Chat 4999"])
 

@@ -218,7 +218,15 @@ def interrupted(process):
     raise AssertionError("it goes on")
 
 
-def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path):
+@pytest.fixture
+def interruptible():
+    """Programs that start meanwhile hear of Ctrl-C, also where the suite runs in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_watching_brings_each_change_until_ctrl_c(server, alice, tmp_path, interruptible):
     folder = tmp_path / "claude"
     claude_code(folder)
     environment = {

@@ -181,8 +181,12 @@ class Matrix:
         self._open(list(self._slots(endpoints, every_method=False)))
 
     def _strangers_at(self, endpoint: Endpoint, method: str) -> list[Nobody]:
-        """Pages know no tokens. Of a method that its owner is refused as such, one stranger is enough."""
-        if method not in (*endpoint.probes, "HEAD", "OPTIONS"):
+        """Pages know no tokens.
+
+        One stranger is enough of a method that its owner is refused as such, and of HEAD, which the view of GET answers:
+        each stranger asks it by GET.
+        """
+        if method not in (*endpoint.probes, "OPTIONS"):
             return self._strangers[:1]
         has_tokens = endpoint.route.startswith("api/") and method in endpoint.probes
         return self._strangers if has_tokens else self._strangers[:3]
