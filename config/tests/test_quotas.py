@@ -50,7 +50,8 @@ def test_a_turn_too_many_is_refused_and_not_kept_until_another_is_deleted(alice,
         say(alice)
     assert Turn.objects.filter(user=alice).count() == 3
     assert say(bob).pk
-    deleting.delete_conversation(caller=Caller(user_id=alice.pk), conversation_id=first.conversation_id)
+    with acting_as(alice):
+        deleting.delete_conversation(caller=Caller(user_id=alice.pk), conversation_id=first.conversation_id)
     assert say(alice).pk
 
 

@@ -99,24 +99,37 @@ def read_as(who: "AbstractBaseUser | Caller", work: Callable[[], T]) -> T:
 
 
 def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
-    """Apply the changes of several users in one message and one transaction, each while acting as its own user.
+    """Apply the changes of several users in one transaction, each while acting as its own user.
+
+    A single server receives all of them in one message.
+
 
     Returns the number of changed rows for each. Must not run within `acting_as`. No user is set at the end.
     """
     database = _database()
     if getattr(database, "acting", None) is not None:
         raise ActingAsAnother(f"Acting as {database.acting}, and asked to act as several.")
-    statements = [_ON_NODES_TOO] if is_cluster(database) else []
+    statements: list[tuple[str, Sequence[Any]]] = []
     for change in changes:
-        statements += [f"SET LOCAL app.user_id = '{int(change.user_id)}'", change.statement]
-    statements.append("SET LOCAL app.user_id = ''")
+        statements += [_set_person(change.user_id), (change.statement, change.parameters)]
+    statements.append(_set_person(None))
+    # Citus sends the nodes the whole message that a setting stands in: there each statement is a message.
+    on_cluster = is_cluster(database)
+    messages = [[one] for one in [(_ON_NODES_TOO, ()), *statements]] if on_cluster else [statements]
+    counts: list[int] = []
     with _losing_no_node(database), transaction.atomic(), database.cursor() as cursor:
-        cursor.execute("; ".join(statements), [each for change in changes for each in change.parameters])
-        counts = [cursor.rowcount]
-        while cursor.nextset():
+        for message in messages:
+            parameters = [each for _, its in message for each in its]
+            cursor.execute("; ".join(statement for statement, _ in message), parameters)
             counts.append(cursor.rowcount)
+            while cursor.nextset():
+                counts.append(cursor.rowcount)
     # A setting has no row count.
     return [count for count in counts if count >= 0]
+
+
+def _set_person(user_id: int | None) -> tuple[str, Sequence[Any]]:
+    return f"SET LOCAL app.user_id = '{'' if user_id is None else int(user_id)}'", ()
 
 
 @contextmanager

@@ -83,8 +83,10 @@ def written(turn, text):
 
 
 def test_progress_is_kept_only_while_the_turn_streams():
-    turn = begin(Caller(user_id=a_person().pk))
-    services.finish_turn(turn_id=turn.pk, answer=Answer(text="Whole", status=Turn.Status.COMPLETE))
+    caller = Caller(user_id=a_person().pk)
+    turn = begin(caller)
+    with acting_as(caller):
+        services.finish_turn(turn_id=turn.pk, answer=Answer(text="Whole", status=Turn.Status.COMPLETE))
     services.save_progress([written(turn, "Who")], now=NOW)
     turn.refresh_from_db()
     assert turn.assistant_message == "Whole"

@@ -9,13 +9,17 @@ import pytest
 from django.db import connection
 
 from core.isolation.acting import acting_as
+from core.testing.cluster import cluster_urls
 from intake.tests.factories import a_person, a_turn
-from memory.models import Corpus, DeletedText, TermSegment
+from memory import terms
+from memory.models import Corpus, DeletedText, IndexedText, PendingTerms, TermSegment
 from memory.models.corpora import Scope
+from memory.sources import SourceKey, Text
 from memory.term_segments import flush, mark_lost, purge
 from memory.terms import score
 from memory.tests.indexed import stored_postings
 from memory.tests.plans import plans
+from memory.tests.rows import NOW, a_place
 
 pytestmark = pytest.mark.django_db
 
@@ -218,3 +222,43 @@ def test_the_plan_reads_a_block_for_each_term_and_segment_and_nothing_of_anybody
         rf"using indexed_texts_pkey[^\n]*\n[^\n]*Index Cond: \(\(user_id = {user.pk}\) AND \(id = ", plan
     ), plan
     assert not re.search("Seq Scan on (term_blocks|indexed_texts)", plan), plan
+
+
+@pytest.mark.skipif(bool(cluster_urls()), reason="Citus refuses what is written for a single server.")
+def test_a_cluster_is_sent_the_terms_of_many_texts_in_three_statements_and_has_those_of_a_single_server(
+    monkeypatch, django_assert_num_queries
+):
+    said = [
+        ("Did the roofers come?", "They came, and the roof is tight again."),
+        ("Wann kommt die Post, und wer ist da?", "Die Post kommt am Montag."),
+        ("the", ""),
+        ("a long letter " * terms.PIECE_CHARACTERS, 'A "quoted" word, back\\slash {braces}'),
+        ("Said twice", "first"),
+    ]
+
+    def texts_of(user):
+        conversation = a_place(user, turns=range(len(said)))
+        keys = [SourceKey(Corpus.CHAT, conversation, number) for number in range(len(said))]
+        texts = [Text(key, user.pk, NOW, *both) for key, both in zip(keys, said, strict=True)]
+        return [*texts, Text(keys[-1], user.pk, NOW, "Said twice", "second")]
+
+    alice, bob = a_person(), a_person("bob@example.com")
+    terms.add_many(texts_of(alice))
+    texts = texts_of(bob)
+    with monkeypatch.context() as patch:
+        patch.setattr(terms, "is_cluster", lambda connection: True)
+        with django_assert_num_queries(3):
+            terms.add_many(texts)
+    assert stored_terms(bob) == stored_terms(alice)
+    assert len(stored_terms(bob)) == len(said)
+
+
+def stored_terms(user):
+    """Of each text, in order: its numbers, and each of its pending terms."""
+    kept = []
+    for text in IndexedText.objects.filter(user=user).order_by("chunk_index"):
+        (pending,) = PendingTerms.objects.filter(user_id=user.pk, text_id=text.pk)
+        counted = Counter(zip(pending.lexemes, pending.said, pending.answered, strict=True))
+        row = (text.configuration, bytes(text.content_hash), text.said_length, text.answered_length)
+        kept.append((*row, pending.said_length, pending.answered_length, counted))
+    return kept
