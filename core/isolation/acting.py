@@ -103,7 +103,6 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
 
     A single server receives all of them in one message.
 
-
     Returns the number of changed rows for each. Must not run within `acting_as`. No user is set at the end.
     """
     database = _database()
