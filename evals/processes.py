@@ -170,7 +170,7 @@ def looking(look: Callable[[], object], *, every: float) -> Iterator[None]:
         thread.join()
 
 
-class Program:
+class ModuleProcess:
     """A module of this project in a process of its own, within the block.
 
     With a `log`, which takes all that it writes, it is started again whenever it ends. Without one its errors are
@@ -263,21 +263,21 @@ class Program:
 
 
 @contextmanager
-def worker(given: Environment) -> Iterator[Program]:
+def worker(given: Environment) -> Iterator[ModuleProcess]:
     """A Celery worker that answers."""
     command = [*WORKER, "--loglevel=WARNING", f"--hostname=benchmark-{secrets.token_hex(4)}"]
-    with Program("The worker", command, logging_in(given, "DATABASE_WORKER_URL")) as program:
+    with ModuleProcess("The worker", command, logging_in(given, "DATABASE_WORKER_URL")) as program:
         program.wait_until(lambda: worker_answers(given["CELERY_BROKER_URL"]))
         yield program
 
 
 @contextmanager
-def web(given: Environment) -> Iterator[tuple[str, Program]]:
+def web(given: Environment) -> Iterator[tuple[str, ModuleProcess]]:
     """The address of a web process that answers, and the process."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = ["config.serving", "127.0.0.1", str(port)]
-    with Program("The web process", command, logging_in(given, "DATABASE_URL")) as program:
+    with ModuleProcess("The web process", command, logging_in(given, "DATABASE_URL")) as program:
         program.wait_until(lambda: is_healthy(address))
         yield address, program
 

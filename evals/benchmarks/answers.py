@@ -22,7 +22,7 @@ from core.testing.serving import serving
 from evals.benchmarks.base import Benchmark, Figures, percentiles
 from evals.datasets.loading import Report
 from evals.options import Number
-from evals.processes import Program, call, looking
+from evals.processes import ModuleProcess, call, looking
 from evals.reliability.answering import AnswerReader, NumberingModel, question, whole_answer
 from evals.reliability.product import Person, Product, running_product
 
@@ -45,7 +45,7 @@ def run(options: dict[str, Any], report: Report) -> Figures:
             return _measure(product, [product.programs[name] for name in webs], plan)
 
 
-def _measure(product: Product, webs: list[Program], plan: dict[str, Any]) -> Figures:
+def _measure(product: Product, webs: list[ModuleProcess], plan: dict[str, Any]) -> Figures:
     people = [(person.user_id, person.token) for person in product.people(plan["answers"])]
     addresses, pids = list(product.addresses.values()), [web.family()[0].pid for web in webs]
     began, before = time.monotonic(), sum(web.processor_seconds() for web in webs)

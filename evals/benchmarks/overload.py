@@ -55,7 +55,7 @@ WARM_UP_SECONDS = 5
 SETTLING_SECONDS = 2
 HEADINGS = ["", "p50 ms", "p95 ms", "errors"]
 
-Request = list[Any]
+PreparedRequest = list[Any]
 """`[method, path, headers, body]`; `{random}` in a header or the body is another word each time, `{address}` another
 client's address."""
 
@@ -64,7 +64,7 @@ client's address."""
 class Attack:
     """`rate`: requests a second over all `connections`; None is as fast as the answers come."""
 
-    requests: list[Request]
+    requests: list[PreparedRequest]
     connections: int
     rate: float | None = None
 
@@ -111,15 +111,15 @@ def attacks_on(target: Target) -> dict[str, Attack]:
     }
 
 
-def _get(path: str, headers: dict[str, str]) -> Request:
+def _get(path: str, headers: dict[str, str]) -> PreparedRequest:
     return ["GET", path, headers, None]
 
 
-def _search(person: Person, headers: dict[str, str], **arguments: Any) -> Request:
+def _search(person: Person, headers: dict[str, str], **arguments: Any) -> PreparedRequest:
     return ["POST", SEARCH, {**headers, **person.headers}, json.dumps(arguments)]
 
 
-def _form(path: str, form: dict[str, str], target: Target) -> Request:
+def _form(path: str, form: dict[str, str], target: Target) -> PreparedRequest:
     # The places for words stay as they are.
     body = urlencode({**form, "csrfmiddlewaretoken": target.csrf}, safe="{}@")
     return ["POST", path, {**FROM_ANYWHERE, **FORM, "Cookie": f"csrftoken={target.csrf}"}, body]
@@ -154,7 +154,7 @@ def table(figures: Figures) -> list[list[str]]:
     return [HEADINGS, *shown]
 
 
-def _prepared(product: Product, people_count: int) -> tuple[list[Request], Target]:
+def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest], Target]:
     """The searches of quiet people, and what an attack is aimed at."""
     *people, attacker = product.people(people_count + 1)
     for person in (*people, attacker):
@@ -179,7 +179,7 @@ def _prepared(product: Product, people_count: int) -> tuple[list[Request], Targe
 
 
 def _measured(
-    product: Product, quiet: list[Request], seconds: float, attack: Attack | None, report: Report
+    product: Product, quiet: list[PreparedRequest], seconds: float, attack: Attack | None, report: Report
 ) -> dict[str, float]:
     """Raises `CommandError` when the web process died of it: its restart would be measured."""
     common = {"address": product.address, "seconds": seconds}
@@ -201,7 +201,7 @@ def _measured(
 
 
 def send_at_a_rate(
-    *, address: str, requests: list[Request], connections: int, rate: float | None, seconds: float, nice: int
+    *, address: str, requests: list[PreparedRequest], connections: int, rate: float | None, seconds: float, nice: int
 ) -> Figures:
     """Runs in a process of its own: requests over kept connections, `rate` of them a second or as fast as they can.
 
@@ -233,7 +233,7 @@ class _Sender:
     milliseconds: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
 
-    def send(self, requests: Iterator[Request], *, first: float, pause: float, until: float) -> None:
+    def send(self, requests: Iterator[PreparedRequest], *, first: float, pause: float, until: float) -> None:
         """At times of `time.perf_counter()`."""
         due = first
         for request in requests:

@@ -109,7 +109,7 @@ class LifeQuery(PersonsRow):
     context: list[PriorExchange] = []
 
 
-AnyRow = TypeVar("AnyRow", bound=BaseModel)
+AnyDatasetRow = TypeVar("AnyDatasetRow", bound=BaseModel)
 AnyPersonsRow = TypeVar("AnyPersonsRow", bound=PersonsRow)
 
 
@@ -154,7 +154,7 @@ def read_life(folder: Path) -> Life:
     return Life(folder.resolve().name, turns, [row for _, row in documents], [row for _, row in records], queries)
 
 
-def read_rows(path: Path, model: type[AnyRow]) -> Iterator[tuple[str, AnyRow]]:
+def read_rows(path: Path, model: type[AnyDatasetRow]) -> Iterator[tuple[str, AnyDatasetRow]]:
     """The lines that are not blank, each with where it stands; raises `DatasetError`."""
     try:
         # Bytes are split at line feeds only: a text may hold other characters that Python takes for line ends.

@@ -161,7 +161,7 @@ def run(plan: AnswersPlan, report: Report) -> AnswersOutcome:
                     report(f"Kill {turn + 1} of {plan.kills}: {victim}, with {plan.answers} answers.")
                     numbers = range(turn * plan.answers, (turn + 1) * plan.answers)
                     asked = _ask(product, numbers, people)
-                    strike = Strike(plan, product, connection, model, victim, asked)
+                    strike = Kill(plan, product, connection, model, victim, asked)
                     strike.kill(after=dice.uniform(*KILLED_AFTER))
                     strike.wait_for_ends()
                     strike.compare(outcome)
@@ -191,7 +191,7 @@ def _from(product: Product, web: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class Strike:
+class Kill:
     """One kill, and the answers that were being written. Moments are those of the monotonic clock."""
 
     plan: AnswersPlan

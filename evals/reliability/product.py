@@ -25,7 +25,7 @@ from evals.processes import (
     START_SECONDS,
     WORKER,
     Environment,
-    Program,
+    ModuleProcess,
     call,
     free_port,
     is_healthy,
@@ -91,7 +91,11 @@ class Product:
     """A running product: its servers, its programs, and the addresses of its web processes by their names."""
 
     def __init__(
-        self, servers: ThrowawayServers, given: Environment, programs: dict[str, Program], addresses: dict[str, str]
+        self,
+        servers: ThrowawayServers,
+        given: Environment,
+        programs: dict[str, ModuleProcess],
+        addresses: dict[str, str],
     ) -> None:
         self.servers, self.programs, self.addresses = servers, programs, addresses
         # Of a process with the web process's login.
@@ -148,7 +152,7 @@ def running_product(
             "beat": (BEAT, as_worker),
         }
         programs = {
-            name: Program(name, command, environment, log=folder / f"{name}.log")
+            name: ModuleProcess(name, command, environment, log=folder / f"{name}.log")
             for name, (command, environment) in commands.items()
         }
         # The tables are made by the first, and the others need them.

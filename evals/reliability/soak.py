@@ -20,7 +20,7 @@ from evals.datasets.loading import Report
 from evals.metrics import Latency
 from evals.processes import call_at_once, looking
 from evals.reliability.product import CHAT, Person, Product, new_visitor, running_product
-from evals.reliability.soak_calls import Caller, Tally, call_at_random, new_secret
+from evals.reliability.soak_calls import SoakCaller, Tally, call_at_random, new_secret
 from evals.tables import Check, none_of
 
 SAMPLE_SECONDS = 0.25
@@ -121,7 +121,7 @@ def run(plan: SoakPlan, report: Report) -> SoakOutcome:
     return outcome
 
 
-def _orders(plan: SoakPlan, address: str, callers: list[Caller]) -> list[dict[str, Any]]:
+def _orders(plan: SoakPlan, address: str, callers: list[SoakCaller]) -> list[dict[str, Any]]:
     shares = [plan.calls // plan.processes + (number < plan.calls % plan.processes) for number in range(plan.processes)]
     return [
         {
@@ -136,7 +136,7 @@ def _orders(plan: SoakPlan, address: str, callers: list[Caller]) -> list[dict[st
     ]
 
 
-def _callers(plan: SoakPlan, product: Product) -> list[Caller]:
+def _callers(plan: SoakPlan, product: Product) -> list[SoakCaller]:
     """Everybody with their secret, and with the paths of what all others have."""
     everybody = [_person(product.address, person) for person in product.people(plan.people)]
     everybody += [_visitor(product.address) for _ in range(plan.visitors)]
@@ -149,7 +149,7 @@ def _callers(plan: SoakPlan, product: Product) -> list[Caller]:
     return everybody
 
 
-def _person(address: str, person: Person) -> Caller:
+def _person(address: str, person: Person) -> SoakCaller:
     """Says the secret in a conversation for each sentence, and writes it wherever something can be written."""
     secret = new_secret()
     sentences = [sentence.format(secret=secret) for sentence in SAID]
@@ -167,7 +167,7 @@ def _person(address: str, person: Person) -> Caller:
     }
 
 
-def _visitor(address: str) -> Caller:
+def _visitor(address: str) -> SoakCaller:
     secret = new_secret()
     visitor = new_visitor(address, SAID[0].format(secret=secret))
     found = {"headers": visitor.headers, "secret": secret, "conversations": [visitor.conversation_id], "records": []}

@@ -30,7 +30,7 @@ QUERIES = (
 # A shape that nothing else has; one that was cut off at the end of an excerpt is recognised by its beginning.
 _SECRET = re.compile(rb"hush[0-9a-f]{2,16}")
 
-Caller = dict[str, Any]
+SoakCaller = dict[str, Any]
 """`kind` (`person` or `visitor`), `headers`, `secret`, `conversations`, and `foreign`: paths of what others own."""
 
 
@@ -80,23 +80,23 @@ class Call:
     expected: int = 200
 
 
-MakeCall = Callable[[Caller, random.Random], Call]
-Arguments = Callable[[Caller, random.Random], dict[str, Any]]
+MakeCall = Callable[[SoakCaller, random.Random], Call]
+MakeArguments = Callable[[SoakCaller, random.Random], dict[str, Any]]
 
 
-def _rest(name: str, arguments: Arguments) -> MakeCall:
+def _rest(name: str, arguments: MakeArguments) -> MakeCall:
     return lambda caller, dice: Call(f"rest {name}", "POST", f"/api/v1/tools/{name}/", arguments(caller, dice))
 
 
-def _mcp(name: str, arguments: Arguments) -> MakeCall:
-    def make(caller: Caller, dice: random.Random) -> Call:
+def _mcp(name: str, arguments: MakeArguments) -> MakeCall:
+    def make(caller: SoakCaller, dice: random.Random) -> Call:
         message, headers = mcp_request("tools/call", name=name, arguments=arguments(caller, dice))
         return Call(f"mcp {name}", "POST", MCP_PATH, message, headers)
 
     return make
 
 
-def _list_tools(caller: Caller, dice: random.Random) -> Call:
+def _list_tools(caller: SoakCaller, dice: random.Random) -> Call:
     message, headers = mcp_request("tools/list")
     return Call("mcp tools/list", "POST", MCP_PATH, message, headers)
 
@@ -110,24 +110,24 @@ def _foreign(kind: str) -> MakeCall:
     return lambda caller, dice: Call(kind, "GET", dice.choice(caller["foreign"]), expected=404)
 
 
-def _chat(caller: Caller, dice: random.Random) -> Call:
+def _chat(caller: SoakCaller, dice: random.Random) -> Call:
     body = {"message": dice.choice(QUERIES), "conversation_id": dice.choice(caller["conversations"])}
     return Call("chat (stream)", "POST", CHAT, body)
 
 
-def _query(caller: Caller, dice: random.Random) -> dict[str, Any]:
+def _query(caller: SoakCaller, dice: random.Random) -> dict[str, Any]:
     return {"query": dice.choice(QUERIES)}
 
 
-def _hybrid(caller: Caller, dice: random.Random) -> dict[str, Any]:
+def _hybrid(caller: SoakCaller, dice: random.Random) -> dict[str, Any]:
     return {"query": dice.choice(QUERIES), "mode": "hybrid", "limit": 20}
 
 
-def _note(caller: Caller, dice: random.Random) -> dict[str, Any]:
+def _note(caller: SoakCaller, dice: random.Random) -> dict[str, Any]:
     return {"content": f"One more thing about the locker: {caller['secret']}"}
 
 
-def _log(caller: Caller, dice: random.Random) -> dict[str, Any]:
+def _log(caller: SoakCaller, dice: random.Random) -> dict[str, Any]:
     day = f"2026-0{dice.randint(1, 9)}-{dice.randint(10, 28)}"
     return {"text": f"Looked after the garden shed, {caller['secret']}", "date": day}
 
@@ -162,7 +162,7 @@ CALLS: dict[str, list[tuple[int, MakeCall]]] = {
 
 
 def call_at_random(
-    *, address: str, callers: list[Caller], calls: int, connections: int, cancelled: float, seed: str
+    *, address: str, callers: list[SoakCaller], calls: int, connections: int, cancelled: float, seed: str
 ) -> list[dict[str, Any]]:
     """Runs in a process of its own: so many calls over so many connections, and a tally of each connection.
 
@@ -187,7 +187,7 @@ def call_at_random(
 class Connection:
     """One kept connection, which any caller may use next; left now and then in the middle of an answer."""
 
-    def __init__(self, client: Client, callers: list[Caller], cancelled: float, dice: random.Random) -> None:
+    def __init__(self, client: Client, callers: list[SoakCaller], cancelled: float, dice: random.Random) -> None:
         self._client, self._callers, self._cancelled, self._dice = client, callers, cancelled, dice
         self.tally = Tally()
 
@@ -215,7 +215,7 @@ class Connection:
         self._look_through(caller, call, answer.everything)
         self.tally.unexpected += [f"{call.kind}: {wrong}" for wrong in _wrong_with(call, answer)]
 
-    def _look_through(self, caller: Caller, call: Call, answer: bytes) -> None:
+    def _look_through(self, caller: SoakCaller, call: Call, answer: bytes) -> None:
         self.tally.own_secrets += caller["secret"].encode() in answer
         self.tally.leaks += [f"{call.kind}: {secret}" for secret in foreign_secrets(answer, own=caller["secret"])]
 

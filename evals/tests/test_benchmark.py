@@ -233,7 +233,7 @@ def test_a_function_that_fails_in_a_process_of_its_own_is_an_error_in_words(capf
 
 def test_a_program_that_ends_before_it_is_ready_is_an_error_in_words(capfd, tmp_path):
     with (
-        processes.Program("The module", ["evals.no_such_module"], dict(os.environ)) as program,
+        processes.ModuleProcess("The module", ["evals.no_such_module"], dict(os.environ)) as program,
         pytest.raises(CommandError, match="The module failed; the lines above say why"),
     ):
         program.wait_until(lambda: False)
@@ -243,7 +243,7 @@ def test_a_program_with_a_log_is_started_again_until_it_is_hopeless(monkeypatch,
     monkeypatch.setattr(processes, "RESTART_SECONDS", 0.01)
     log = tmp_path / "log"
     with (
-        processes.Program("The module", ["evals.no_such_module"], dict(os.environ), log=log) as program,
+        processes.ModuleProcess("The module", ["evals.no_such_module"], dict(os.environ), log=log) as program,
         pytest.raises(CommandError, match=r"The module failed:\n.*No module named evals.no_such_module"),
     ):
         program.wait_until(lambda: False)

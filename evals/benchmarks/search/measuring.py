@@ -41,7 +41,7 @@ Groups = dict[int, list[AskedQuestions]]
 """The questions for each user, by how many turns they have."""
 Results = dict[int, dict[str, Timing]]
 """By the same, and by the name of the search."""
-Request = tuple[str, dict[str, Any]]
+SearchCall = tuple[str, dict[str, Any]]
 """A search over HTTP: whose token, and the body."""
 
 
@@ -137,11 +137,11 @@ class Measured:
             return float(round(call(ask_at_once, given, **order), 1)), held
 
 
-def _request(tokens: dict[int, str], one: AskedQuestions, question: Question, mode: str) -> Request:
+def _request(tokens: dict[int, str], one: AskedQuestions, question: Question, mode: str) -> SearchCall:
     return tokens[one.user.pk], {"query": question.text, "limit": LIMIT, "mode": mode}
 
 
-def ask_in_order(*, address: str, warm_up: list[Request], requests: list[Request]) -> list[float]:
+def ask_in_order(*, address: str, warm_up: list[SearchCall], requests: list[SearchCall]) -> list[float]:
     """Runs in a process of its own: the milliseconds of each request, by one client on one connection."""
     with Client(address) as client:
         for request in warm_up:
@@ -149,7 +149,7 @@ def ask_in_order(*, address: str, warm_up: list[Request], requests: list[Request
         return [_milliseconds(client, request) for request in requests]
 
 
-def ask_at_once(*, address: str, requests: list[Request], clients: int, seconds: float) -> float:
+def ask_at_once(*, address: str, requests: list[SearchCall], clients: int, seconds: float) -> float:
     """Runs in a process of its own: answers a second, to clients who ask again and again, each on one connection."""
     begun = time.perf_counter()
 
@@ -169,7 +169,7 @@ def ask_at_once(*, address: str, requests: list[Request], clients: int, seconds:
     return answers / (time.perf_counter() - begun)
 
 
-def _milliseconds(client: Client, request: Request) -> float:
+def _milliseconds(client: Client, request: SearchCall) -> float:
     """Raises `RuntimeError` for any other answer than something that was found."""
     token, body = request
     begun = time.perf_counter()
