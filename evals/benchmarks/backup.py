@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.core.management import CommandError
@@ -27,6 +27,15 @@ from evals.scratch import database_url, scratch_database
 
 PEOPLE = 50
 KILOBYTES_PER_MEGABYTE = 1000
+# Runs a command and prints what it and its children used. Linux counts the memory of the process that starts a command
+# as the command's, so a small process starts it.
+_USED_BY = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(f"\\n{used.ru_utime + used.ru_stime} {used.ru_maxrss}")
+sys.exit(status)
+"""
 # A table that was made anew or emptied has another file.
 _FILES = "SELECT relname, relfilenode FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY relname"
 
@@ -65,25 +74,24 @@ def _environment(database: str, broker: str) -> Environment:
 def _measured(command: str, path: Path, given: Environment, *, name: str = "", refusal: str = "") -> Figures:
     """Seconds, seconds of a core, and the memory of the largest of its processes; the server's are not counted."""
     begun = time.perf_counter()
-    with subprocess.Popen(  # noqa: S603
-        [sys.executable, "manage.py", command, str(path)],
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _USED_BY, sys.executable, "manage.py", command, str(path)],
         cwd=settings.BASE_DIR,
         env=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as process:
-        said = cast(IO[str], process.stdout).read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        check=False,
+    )
     seconds = time.perf_counter() - begun
-    if bool(process.returncode) != bool(refusal) or refusal not in said:
-        raise CommandError(f"{command} ended with status {process.returncode}: {said}")
+    if bool(ran.returncode) != bool(refusal) or refusal not in ran.stdout:
+        raise CommandError(f"{command} ended with status {ran.returncode}: {ran.stdout}")
+    core_seconds, kilobytes = map(float, ran.stdout.splitlines()[-1].split())
     name = name or command
     return {
         f"{name}_s": round(seconds, 1),
-        f"{name}_core_s": round(used.ru_utime + used.ru_stime, 1),
-        f"{name}_peak_mb": round(used.ru_maxrss / KILOBYTES_PER_MEGABYTE, 1),
+        f"{name}_core_s": round(core_seconds, 1),
+        f"{name}_peak_mb": round(kilobytes / KILOBYTES_PER_MEGABYTE, 1),
     }
 
 

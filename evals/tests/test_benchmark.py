@@ -94,6 +94,8 @@ def test_a_backup_is_measured_with_the_refusal_of_a_damaged_file_and_the_restore
     for step in ("backup", "refusal", "restore", "verify_backup"):
         assert figures[f"{step}_s"] > 0, step
         assert figures[f"{step}_peak_mb"] > 0, step
+    # Each step's own memory, and not this process's four times.
+    assert len({figures[f"{step}_peak_mb"] for step in ("backup", "refusal", "restore", "verify_backup")}) > 1
     assert database_names() == before
 
 
