@@ -3,6 +3,9 @@
 # its workers log in as (docs/isolation.md). No one of them is a superuser, since row-level security does not bind one,
 # and every database has pgvector from the start.
 set -euo pipefail
+for name in database_owner_password database_password database_worker_password; do
+    export "${name^^}=$(< "${SECRETS:-/run/secrets}/$name")"
+done
 psql --no-psqlrc --set=ON_ERROR_STOP=1 --username="$POSTGRES_USER" --dbname=template1 <<'SQL'
 \getenv owner_password DATABASE_OWNER_PASSWORD
 \getenv web_password DATABASE_PASSWORD

@@ -2,7 +2,8 @@
 # A standby by streaming replication: copied from the primary the first time, which then sends what it writes.
 set -euo pipefail
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
-    address="host=$PRIMARY_HOST port=${PRIMARY_PORT:-5432} user=recollect_replication password=$DATABASE_REPLICATION_PASSWORD"
+    password=$(< "${SECRETS:-/run/secrets}/database_replication_password")
+    address="host=$PRIMARY_HOST port=${PRIMARY_PORT:-5432} user=recollect_replication password=$password"
     pg_basebackup --dbname="$address" --pgdata="$PGDATA" --write-recovery-conf --checkpoint=fast
     chmod 700 "$PGDATA"
 fi

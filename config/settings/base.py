@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import environ
+from environ.fileaware_mapping import FileAwareMapping
 from psycopg_pool import ConnectionPool
 
 from core.isolation.roles import DEFAULT_PREFIX, Roles
@@ -17,7 +18,20 @@ from core.redis_clients import broker_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
-env = environ.Env()
+
+class SecretFiles(FileAwareMapping):  # type: ignore[misc]  # without types
+    """The environment, in which `X_FILE` names a file with the value of `X`, as Compose mounts secrets."""
+
+    def __getitem__(self, key: str) -> str:
+        # Editors and `echo` end a file with a line break, which no value means.
+        return str(super().__getitem__(key)).rstrip("\r\n")
+
+
+class EnvWithFiles(environ.Env):  # type: ignore[misc]  # without types
+    ENVIRON = SecretFiles()
+
+
+env = EnvWithFiles()
 # A test run ignores these files, so that it never uses a person's keys or database.
 READS_ENV_FILES = not env.bool("IGNORE_ENV_FILES", default=False)
 if READS_ENV_FILES:
@@ -485,6 +499,8 @@ NOT_PERSONAL = {
 # One pool for all threads of a process: a connection per thread would exceed PostgreSQL's limit. The engine checks a
 # connection before a request uses it.
 DATABASES = {"default": env.db("DATABASE_URL", default="postgres:///recollect", engine="config.database")}
+# The password, where the address has none: the file of a secret, by DATABASE_PASSWORD_FILE.
+DATABASES["default"]["PASSWORD"] = DATABASES["default"].get("PASSWORD") or env.str("DATABASE_PASSWORD", default="")
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
     "pool": {

@@ -223,8 +223,8 @@ print("as it should be")
 """
 
 
-def in_production(*arguments: str, without: str = "") -> subprocess.CompletedProcess:
-    environment = {name: value for name, value in PRODUCTION.items() if name != without}
+def in_production(*arguments: str, without: str = "", **others: str) -> subprocess.CompletedProcess:
+    environment = {name: value for name, value in PRODUCTION.items() if name != without} | others
     kept = {"PATH": os.environ["PATH"], "STATIC_ROOT": str(settings.STATIC_ROOT)}
     command = [sys.executable, "-W", "ignore", *arguments]
     return subprocess.run(

@@ -51,6 +51,13 @@ def run_as_the_servers(command, root, **environment):
     )
 
 
+def write_secrets(folder, **values):
+    """As Compose mounts them: a file for each, which the container's account may read."""
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
+        (folder / name).chmod(0o444)
+
+
 class Standby:
     """What `deploy/standby.sh` makes of an empty folder: the container's program, on a socket."""
 
@@ -62,6 +69,7 @@ class Standby:
         make_private(root, choose_account())
         shutil.copy2(DEPLOY / "standby.sh", root)
         shutil.chown(root / "standby.sh", *([choose_account().uid] if choose_account() else [os.geteuid()]))
+        write_secrets(root, database_replication_password=PASSWORD)
         self.process = None
 
     def start(self):
@@ -75,7 +83,7 @@ class Standby:
             PATH=f"{programs}:{os.defpath}",
             PGDATA=str(self.root / "data"),
             PRIMARY_HOST=str(self.primary.socket),
-            DATABASE_REPLICATION_PASSWORD=PASSWORD,
+            SECRETS=str(self.root),
         )
         wait_until(lambda: answers(self.superuser_url))
 
@@ -262,22 +270,20 @@ def pooler(servers):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    passwords = {
-        role: urlsplit(url).password for role, url in (("web", servers[0].url), ("worker", servers[0].worker_url))
-    }
+    password = urlsplit(servers[0].url).password
+    write_secrets(root, database_password=password, database_worker_password=urlsplit(servers[0].worker_url).password)
     process = run_as_the_servers(
         ["bash", "start.sh"],
         root,
         PATH=PATH,
         PGBOUNCER_FOLDER=str(root / "pgbouncer"),
         DATABASE_HOST=str(servers[0].socket),
-        DATABASE_PASSWORD=passwords["web"],
-        DATABASE_WORKER_PASSWORD=passwords["worker"],
+        SECRETS=str(root),
         LISTEN_ON="127.0.0.1",
         PORT=str(port),
         POOL_SIZE="2",
     )
-    address = f"postgres://recollect_web:{passwords['web']}@127.0.0.1:{port}/recollect"
+    address = f"postgres://recollect_web:{password}@127.0.0.1:{port}/recollect"
     try:
         wait_until(lambda: answers(address))
         yield address

@@ -2,11 +2,12 @@
 # PgBouncer in transaction mode: a request has a connection for as long as its transaction lasts.
 set -euo pipefail
 umask 077
+secrets=${SECRETS:-/run/secrets}
 folder=${PGBOUNCER_FOLDER:-/tmp/pgbouncer}
 mkdir -p "$folder"
 cat > "$folder/users" <<USERS
-"recollect_web" "$DATABASE_PASSWORD"
-"recollect_worker" "$DATABASE_WORKER_PASSWORD"
+"recollect_web" "$(< "$secrets/database_password")"
+"recollect_worker" "$(< "$secrets/database_worker_password")"
 USERS
 cat > "$folder/pgbouncer.ini" <<SETTINGS
 [databases]

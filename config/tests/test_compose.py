@@ -1,0 +1,115 @@
+"""The containers of docker-compose.yml: with no right that they do not need, and with their own secrets alone, as files."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from django.conf import settings
+
+from config.settings.base import SecretFiles
+from config.tests.test_headers import in_production
+
+ROOT = Path(settings.BASE_DIR)
+
+
+class ComposeLoader(yaml.SafeLoader):
+    """Compose's own tag takes away what another file says."""
+
+
+ComposeLoader.add_constructor("!reset", lambda loader, node: None)
+
+
+def read(name):
+    return yaml.load((ROOT / name).read_text(), ComposeLoader)  # a safe loader with one more tag
+
+
+ALONE, SCALE = read("docker-compose.yml"), read("docker-compose.scale.yml")
+# Those that a file describes whole; the other file only adds to some.
+WHOLE = [
+    pytest.param(service, id=name)
+    for file in (ALONE, SCALE)
+    for name, service in file["services"].items()
+    if "image" in service or "build" in service
+]
+OURS = ["migrate", "web", "worker", "importer", "beat"]
+
+
+@pytest.mark.parametrize("service", WHOLE)
+def test_a_container_writes_to_its_volumes_and_tmp_alone_and_gains_no_rights(service):
+    assert service["read_only"] is True
+    assert "/tmp" in service["tmpfs"]  # the container's own
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["pids_limit"] and service["mem_limit"]
+
+
+@pytest.mark.parametrize("service", WHOLE)
+def test_a_container_that_goes_on_is_asked_whether_it_works(service):
+    assert ("healthcheck" in service) is (service["restart"] != "no")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_application_gets_no_capability_and_every_setting_that_is_in_env(name):
+    service = ALONE["services"][name]
+    assert "cap_add" not in service
+    assert {"path": ".env", "required": False} in service["env_file"]
+    # An address in .env, for `make up`, is not theirs.
+    for role in ("DATABASE_WORKER_URL", "DATABASE_OWNER_URL", "DATABASE_BACKUP_URL"):
+        assert service["environment"][role] == ""
+
+
+@pytest.mark.parametrize("file", [ALONE, SCALE])
+def test_secrets_are_files_and_never_in_the_environment(file):
+    said = yaml.dump(file["services"])
+    assert not re.search(r"\$\{[A-Z_]*(PASSWORD|KEY|TOKEN)", said)
+    for service in file["services"].values():
+        for name, value in service.get("environment", {}).items():
+            assert name.endswith("_FILE") or not re.search("PASSWORD|KEY", name), name
+            assert not re.search(r"://[^@/]+:[^@/]+@", str(value)), name
+
+
+def test_each_container_gets_the_passwords_of_its_own_role_alone():
+    secrets = {name: set(service.get("secrets", ())) for name, service in ALONE["services"].items()}
+    assert secrets["web"] == secrets["importer"] == {"secret_key", "database_password"}
+    assert secrets["worker"] == secrets["beat"] == {"secret_key", "database_worker_password"}
+    assert "postgres_password" not in set.union(*(secrets[name] for name in OURS))
+    for name in OURS:
+        named = {Path(value).name for key, value in ALONE["services"][name]["environment"].items() if "_FILE" in key}
+        assert named <= secrets[name]
+
+
+def test_one_command_makes_every_secret_and_keeps_those_that_exist(tmp_path):
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets/postgres_password").write_text("kept")
+    subprocess.run([ROOT / "deploy/make-secrets.sh", tmp_path], check=True)
+
+    made = {file.name: file.read_text() for file in (tmp_path / "secrets").iterdir()}
+    assert set(made) == {Path(each["file"]).name for file in (ALONE, SCALE) for each in file["secrets"].values()}
+    assert made.pop("postgres_password") == "kept"
+    assert all(re.fullmatch("[A-Za-z0-9]{50}", value) for value in made.values())
+    assert len(set(made.values())) == len(made)
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "secrets").iterdir()} == {0o444}
+
+
+def test_secrets_are_neither_committed_nor_built_into_the_image():
+    assert "secrets/" in (ROOT / ".gitignore").read_text().split()
+    copied = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
+    assert "secrets" not in copied
+
+
+def test_a_setting_may_stand_in_a_file(tmp_path):
+    (tmp_path / "key").write_text("from the file\n")
+    values = SecretFiles({"SECRET_KEY_FILE": str(tmp_path / "key"), "SECRET_KEY": "not this", "OTHER": "as it is"})
+    assert values["SECRET_KEY"] == "from the file"
+    assert values["OTHER"] == "as it is"
+
+
+def test_the_password_of_the_database_may_stand_in_a_file(tmp_path):
+    (tmp_path / "password").write_text("a password\n")
+    show = "from django.conf import settings as s; print([d['PASSWORD'] for d in s.DATABASES.values()])"
+    address = {"DATABASE_URL": "postgres://recollect_web@db/recollect", "DATABASE_REPLICA_URL": "postgres://standby"}
+    done = in_production("-c", show, DATABASE_PASSWORD_FILE=str(tmp_path / "password"), **address)
+    assert done.stdout.strip() == "['a password', 'a password']", done.stderr
