@@ -56,7 +56,7 @@ class TokenForm(forms.Form):
         label=_("It may"),
         error_messages={"required": _("Choose what the token may do.")},
     )
-    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Good for"))
+    days = forms.TypedChoiceField(choices=LIFETIMES, coerce=int, initial=DEFAULT_DAYS, label=_("Valid for"))
 
 
 @never_cache

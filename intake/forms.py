@@ -128,7 +128,7 @@ class TimeZoneForm(forms.Form):
         label=_("Time zone"),
         error_messages={"invalid_choice": _("There is no such time zone: choose one of these.")},
         choices=lambda: [(name, name.replace("_", " ")) for name in sorted(zoneinfo.available_timezones())],
-        help_text=_("Days are counted in it when your history is searched by date."),
+        help_text=_("Searches by date use this time zone."),
     )
 
 
@@ -136,7 +136,7 @@ class LanguageForm(forms.Form):
     language = forms.ChoiceField(
         label=_("Language"),
         required=False,
-        choices=[("", _("As the browser has it")), *settings.LANGUAGES],
+        choices=[("", _("The browser's language")), *settings.LANGUAGES],
         error_messages={"invalid_choice": _("There is no such language: choose one of these.")},
         help_text=_("Of these pages. A chat is answered in the language in which you write."),
     )

@@ -22,7 +22,7 @@ class Registration(StrEnum):
 BY_INVITATION = _(
     "To register here you need an invitation: a link that the administrator of this Recollect can send you."
 )
-NOT_OPEN = _("This invitation has been used up, has expired, or is not whole. Ask for a new one.")
+NOT_OPEN = _("This invitation has been used up, has expired, or is incomplete. Ask for a new one.")
 CLOSED = _("Nobody can register here. The administrator of this Recollect makes the accounts.")
 
 

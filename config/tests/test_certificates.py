@@ -4,10 +4,12 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.apps import apps
 from django.test import Client
 from django.urls import reverse
 
 from core.isolation.acting import acting_as
+from core.isolation.checks import personal_models
 from core.testing.examiner import as_the_application
 from core.testing.traces import traces_of
 from intake import certificates, retention
@@ -54,6 +56,26 @@ def test_a_statement_that_this_server_did_not_sign_is_not_there():
     assert certificates.read(signed).deleted == {"access tokens": 3, "turns": 2}
     for forged in (signed[:-1] + ("A" if signed[-1] != "A" else "B"), "nothing", "x" * 9_000):
         assert Client().get(reverse("intake:account_deleted", args=[forged])).status_code == 404
+
+
+def test_the_page_of_a_statement_names_the_rows_in_the_readers_language_and_its_files_in_english():
+    signed = certificates.sign(certificates.certify(user_id=7, at=NOW, rows={"intake.Turn": 2, "memory.MapPoint": 3}))
+    address = reverse("intake:account_deleted", args=[signed])
+    german = {"accept-language": "de"}
+    page = Client().get(address, headers=german).text
+    assert "Nachrichten mit Antworten <span>2</span>" in page and "Punkte der Karte <span>3</span>" in page
+    assert "2  turns" in Client().get(f"{address}?as=text", headers=german).text
+
+
+def test_every_kind_of_row_that_a_deletion_counts_has_a_name_in_the_statement():
+    of_users = [
+        model
+        for model in apps.get_models()
+        if model is User or any(field.related_model is User for field in model._meta.fields)
+    ]
+    assert {str(model._meta.verbose_name_plural) for model in [*of_users, *personal_models()]} == set(
+        certificates.KINDS
+    )
 
 
 def test_turns_older_than_the_retention_go_with_all_that_was_made_of_them_and_later_ones_move_up(alice, settings):

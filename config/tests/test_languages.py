@@ -228,3 +228,26 @@ def _written(catalog):
     """The forms of a text (one, and more where it counts) with those of its translation."""
     forms = [[[each] if isinstance(each, str) else each for each in (one.id, one.string)] for one in catalog if one.id]
     return {tuple(ids): tuple(strings) for ids, strings in forms}
+
+
+def test_every_reason_why_a_part_of_an_import_is_left_out_has_a_sentence():
+    """As the readers say it: as a constant, by an exception, or as what a function returns for a line or an entry."""
+    said = set()
+    for path in (ROOT / "imports/reading").rglob("*.py"):
+        ways = ["reason=", r"_Unusable\(", "NO_MESSAGES = ", "NOTHING_SAID = "]
+        ways += ["return "] * (path.name in ("lines.py", "zips.py"))
+        said.update(re.findall(rf'(?:{"|".join(ways)})f?"([^"]+ [^"]+)"', path.read_text()))
+    reasons = {re.sub(r"\{.*?\}", "", each) for each in said}
+    assert len(reasons) > 25
+    assert reasons <= {PLACEHOLDER.sub("", one) for one in SENTENCES}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "title", "heading"),
+    [("/import/", "Import", "Bring deinen Verlauf mit"), ("/memory/", "Gedächtnis", "Behalte, was zählt")],
+)
+def test_a_page_that_needs_an_account_has_its_own_title_for_visitors(client, path, title, heading):
+    page = client.get(path, headers={"accept-language": "de"}).text
+    assert f"<title>{title} · Recollect</title>" in page
+    assert f"<h1>{heading}</h1>" in page

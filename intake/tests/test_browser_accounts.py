@@ -89,7 +89,7 @@ def choose_a_new_password(page: Page) -> None:
     page.get_by_role("link", name="Forgotten your password?").click()
     page.get_by_label("Email").fill(EMAIL)
     page.get_by_role("button", name="Send the email").click()
-    expect(page.get_by_role("heading", name="Look into your email")).to_be_visible()
+    expect(page.get_by_role("heading", name="Check your email")).to_be_visible()
     page.goto(newest_link("/login/password/"))
     page.get_by_label("New password").fill(NEW)
     page.get_by_role("button", name="Save the password").click()

@@ -115,7 +115,8 @@ def account_deleted(request: HttpRequest, signed: str) -> HttpResponse:
             response = HttpResponse(certificate.as_text(), content_type="text/plain; charset=utf-8")
             response["Content-Disposition"] = f'attachment; filename="{name}.txt"'
         case _:
-            context = {"certificate": certificate, "also": certificates.ALSO}
+            rows = [(_(name), number) for name, number in certificate.deleted.items()]
+            context = {"certificate": certificate, "rows": rows, "also": certificates.ALSO}
             response = render(request, "intake/account/deleted.html", context)
     return response
 

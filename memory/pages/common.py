@@ -54,7 +54,8 @@ def _tell_visitor(request: HttpRequest) -> HttpResponse:
 
 
 def _place(request: HttpRequest) -> str:
-    return "search" if request.path.startswith("/search") else "memory"
+    first = request.path.split("/")[1]
+    return first if first in ("search", "import") else "memory"
 
 
 def day_of(text: str) -> date:

@@ -59,7 +59,7 @@ export function showLeftOut(element, shown) {
   const amount = shown.found?.skipped ?? shown.skipped.length;
   fold.hidden = !amount;
   fold.querySelector("summary").textContent = ngettext("%(count)s thing cannot come in", "%(count)s things cannot come in", amount);
-  const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${reason}`));
+  const lines = shown.skipped.map(({ where, reason }) => listed(`${where}: ${inPageLanguage(reason)}`));
   if (amount > lines.length) lines.push(listed(ngettext("… and %(count)s other", "… and %(count)s others", amount - lines.length)));
   fold.querySelector("ul").replaceChildren(...lines);
 }
