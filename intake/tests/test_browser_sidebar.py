@@ -266,3 +266,21 @@ def test_what_happens_in_another_tab_shows_by_itself(open_page, person, language
     choose(other, "Renamed there", "Delete")
     other.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.locator("[data-gone]")).to_be_visible()
+
+
+@pytest.mark.parametrize("locale", ["de", "es"])
+def test_the_longer_words_of_other_languages_fit_into_the_sidebar(open_page, person, locale):
+    some_chats(person, "One", "Two")
+    page = open_page(user=person, locale=locale)
+    page.locator(".finding [data-select]").click()
+    selection = page.locator("[data-selected-count]").evaluate(
+        "one => one.getClientRects().length === 1 && one.offsetHeight < 1.9 * parseFloat(getComputedStyle(one).fontSize)"
+    )
+    assert selection, "The number of selected chats is on two lines."
+    for shown in (page, open_page(locale=locale)):
+        shown.locator("[data-theme-button]").wait_for()
+        stick_out = shown.locator("#sidebar").evaluate(
+            "bar => [...bar.querySelectorAll('*')].filter(one => one.checkVisibility()"
+            " && one.getBoundingClientRect().right > bar.getBoundingClientRect().right).length"
+        )
+        assert stick_out == 0
