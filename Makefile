@@ -45,9 +45,7 @@ check: install ## Format, lint, types, the house's arrows, deployment settings, 
 	$(PRODUCTION) LOG_LEVEL=ERROR .venv/bin/python -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 
 audit: install ## Look the locked packages up among known vulnerabilities (asks the Python advisory database).
-	@.venv/bin/uv tool run --quiet --from pip-audit==2.10.1 pip-audit --strict --require-hashes --disable-pip \
-		$(foreach name,server local dev,--requirement requirements/$(name).txt) $(ARGS) || { \
-		echo "A package has a known vulnerability, or one could not be looked up: the lines above say which." >&2; exit 1; }
+	@requirements/audit.sh $(ARGS)
 
 conformance: LOCK := dev
 conformance: install ## The official MCP conformance suite and inspector, with a Node 22 of their own (needs npm and the network).
