@@ -142,4 +142,7 @@ routes = [
     *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
     Mount("/", serve_synchronously),
 ]
-application = BoundedBodies(Starlette(lifespan=lifespan, routes=routes))
+router = Starlette(lifespan=lifespan, routes=routes)
+# A path with a line break matches no pattern, not even "/": Django refuses it as it refuses others.
+router.router.default = serve_synchronously
+application = BoundedBodies(router)

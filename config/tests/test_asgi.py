@@ -129,3 +129,14 @@ def test_a_request_that_fails_leaves_no_connection_to_the_next(own_views):
 def test_a_header_with_an_underscore_passes_for_no_other(own_views, name):
     assert own_views.get("/address", headers={name: "192.0.2.1"}).text == "none"
     assert own_views.get("/address", headers={name: "192.0.2.1", "X-Forwarded-For": "192.0.2.2"}).text == "192.0.2.2"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/api/v1/conversations/a%0Ab/", "application/problem+json"), ("/a%0Ab/", "text/html; charset=utf-8")],
+)
+def test_a_path_with_a_line_break_is_refused_by_django_like_any_other(server, path, kind):
+    answer = httpx2.get(f"{server}{path}")
+    assert answer.status_code in (401, 404)
+    assert answer.headers["content-type"] == kind
+    assert "x-request-id" in answer.headers

@@ -1,11 +1,11 @@
 """The JSON shapes of the imports' REST API."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
 from django.urls import reverse
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from core.pagination import ListPage
 from core.validation import Input
@@ -25,7 +25,15 @@ def _read(value: object) -> datetime:
     return datetime.fromisoformat(value.upper())
 
 
-WrittenTime = Annotated[AwareDatetime, BeforeValidator(_read)]
+def _in_utc(at: datetime) -> datetime:
+    """PostgreSQL knows no offset of more than 15:59."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("this time is before the year 1 or after the year 9999") from None
+
+
+WrittenTime = Annotated[AwareDatetime, BeforeValidator(_read), AfterValidator(_in_utc)]
 
 
 class ImportWanted(Input):

@@ -200,6 +200,9 @@ def test_an_earlier_text_goes_with_its_turn(importer, alice):
 def test_a_preview_from_a_day_on_counts_what_would_be_stored(importer, alice):
     importer.bring(export(conversations=4, turns=1))
     id_ = importer.upload(export(conversations=5, turns=3))
+    # PostgreSQL knows no offset of more than 15:59; and this one lies before the year 1.
+    assert importer.get(f"{id_}/preview/", since="0099-08-24T23:06:05.52+17:27").status_code == 200
+    assert importer.get(f"{id_}/preview/", since="0001-01-01T00:00:00+17:27").status_code == 400
     shown = importer.get(f"{id_}/preview/", since="2023-05-03T00:00:00Z").json()
     assert len(shown["items"]) == 3
     assert shown["comes_in"] == {"conversations": 3, "turns": 7, "documents": 0, "records": 0}
