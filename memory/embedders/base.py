@@ -44,16 +44,16 @@ class RankingWeights(NamedTuple):
     Fitted by `manage.py fit_ranking` on LoCoMo, BEAM-100K and fourteen months of three lives (docs/decisions/0009).
     """
 
-    nearness: float = 3.23
-    said_nearness: float = 0.76
-    neighbours_nearness: float = 0.50
-    closeness: float = 0.47
-    words_shared: float = 1.45
-    words_leading: float = 2.64
-    words_rare: float = 1.17
-    said_words: float = 1.12
-    neighbours_words: float = 1.35
-    length: float = 1.23
+    nearness: float = 1.65
+    said_nearness: float = 1.03
+    neighbours_nearness: float = 0.47
+    closeness: float = 1.82
+    words_shared: float = 1.09
+    words_leading: float = 2.78
+    words_rare: float = 1.40
+    said_words: float = 1.23
+    neighbours_words: float = 1.64
+    length: float = 1.92
 
 
 FITTED = RankingWeights()
@@ -75,8 +75,8 @@ class Calibration:
     weights: RankingWeights = FITTED
     further: float = 0.06
     """A passage further on in a long text counts as so much farther than it is."""
-    slope: float = 0.934
-    intercept: float = -8.54
+    slope: float = 0.924
+    intercept: float = -9.32
     """With `slope`: what makes of a score how likely it is that the text is what was wanted."""
 
     @classmethod

@@ -3,8 +3,8 @@
     relevance = 1 / (1 + exp(-(slope * score + intercept)))      score = sum of weight * feature
 
 The features are the fields of `RankingWeights`, each about 0 to 1. They measure how near a text is in meaning, how much
-of the query's terms it contains, and how long it is. The relevance is the likelihood that a text is the wanted one.
-Three ideas are in the features:
+of the query's terms it contains, and whether it is more than a few words. The relevance is the likelihood that a text
+is the wanted one. Three ideas are in the features:
 
 1. The weight of terms depends on their reliability in this query: on the best text's share of the query's terms, on its
    lead over the others, and on the rarity of the terms. A question in other words than the text shares a few common
@@ -36,8 +36,12 @@ TELLING_SHARE = 0.35
 FAINT_SHARE = 0.05
 # BM25 of some three rare terms, and the multiple of it that counts at most.
 RARE_SCORE, MOST_RARE = 10.0, 1.5
+# A text with this many terms is long enough: more of them make it no likelier to be the wanted one.
+LONG_ENOUGH = 90
 # Scales the logarithm of a length to about 1.
-LONG = 5.0
+LENGTH_SCALE = 5.0
+# A remark is mostly its user's message: so much of the whole counts as that message by itself.
+OWN_SIDE = 0.5
 
 
 class Candidate(NamedTuple):
@@ -89,15 +93,15 @@ def features_of(
     return {
         one.key: (
             here.nearness,
-            (1 - here.shortness) * here.said_nearness,
+            (1 - here.shortness) * here.said_nearness + OWN_SIDE * here.shortness * here.nearness,
             here.shortness * sum(each.nearness for each in _around(one.key, nearby)),
             here.closeness / convincing,
             here.words * holding,
             here.words * lead,
             here.words * rarity,
-            (1 - here.shortness) * here.said_words * telling,
+            ((1 - here.shortness) * here.said_words + OWN_SIDE * here.shortness * here.words) * telling,
             here.shortness * sum(each.words for each in _around(one.key, nearby)) * telling,
-            log1p(one.terms) / LONG,
+            log1p(min(one.terms, LONG_ENOUGH)) / LENGTH_SCALE,
         )
         for one, here in zip(candidates, nearby.values(), strict=True)
     }

@@ -105,6 +105,21 @@ def test_between_two_short_sides_it_does_not_matter_who_said_it():
     assert found[asked.key] == pytest.approx(found[answered.key], rel=0.01)
 
 
+def test_a_remark_is_not_hidden_by_pages_that_are_a_little_farther():
+    remark = candidate(1, terms=20, distance=0.60)
+    pages = [candidate(place, terms=300, distance=0.68, said_distance=0.8) for place in range(3, 20, 2)]
+    assert ranking(*pages, remark)[0] == remark.key
+
+
+def test_a_text_of_more_than_enough_terms_is_no_likelier_for_being_longer():
+    page = candidate(1, lexical=3.0, said_lexical=3.0, distance=0.4)
+    book = candidate(3, terms=100 * PAGE, lexical=3.0, said_lexical=3.0, distance=0.4)
+    found = scores(page, book)
+    assert found[book.key] == pytest.approx(found[page.key], rel=0.02)
+    word = candidate(5, terms=1, lexical=3.0, said_lexical=3.0, distance=0.4)
+    assert ranking(word, page)[0] == page.key
+
+
 def test_a_remark_leans_on_the_turns_around_it():
     hit = candidate(4, lexical=5.0, said_lexical=5.0, distance=0.2)
     beside, elsewhere = candidate(5, terms=REMARK, distance=0.6), candidate(9, terms=REMARK, distance=0.6)

@@ -8,7 +8,7 @@ from django.core.management import CommandError
 
 from evals import ranking_fit
 from evals.datasets.loading import embed_all, load_turns
-from evals.datasets.reading import DatasetError, read_dataset
+from evals.datasets.reading import Dataset, DatasetError, read_dataset
 from evals.management import ReportingCommand
 from evals.ranking_fit import RECALL_AT, RankedQuery
 from evals.scratch import scratch_database
@@ -24,7 +24,9 @@ class Command(ReportingCommand):
 
     def handle(self, *args: Any, datasets: list[Path], **options: Any) -> None:
         try:
-            asked = {folder.resolve().name: self._questions(folder) for folder in datasets}
+            # Each is read before any is embedded, which takes minutes.
+            read = [read_dataset(folder) for folder in datasets]
+            asked = {dataset.name: self._questions(dataset) for dataset in read}
         except DatasetError as error:
             raise CommandError(str(error)) from error
         every = [one for those in asked.values() for one in those]
@@ -38,8 +40,7 @@ class Command(ReportingCommand):
         self.stdout.write(f"    slope: float = {slope:.3f}\n    intercept: float = {intercept:.2f}\n")
         self.stdout.write("\n" + columns(_table(asked, weights)))
 
-    def _questions(self, folder: Path) -> list[RankedQuery]:
-        dataset = read_dataset(folder)
+    def _questions(self, dataset: Dataset) -> list[RankedQuery]:
         with scratch_database():
             loaded = load_turns(dataset.turns, report=self.report)
             embed_all(report=self.report)
