@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -22,6 +23,7 @@ from agent_tools.oauth import access, connections
 from agent_tools.oauth.secrets import ACCESS_PREFIX, checksum_of
 from agent_tools.scopes import ALL_SCOPES, TokenScope
 from core.errors import AuthenticationRequired, InsufficientScope
+from core.isolation.acting import losing_no_node
 from core.rate_limits import DEFAULT_LIMIT, RequestThrottle, begin_call, client_address, network_of, take_for
 from intake.models import User
 
@@ -134,7 +136,9 @@ def holder_of(digest: str, *, now: datetime, address: str = "") -> TokenCaller:
     if not token.user.is_active:
         raise TokenRefused(Refusal.DEACTIVATED)
     if token.last_used_at is None or token.last_used_at < now - USE_NOTED_EVERY:
-        AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
+        # On a cluster this writes to every node, outside of `acting_as`.
+        with losing_no_node(connection):
+            AccessToken.objects.filter(digest=digest).update(last_used_at=now, last_used_from=network_of(address))
     return TokenCaller(user=token.user, scopes=effective(token.scopes), digest=digest)
 
 

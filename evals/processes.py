@@ -77,7 +77,8 @@ def _in_database(url: str, number: int) -> str:
     parts = urlsplit(url)
     if parts.scheme.startswith("redis+socket"):
         query = {**dict(parse_qsl(parts.query)), "virtual_host": str(number)}
-        return parts._replace(query=urlencode(query)).geturl()
+        # Not by `geturl`, which takes the slashes away if there is neither host nor password.
+        return f"{url.partition('?')[0]}?{urlencode(query)}"
     return parts._replace(path=f"/{number}").geturl()
 
 

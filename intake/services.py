@@ -58,9 +58,10 @@ class Progress:
 # A turn that another transaction has locked is skipped, so that the other answers do not wait for it.
 _SAVE_PROGRESS = """
 UPDATE intake_conversation_turns SET assistant_message = %s, reasoning = %s, tool_calls = %s::jsonb, updated_at = %s
- WHERE (user_id, id) = (SELECT user_id, id FROM intake_conversation_turns
-                         WHERE id = %s AND user_id = %s AND attempt = %s AND status = 'streaming'
-                           FOR NO KEY UPDATE SKIP LOCKED)"""
+ WHERE user_id = %s
+   AND id = (SELECT id FROM intake_conversation_turns
+              WHERE user_id = %s AND id = %s AND attempt = %s AND status = 'streaming'
+                FOR NO KEY UPDATE SKIP LOCKED)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,11 @@ def save_progress(parts: Sequence[Progress], *, now: datetime) -> set[int]:
     Returns the saved turns: those that are still open for their attempts, and not locked by another transaction.
     """
     changes = [
-        PersonalChange(part.user_id, _SAVE_PROGRESS, [*part.columns(), now, part.turn_id, part.user_id, part.attempt])
+        PersonalChange(
+            part.user_id,
+            _SAVE_PROGRESS,
+            [*part.columns(), now, part.user_id, part.user_id, part.turn_id, part.attempt],
+        )
         for part in parts
     ]
     return {part.turn_id for part, count in zip(parts, change_for_each(changes), strict=True) if count}

@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.db import InternalError, OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import TokenScope
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tokens import create_token
+from core.isolation import acting
 from intake.models import User
 from intake.tests.factories import a_person
 
@@ -289,3 +291,16 @@ def test_somebody_elses_token_a_missing_and_a_malformed_id_get_the_same_bytes(se
 def test_there_is_an_end_to_how_many_tokens_a_person_has(session, monkeypatch):
     monkeypatch.setattr("agent_tools.tokens.MOST_TOKENS", 2)
     assert [make(session).status_code for _ in range(3)] == [201, 201, 400]
+
+
+def test_a_node_that_is_away_while_the_use_is_noted_is_an_unavailable_database(alice, monkeypatch):
+    secret = create_token(user=alice).secret
+    monkeypatch.setattr(acting, "is_cluster", lambda connection: True)
+
+    def without_node(execute, sql, params, many, context):
+        if sql.startswith("UPDATE"):
+            raise InternalError("failure on connection marked as essential")
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(without_node), pytest.raises(OperationalError):
+        verify(secret, now=timezone.now())

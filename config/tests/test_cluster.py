@@ -31,6 +31,7 @@ from core.testing.emptying import empty
 from core.testing.examiner import as_a_worker, as_the_application
 from intake import deleting
 from intake.models import Conversation, Turn
+from intake.services import Progress, begin_turn, save_progress
 from intake.tests.factories import NOW, a_person, a_turn, caller_for
 from memory import indexing, term_segments, vectors
 from memory.models import Embedding, IndexedText, VectorBlock
@@ -119,6 +120,20 @@ def test_what_people_say_on_different_nodes_is_indexed_packed_and_found_by_them_
         texts = found(person, "When does the plumber come?")
         assert texts
         assert all(person.email in text for text in texts)
+
+
+def test_answers_that_are_being_written_are_saved_together_on_the_nodes_of_their_users():
+    people = [a_person(f"{number}@example.com") for number in range(6)]
+    turns = []
+    for person in people:
+        with as_the_application(), acting_as(person):
+            turns.append(begin_turn(caller=caller_for(person), message="Hi", conversation_id=None, now=NOW))
+    parts = [Progress(turn_id=turn.pk, user_id=turn.user_id, text=f"Half of {turn.pk}") for turn in turns]
+    with as_the_application():
+        assert save_progress(parts, now=NOW) == {turn.pk for turn in turns}
+    for turn in turns:
+        turn.refresh_from_db()
+        assert turn.assistant_message == f"Half of {turn.pk}"
 
 
 def test_a_deleted_chat_and_a_deleted_account_leave_nothing_on_any_node():

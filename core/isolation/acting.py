@@ -116,7 +116,7 @@ def change_for_each(changes: Sequence[PersonalChange]) -> list[int]:
     on_cluster = is_cluster(database)
     messages = [[one] for one in [(_ON_NODES_TOO, ()), *statements]] if on_cluster else [statements]
     counts: list[int] = []
-    with _losing_no_node(database), transaction.atomic(), database.cursor() as cursor:
+    with losing_no_node(database), transaction.atomic(), database.cursor() as cursor:
         for message in messages:
             parameters = [each for _, its in message for each in its]
             cursor.execute("; ".join(statement for statement, _ in message), parameters)
@@ -148,7 +148,7 @@ def _being(identity: _Identity) -> Iterator[None]:
     if present is not None:
         raise ActingAsAnother(f"Acting as {present}, and asked to act as {identity}.")
     is_nested = database.in_atomic_block
-    with _losing_no_node(database), transaction.atomic():
+    with losing_no_node(database), transaction.atomic():
         before = _present() if is_nested else None
         _become(identity)
         database.acting = identity
@@ -164,7 +164,7 @@ def _being(identity: _Identity) -> Iterator[None]:
 
 
 @contextmanager
-def _losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
+def losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
     """Report a node that a cluster loses as an unavailable database; at a commit Citus raises an internal error
     instead.
     """

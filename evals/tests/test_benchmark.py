@@ -223,6 +223,8 @@ def test_another_broker_database_is_named_as_celery_wants_it():
     socket = processes._in_database("redis+socket://:pw@/run/redis.sock?virtual_host=0", 7)
     assert urlsplit(socket).path == "/run/redis.sock"
     assert parse_qs(urlsplit(socket).query) == {"virtual_host": ["7"]}
+    without_password = processes._in_database("redis+socket:///run/redis.sock", 7)
+    assert without_password == "redis+socket:///run/redis.sock?virtual_host=7"
 
 
 def test_a_function_that_fails_in_a_process_of_its_own_is_an_error_in_words(capfd):

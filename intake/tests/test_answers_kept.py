@@ -43,7 +43,7 @@ def test_what_the_database_refuses_of_one_answer_costs_the_others_nothing(turns,
 def test_a_turn_that_somebody_holds_keeps_no_other_answer_waiting(turns):
     first, *others = turns
     with transaction.atomic():
-        type(first).objects.select_for_update().get(pk=first.pk)
+        type(first).objects.select_for_update().get(pk=first.pk, user=first.user)
         saved = asyncio.run(_save_together([part_of(turn) for turn in turns]))
     assert saved == {turn.pk for turn in others}
     assert texts(turns) == ["", *(f"Half of {turn.pk}" for turn in others)]

@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from core.errors import Conflict, NotFound
+from core.isolation.acting import acting_as
 from intake import deleting, exporting, services, versions
 from intake.models import Conversation, Turn
 from intake.paths import Tree, upward
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def alice():
     return a_person()
+
+
+@pytest.fixture
+def as_alice(alice):
+    with acting_as(alice):
+        yield
 
 
 def say(user, message, *, conversation_id=None, parent=None):
@@ -145,6 +152,7 @@ def test_what_an_answer_took_is_kept_and_added_up_when_it_is_continued(alice):
     }
 
 
+@pytest.mark.usefixtures("as_alice")
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_done_to_a_tree_it_stays_one_and_every_page_shows_one_path(alice, seed):
     """Turns are added anywhere, versions chosen, turns and subtrees deleted; each step is compared with a plain model."""
