@@ -45,8 +45,10 @@ from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
 
-# How often, and at which intervals in seconds, the last save is retried while the database restarts.
-LAST_SAVE_WAITS = (0.2, 0.5, 1, 2, 4)
+# How many seconds the last save is retried while the database is away, and the pauses in between, which double. Giving
+# up leaves the turn open, and a client without an Idempotency-Key that then repeats its message adds a second turn.
+LAST_SAVE_SECONDS = 60.0
+SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
 # Limits every answer, also one without readers.
 LONGEST_ANSWER = 500_000
 
@@ -190,7 +192,7 @@ class Writing:
     async def _close(self, answer: Answer) -> Ending:
         """Save the answer; returns how the turn has ended, which another process may have decided."""
         try:
-            saved = await self._save(answer) or await load_turn(self._turn.pk, caller=self.caller)
+            saved = await self._save(answer)
             if saved is None:
                 self.log.is_deleted = True
                 return ending_of_deleted()
@@ -199,17 +201,26 @@ class Writing:
             return ending_by(_shown(error))
 
     async def _save(self, answer: Answer) -> Turn | None:
-        """The last save, retried while the database is unavailable; raises `Unavailable` if it stays so."""
-        turn = self._turn
-        for wait in LAST_SAVE_WAITS:
+        """The last save, retried while the database is unavailable; raises `Unavailable` if it stays so.
+
+        Returns the turn as it is now, None if it was deleted. After a commit that was not confirmed, the next attempt
+        finds the turn closed.
+        """
+        turn, wait = self._turn, SHORTEST_WAIT
+        deadline = time.monotonic() + LAST_SAVE_SECONDS
+        while True:
             try:
                 saved = await as_caller(
                     self.caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
-                )
+                ) or await load_turn(turn.pk, caller=self.caller)
+            except (OperationalError, InterfaceError):
+                if time.monotonic() > deadline:
+                    break
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+            else:
                 after_answer(turn, self.caller, answer, model=self._draft.model)
                 return saved
-            except (OperationalError, InterfaceError):
-                await asyncio.sleep(wait)
         logger.error("The answer of turn %s could not be saved", turn)
         raise Unavailable("The database is away, and the answer could not be kept. Try again.")
 

@@ -6,9 +6,12 @@ import time
 
 import pytest
 from django.apps import apps
+from django.db import OperationalError
 
 from core.testing.model_server import BreakOff, CallTool, Refuse, Say
 from core.testing.sse_client import read_events
+from intake import services
+from intake.answers import writing
 from intake.models import Conversation, IdempotentAnswer, Turn
 from intake.tests.test_chat_stream import the_turn, wait_until
 
@@ -139,6 +142,68 @@ def test_an_answer_that_failed_is_made_anew_in_the_same_turn(anybody, language_m
     assert "Idempotency-Replayed" not in again.headers
     assert (the_turn().assistant_message, the_turn().status) == ("Whole.", "complete")
     assert Conversation.objects.count() == 1
+
+
+def failing(function, times):
+    """The function, of which the first calls find no database."""
+    left = iter(range(times))
+
+    def fails_at_first(*args, **kwargs):
+        if next(left, None) is not None:
+            raise OperationalError("gone")
+        return function(*args, **kwargs)
+
+    return fails_at_first
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The last save of an answer is retried at once."""
+    monkeypatch.setattr(writing, "SHORTEST_WAIT", 0.01)
+    monkeypatch.setattr(writing, "LONGEST_WAIT", 0.01)
+
+
+def test_an_answer_waits_for_a_database_that_is_away_so_that_nobody_repeats_its_message(
+    visitor, language_model, impatient, monkeypatch
+):
+    monkeypatch.setattr(services, "finish_turn", failing(services.finish_turn, times=20))
+    language_model(Say(("Whole.",)))
+    assert names(ask(visitor, key={})) == ["turn", "delta", "done"]
+    assert (the_turn().assistant_message, the_turn().status) == ("Whole.", "complete")
+
+
+def test_a_last_save_whose_commit_was_not_confirmed_is_no_failure(visitor, language_model, impatient, monkeypatch):
+    as_caller, unconfirmed = writing.as_caller, []
+
+    async def without_confirmation(caller, function, *args, **kwargs):
+        done = await as_caller(caller, function, *args, **kwargs)
+        if function is services.finish_turn and not unconfirmed:
+            unconfirmed.append(done.status)
+            raise OperationalError("gone")
+        return done
+
+    monkeypatch.setattr(writing, "as_caller", without_confirmation)
+    monkeypatch.setattr(writing, "load_turn", failing(writing.load_turn, times=1))
+    language_model(Say(("Whole.",)))
+    assert names(ask(visitor, key={})) == ["turn", "delta", "done"]
+    assert unconfirmed == ["complete"]
+    assert the_turn().assistant_message == "Whole."
+
+
+def test_an_answer_that_could_not_be_kept_is_made_anew_in_the_same_turn(
+    person, log_in, language_model, impatient, monkeypatch
+):
+    monkeypatch.setattr(writing, "LAST_SAVE_SECONDS", 0.1)
+    client = log_in(person)
+    language_model(Say(("Lost.",)), Say(("Whole.",)))
+    with monkeypatch.context() as away:
+        away.setattr(services, "finish_turn", failing(services.finish_turn, times=1000))
+        failure = events_of(ask(client))[-1]
+    assert (failure.name, failure.data["code"], failure.data["retryable"]) == ("error", "unavailable", True)
+    assert events_of(ask(client))[-1] == failure
+    assert services.interrupt_turn(turn_id=the_turn().pk, attempt=1), "as the sweep does"
+    assert names(ask(client)) == ["turn", "delta", "done"]
+    assert the_turn().assistant_message == "Whole."
 
 
 def stop(client):
