@@ -157,8 +157,8 @@ def test_without_rounds_there_are_no_tools(person, log_in, language_model, setti
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (RuntimeError("the password is 1234"), "internal_error: Something went wrong here."),
-        (OperationalError("no connection to 1234"), "unavailable: The database is away for the moment."),
+        (RuntimeError("the password is xylophone"), "internal_error: Something went wrong here."),
+        (OperationalError("no connection to xylophone"), "unavailable: The database is away for the moment."),
     ],
 )
 def test_a_tool_that_fails_does_not_end_the_answer(person, log_in, language_model, failure, told):
@@ -168,7 +168,7 @@ def test_a_tool_that_fails_does_not_end_the_answer(person, log_in, language_mode
     assert events[-1].name == "done"
     assert told in told_to_model(model)[1]
     assert results(events)[0]["isError"] is True
-    assert "1234" not in json.dumps(model.requests) + json.dumps(results(events))
+    assert "xylophone" not in json.dumps(model.requests) + json.dumps(results(events))
 
 
 def test_a_visitor_is_told_that_nobody_is_there_to_remember_for(visitor, language_model):
