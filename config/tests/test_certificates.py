@@ -19,7 +19,7 @@ from intake.tests.factories import NOW, a_person, a_turn
 from memory import documents, indexing
 from memory.models import Embedding
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_answers_of_other_tests")]
 
 SECRET = "kwyjibo"
 

@@ -10,7 +10,6 @@ from django.apps import apps
 from django.conf import settings
 from django.db import connection
 from django.test import Client
-from redis import Redis
 from rest_framework.test import APIClient
 
 from core.isolation.acting import acting_as
@@ -18,7 +17,6 @@ from core.isolation.caller import Caller
 from core.testing.examiner import as_a_worker
 from core.testing.traces import rows_naming, traces_of
 from intake import deleting, exporting, services
-from intake.answers import streams
 from intake.models import Turn, User
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import documents, indexing, records
@@ -32,18 +30,10 @@ from memory.term_segments import flush
 from memory.terms import score
 from memory.tests.overview.drawn import draw
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("no_answers_of_other_tests")]
 
 # A word that no stemmer shortens.
 SECRET = "kwyjibo"
-
-
-@pytest.fixture(autouse=True)
-def no_answers_of_other_tests() -> None:
-    """What Redis has of an answer outlives a test, whose rows alone are emptied."""
-    with Redis.from_url(settings.REDIS_URL) as redis:
-        for key in redis.scan_iter(match=f"{streams.PREFIX}*"):
-            redis.delete(key)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import redis
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
@@ -104,6 +105,16 @@ def language_model(settings: Any) -> Iterator[Callable[..., ScriptedModel]]:
             return model
 
         yield follow
+
+
+@pytest.fixture
+def no_answers_of_other_tests() -> None:
+    """For tests that look for traces in Redis: what it has of an answer outlives a test, whose rows alone are
+    emptied.
+    """
+    with redis.Redis.from_url(settings.REDIS_URL) as broker:
+        for key in broker.scan_iter(match="recollect:answer:*"):
+            broker.delete(key)
 
 
 @pytest.fixture

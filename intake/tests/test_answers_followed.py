@@ -306,6 +306,7 @@ def test_a_retry_is_another_attempt_and_its_readers_begin_anew(person, log_in, t
     assert text_of(events) == "The whole."
 
 
+@pytest.mark.usefixtures("no_answers_of_other_tests")
 def test_what_is_deleted_while_it_is_answered_leaves_nothing_in_redis(person, log_in, language_model):
     language_model(Say(tuple(f"kwyjibo{n} " for n in range(400)), seconds_apart=0.05))
     client = log_in(person)
@@ -317,6 +318,7 @@ def test_what_is_deleted_while_it_is_answered_leaves_nothing_in_redis(person, lo
     assert traces_of("kwyjibo") == []
 
 
+@pytest.mark.usefixtures("no_answers_of_other_tests")
 def test_what_is_deleted_soon_after_it_was_answered_leaves_nothing_in_redis(person, log_in, language_model):
     language_model(Say(("kwyjibo",)))
     client = log_in(person)
