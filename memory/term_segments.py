@@ -108,17 +108,21 @@ class _Statements:
 
 # A text that is being deleted is skipped. A deletion waits for the flush of its text, and then finds it in a segment.
 _FLUSH = _Statements.of(
-    """taken AS (
+    """pending AS MATERIALIZED (
+    SELECT text_id
+      FROM pending_terms
+     WHERE user_id = %(user_id)s AND corpus = %(corpus)s
+     ORDER BY text_id
+     LIMIT %(batch)s
+       FOR UPDATE SKIP LOCKED
+), kept AS MATERIALIZED (
+    SELECT id
+      FROM indexed_texts
+     WHERE user_id = %(user_id)s AND id = ANY(ARRAY(SELECT text_id FROM pending))
+       FOR KEY SHARE SKIP LOCKED
+), taken AS (
     DELETE FROM pending_terms
-     WHERE user_id = %(user_id)s
-       AND text_id IN (SELECT text_id
-                         FROM pending_terms AS pending
-                         JOIN indexed_texts AS text ON text.user_id = pending.user_id AND text.id = text_id
-                        WHERE pending.user_id = %(user_id)s AND pending.corpus = %(corpus)s
-                        ORDER BY text_id
-                        LIMIT %(batch)s
-                          FOR UPDATE OF pending SKIP LOCKED
-                          FOR KEY SHARE OF text SKIP LOCKED)
+     WHERE user_id = %(user_id)s AND text_id = ANY(ARRAY(SELECT id FROM kept))
     RETURNING *
 ), text AS MATERIALIZED (
     SELECT text_id, said_length, answered_length, (row_number() OVER (ORDER BY text_id))::smallint AS ordinal FROM taken
