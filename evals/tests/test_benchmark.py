@@ -105,6 +105,7 @@ def test_every_page_is_opened_in_a_browser_and_what_it_fetches_is_counted(monkey
     target = tmp_path / "figures.json"
     monkeypatch.setattr(pages, "LONG_CHAT", 30)
     monkeypatch.setattr(pages, "CHATS", 3)
+    monkeypatch.setattr(pages, "SETTLED_MS", 100)
 
     call_command("benchmark", "pages", "--runs=1", f"--json={target}")
 
