@@ -1,7 +1,8 @@
 """A pytest plugin: starts temporary servers for missing addresses before the settings are read.
 
 Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
-alone with all of them, however many run in parallel. `-n auto` starts a process for each core, up to MOST_PROCESSES.
+alone with all of them, however many run in parallel. `-n auto` starts one process more than there are
+cores, up to MOST_PROCESSES: a quarter of a test's time is waiting for a server, a browser or a lease.
 """
 
 import argparse
@@ -49,9 +50,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One for each core that this process may use; none on a single core, or with given servers."""
+    """One more than the cores that this process may use; none on a single core, or with given servers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 0 if cores == 1 or _has_servers() else min(cores, MOST_PROCESSES)
+    return 0 if cores == 1 or _has_servers() else min(cores + 1, MOST_PROCESSES)
 
 
 def _keep_bytecode() -> None:

@@ -16,8 +16,8 @@ def no_servers(monkeypatch):
         monkeypatch.delenv(name)
 
 
-@pytest.mark.parametrize(("cores", "processes"), [(1, 0), (2, 2), (4, 4), (64, 4)])
-def test_there_is_a_process_for_each_core_up_to_four(no_servers, monkeypatch, cores, processes):
+@pytest.mark.parametrize(("cores", "processes"), [(1, 0), (2, 3), (4, 4), (64, 4)])
+def test_there_is_one_process_more_than_cores_up_to_four(no_servers, monkeypatch, cores, processes):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)), raising=False)
     assert pytest_xdist_auto_num_workers() == processes
 

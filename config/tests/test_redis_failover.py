@@ -5,6 +5,7 @@ import subprocess
 from contextlib import ExitStack
 
 import pytest
+import redis
 from celery import current_app
 
 from config.stack.paths import choose_account, programs
@@ -62,7 +63,14 @@ class SentinelServers:
 
     def fail_over(self):
         self.primary.kill()
-        wait_until(lambda: self.ask("replica", "info", "replication")["role"] == "master", seconds=SECONDS)
+        wait_until(self._is_replica_promoted, seconds=SECONDS)
+
+    def _is_replica_promoted(self):
+        try:
+            return self.ask("replica", "info", "replication")["role"] == "master"
+        except redis.ConnectionError:
+            # At that moment it drops its clients.
+            return False
 
 
 def free_port():
