@@ -31,7 +31,7 @@ down: ## Stop what `make up` started.
 	@if [ -x .venv/bin/python ]; then $(IN_VENV) config.stack down; else echo "Nothing is running."; fi
 
 test: LOCK := dev
-test: install ## Run the whole test suite, on up to four cores (ARGS="-n 0" for one, ARGS="-k deleting" for a part).
+test: install ## Run the whole test suite, in up to four processes (ARGS="-n 0" for one, ARGS="-k deleting" for a part).
 	@exec $(IN_VENV) pytest -n auto $(ARGS)
 
 check: LOCK := dev

@@ -6,6 +6,7 @@ from typing import Any
 from allauth.account import signals as account
 from allauth.account.signals import authentication_step_completed
 from allauth.mfa import signals as factors
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount import signals as services
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
@@ -53,8 +54,6 @@ NOTED = {
     account.password_reset: Activity.PASSWORD_RESET,
     account.email_added: Activity.EMAIL_ADDED,
     account.email_removed: Activity.EMAIL_REMOVED,
-    account.email_changed: Activity.EMAIL_CHANGED,
-    factors.authenticator_added: Activity.FACTOR_ADDED,
     factors.authenticator_removed: Activity.FACTOR_REMOVED,
     factors.authenticator_reset: Activity.FACTOR_RESET,
     factors.authentication_failed: Activity.CODE_FAILED,
@@ -67,6 +66,19 @@ def _note(what: Activity, *, user: User | None = None, **kwargs: Any) -> None:
 
 for signal, what in NOTED.items():
     signal.connect(partial(_note, what), weak=False, dispatch_uid=f"intake.note_{what}")
+
+
+@receiver(account.email_changed, dispatch_uid="intake.note_email")
+def note_email(*, user: User, from_email_address: Any, **kwargs: Any) -> None:
+    """The first confirmed address replaces none."""
+    activity.note(user, Activity.EMAIL_CHANGED if from_email_address else Activity.EMAIL_CONFIRMED)
+
+
+@receiver(factors.authenticator_added, dispatch_uid="intake.note_factor")
+def note_factor(*, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
+    """Recovery codes come with the first second factor, which has an entry of its own."""
+    are_codes = authenticator.type == Authenticator.Type.RECOVERY_CODES
+    activity.note(user, Activity.FACTOR_RESET if are_codes else Activity.FACTOR_ADDED)
 
 
 @receiver(user_login_failed, dispatch_uid="intake.note_failed_login")

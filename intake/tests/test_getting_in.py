@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import reverse
 
 from intake.accounts.proof import PROVED_AT
-from intake.models import Conversation, User
+from intake.models import ActivityEntry, Conversation, User
 from intake.tests.factories import a_person, a_visitor, a_visitors_turn
 
 pytestmark = pytest.mark.django_db
@@ -47,6 +47,11 @@ def alice():
 def links() -> list[str]:
     """In the emails that were sent."""
     return [path for message in mail.outbox for path in re.findall(r"http://testserver(/\S+)", message.body)]
+
+
+def noted() -> set[str]:
+    """What the activity of the only account says."""
+    return set(ActivityEntry.objects.values_list("what", flat=True))
 
 
 def is_in(client: Client) -> bool:
@@ -89,6 +94,7 @@ def test_a_new_account_is_used_at_once_and_asked_to_confirm_its_address(client):
     client.post(confirm)
     assert EmailAddress.objects.get().verified
     assert "not confirmed yet" not in client.get(ACCOUNT).text
+    assert noted() == {"logged_in", "email_confirmed"}
 
 
 def test_where_addresses_must_be_confirmed_nobody_is_let_in_before(client, mandatory):
@@ -126,6 +132,7 @@ def test_a_new_address_counts_when_it_is_confirmed(client, alice):
     client.post(next(link for link in links() if link.startswith("/email/")))
     alice.refresh_from_db()
     assert alice.email == "alice@new.example"
+    assert noted() >= {"email_added", "email_changed"}
 
 
 def test_a_new_address_that_somebody_registered_meanwhile_is_theirs(client, alice):
@@ -219,6 +226,13 @@ def test_a_recovery_code_lets_its_owner_in_once(alice):
         another.post(LOGIN, WORKER)
         another.post(CODE, {"code": codes[0]})
         assert is_in(another) is expected
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_activity_tells_a_factor_from_the_recovery_codes_that_come_with_it(alice):
+    with_an_app(alice)
+    assert noted() == {"logged_in", "factor_added", "factor_reset"}
+    assert ActivityEntry.objects.filter(what="factor_added").count() == 1
 
 
 def test_codes_are_counted_for_the_account_from_everywhere(alice, settings):
