@@ -116,6 +116,8 @@ class Supervisor:
         self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
         say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
+        if self._environment.get("REGISTRATION", "open") != "open":
+            say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
 
     def watch(self) -> None:
         """Keep every part running."""

@@ -164,7 +164,7 @@ def test_everything_starts_once_with_two_web_processes_and_nothing_is_left_even_
         first = subprocess.Popen(
             [*STACK, "up", "--port", str(port)],
             cwd=BASE_DIR,
-            env=environment(var, WEB_PROCESSES="2"),
+            env=environment(var, WEB_PROCESSES="2", REGISTRATION="invite"),
             stdout=file,
             stderr=file,
         )
@@ -178,6 +178,7 @@ def test_everything_starts_once_with_two_web_processes_and_nothing_is_left_even_
         while len(set(listeners(port))) < 2:
             time.sleep(0.05)
         assert urlopen(f"http://127.0.0.1:{port}/healthz").status == 200
+        assert "manage.py createsuperuser` creates the first account" in output.read_text()
         assert (var / "env").stat().st_mode & 0o777 == 0o600
         first.send_signal(signal.SIGKILL)
         first.wait()
