@@ -41,9 +41,10 @@ PATIENCE = 30
 WRITERS = 50
 # What one of many requests may take while others do not read, beside what it takes while there are none.
 NOT_SLOWED = 3.0
-# What the process may grow in bytes: what Python sets aside meanwhile; and for each answer its log, of a quarter of a
-# million characters, and what the system buffers of it on the way to a reader who reads nothing.
-STEADY = 30_000_000
+# What the process may grow in bytes: what Python sets aside meanwhile, up to 50 MB when twenty threads begin at once;
+# and for each answer its log, of a quarter of a million characters, and what the system buffers of it on the way to a
+# reader who reads nothing.
+STEADY = 75_000_000
 MOST_KEPT_OF_AN_ANSWER = 3_000_000
 
 
