@@ -107,6 +107,7 @@ class _Statements:
 
 
 # A text that is being deleted is skipped. A deletion waits for the flush of its text, and then finds it in a segment.
+# The texts are chosen in parts of their own: without statistics, PostgreSQL runs a subquery again for each pending row.
 _FLUSH = _Statements.of(
     """pending AS MATERIALIZED (
     SELECT text_id

@@ -1,8 +1,8 @@
 """A pytest plugin: starts temporary servers for missing addresses before the settings are read.
 
 Under `-n` each of the suite's processes has its own servers. They share no database, no role and no queue, so a test is
-alone with all of them, however many run in parallel. `-n auto` starts one process more than there are
-cores, up to MOST_PROCESSES: a quarter of a test's time is waiting for a server, a browser or a lease.
+alone with all of them, however many run in parallel. `-n auto` starts one process more than there are cores, up to
+MOST_PROCESSES: a quarter of a test's time is waiting for a server, a browser or a lease.
 """
 
 import argparse
