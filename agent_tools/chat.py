@@ -19,7 +19,6 @@ from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error
-from core.validation import validate
 from intake.agent.deps import ChatDeps
 from intake.models import User
 
@@ -75,7 +74,7 @@ def undo(user: User, *, name: str, data: dict[str, Any], place: dict[str, Any], 
     tool = registry.get(name)
     if tool is None or tool.undo is None:
         raise NotFound
-    tool.undo(validate(tool.input_model, data), place, user, now)
+    tool.undo(tool.read(data), place, user, now)
 
 
 def _for_model(tool: Tool[Any, Any], caller: Caller) -> ModelTool[ChatDeps]:
@@ -97,7 +96,7 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
         output = tool.call(data, user=user)
         metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
     if tool.kept is not None:
-        kept: StoredByCall = tool.kept(validate(tool.input_model, data), output)
+        kept: StoredByCall = tool.kept(tool.read(data), output)
         metadata |= {"stored": kept.text, "place": kept.place}
     return ToolReturn(_for_reading(as_data(output)), metadata=metadata)
 

@@ -10,6 +10,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error
 from jsonschema import Draft202012Validator, SchemaError
 
+from agent_tools.arguments import COMMON_KEYWORDS
 from agent_tools.registry import Tool
 
 # OpenAI, Anthropic and MCP all accept these names.
@@ -61,8 +62,11 @@ def _missing_descriptions(tool: Tool[Any, Any]) -> Iterator[Error]:
 
 
 def _unusable_schemas(tool: Tool[Any, Any]) -> Iterator[Error]:
-    for kind, schema in (("input", tool.input_schema), ("output", tool.output_schema)):
-        fault = _fault(schema, must_be_closed=kind == "input")
+    faults = {
+        "input": _fault(tool.input_model.model_json_schema(), must_be_closed=True) or _uncommon(tool.input_schema),
+        "output": _fault(tool.output_model.model_json_schema(mode="serialization"), must_be_closed=False),
+    }
+    for kind, fault in faults.items():
         if fault:
             yield Error(
                 f"The {kind} schema of the tool {tool.name!r} {fault}.",
@@ -103,9 +107,15 @@ def _objects(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from (part for part in schema.get("$defs", {}).values() if part.get("type") == "object")
 
 
-def _fields(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _uncommon(schema: dict[str, Any]) -> str | None:
+    """An input's schema may only say what OpenAI, Anthropic and Gemini all accept, at each depth."""
+    if unknown := schema.keys() - COMMON_KEYWORDS:
+        return f"has {min(unknown)!r}, which not every vendor accepts"
+    parts = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+    return next(filter(None, map(_uncommon, parts)), None)
+
+
+def _fields(schema: dict[str, Any], within: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, field in schema.get("properties", {}).items():
-        yield name, field
-    for owner, part in schema.get("$defs", {}).items():
-        for name, field in part.get("properties", {}).items():
-            yield f"{owner}.{name}", field
+        yield f"{within}{name}", field
+        yield from _fields(field.get("items", field), f"{within}{name}.")

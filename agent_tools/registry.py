@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from agent_tools.arguments import arguments, published
 from agent_tools.scopes import TokenScope
 from core.isolation.acting import acting_as, read_as
 from core.isolation.caller import Caller
@@ -21,12 +21,6 @@ AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
 
 # A visitor has no memory yet, so the tools do not see the visitor's messages either.
 NOBODY = Caller(user_id=None)
-
-
-class ToolInput(BaseModel):
-    """The base of every tool's input: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class ToolOutput(BaseModel):
@@ -72,13 +66,17 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
         Without `may_read` the output contains nothing that was stored before.
         """
-        wanted = validate(self.input_model, data)
+        wanted = self.read(data)
         TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
         if self.is_read_only:
             return read_as(user or NOBODY, lambda: self.run(wanted, user))
         with acting_as(user or NOBODY):
             output = self.run(wanted, user)
         return output if may_read or self.for_writers is None else self.for_writers(wanted, output)
+
+    def read(self, data: Any) -> AnyInput:
+        """The arguments as this tool's input. Raises `InvalidInput`."""
+        return validate(self.input_model, arguments(self.input_model, data))
 
     @property
     def scope(self) -> TokenScope:
@@ -87,16 +85,11 @@ class Tool(Generic[AnyInput, AnyOutput]):
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        return _schema(self.input_model, "validation")
+        return published(self.input_model, "validation")
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        return _schema(self.output_model, "serialization")
-
-
-@cache
-def _schema(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
-    return model.model_json_schema(mode=mode)
+        return published(self.output_model, "serialization")
 
 
 def as_data(output: BaseModel) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def validate(model: type[Model], data: Any) -> Model:
     except RecursionError:
         raise InvalidInput("The input is nested too deeply.") from None
     except ValidationError as error:
-        raise InvalidInput(_sentence(error), errors=by_field(error)) from None
+        raise InvalidInput(_sentence(error), errors=by_field(error, model)) from None
 
 
 def _with_integers(data: Any) -> Any:
@@ -125,14 +125,22 @@ def _sentence(error: ValidationError) -> str | None:
     return next((problem["msg"] for problem in problems if problem["type"] == _STATED), None)
 
 
-def by_field(error: ValidationError) -> dict[str, list[str]]:
-    """Pydantic's messages never quote the input, which may be personal and of any length."""
+def by_field(error: ValidationError, model: type[BaseModel] | None = None) -> dict[str, list[str]]:
+    """The messages of each field. Pydantic's never quote the input, which may be personal and of any length; with the
+    `model`, the message for an unknown field names the fields that exist.
+    """
     errors: dict[str, list[str]] = defaultdict(list)
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         field = ".".join(str(step) for step in problem["loc"])[:LONGEST_NAME_QUOTED] or "input"
+        is_unknown = model is not None and problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1
         if len(errors) < MOST_FIELDS_NAMED or field in errors:
-            errors[field].append(problem["msg"])
+            errors[field].append(_unknown_field(model) if model and is_unknown else problem["msg"])
     return dict(errors)
+
+
+def _unknown_field(model: type[BaseModel]) -> str:
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return f"There is no such field. Fields: {', '.join(names)}." if names else "There is no such field, and no other."
 
 
 def checked(text: str, *, field: str, max_length: int, may_be_blank: bool = False) -> str:

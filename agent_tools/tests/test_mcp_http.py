@@ -268,7 +268,7 @@ def test_a_query_of_nearly_a_megabyte_is_a_wrong_input_and_a_larger_body_too_lar
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 @pytest.mark.parametrize(
     "arguments",
-    [{"query": "cat", "unknown": 1}, {"query": 5}, {"query": ["cat"]}, {"query": "a", "limit": "5"}, {}],
+    [{"query": "cat", "unknown": 1}, {"query": True}, {"query": ["cat"]}, {"query": "a", "limit": "five"}, {}],
 )
 def test_wrong_arguments_are_results(server, secret, version, arguments):
     response = call(server, secret, "search_chat_history", arguments, version=version)

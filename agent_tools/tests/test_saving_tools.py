@@ -51,11 +51,10 @@ def test_a_memory_is_a_note_of_no_project_unless_said(api):
         ({"content": "  \n"}, "content"),
         ({"content": "x" * 32_001}, "content"),
         ({"content": "a\x00b"}, "content"),
-        ({"content": 5}, "content"),
-        ({"type": ""}, "type"),
+        ({"content": ["x"]}, "content"),
         ({"type": "x" * 101}, "type"),
         ({"tags": ["x"] * 51}, "tags"),
-        ({"tags": "kitchen"}, "tags"),
+        ({"tags": {"kitchen": 1}}, "tags"),
         ({"project_id": "x" * 201}, "project_id"),
         ({"user": 1}, "user"),
     ],
@@ -83,9 +82,7 @@ def test_today_is_the_persons_own(api, alice):
         assert call(api, "append_daily_log", {"text": "Good morning"}).json()["date"] == "2026-03-02"
 
 
-@pytest.mark.parametrize(
-    "date", ["", "today", "2026-02-30", "20260226", "2026-W09-4", "2026-02-26T00:00", "1500-01-01"]
-)
+@pytest.mark.parametrize("date", ["today", "2026-02-30", "20260226", "2026-W09-4", "2026-02-26 later", "1500-01-01"])
 def test_what_is_no_day_is_refused(api, date):
     response = call(api, "append_daily_log", {"text": "x", "date": date})
     assert (response.status_code, list(response.json()["errors"])) == (400, ["date"])

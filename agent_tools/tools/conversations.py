@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 from django.db.models import Q
 from pydantic import Field
 
-from agent_tools.registry import Tool, ToolInput, ToolOutput
+from agent_tools.arguments import ToolInput
+from agent_tools.registry import Tool, ToolOutput
 from agent_tools.scopes import TokenScope
 from agent_tools.tools.wording import counted, first_of, known, link
 from core.errors import InvalidInput, NotFound
@@ -98,6 +99,7 @@ class ListRecentConversationsInput(ToolInput):
             description="Only those last active before this date (its day not included) or date-time, in ISO 8601. "
             "Without an offset it is in the person's time zone. To see more, give the answer's `more`.",
             max_length=LONGEST_REFERENCE,
+            json_schema_extra={"format": "date-time"},
         ),
     ] = None
     after: Annotated[
@@ -106,6 +108,7 @@ class ListRecentConversationsInput(ToolInput):
             description="Only those last active on or after this date (its day included) or date-time, in ISO 8601. "
             "Without an offset it is in the person's time zone.",
             max_length=LONGEST_REFERENCE,
+            json_schema_extra={"format": "date-time"},
         ),
     ] = None
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from agent_tools.registry import ToolInput
+from agent_tools.arguments import ToolInput
 from agent_tools.tools.chat_history import RERANK
 from core.validation import parse_day, stated
 from intake.services import without_nul
@@ -20,7 +20,9 @@ MAX_QUERY_LENGTH = 10_000
 
 
 def _a_query(value: Any) -> str:
-    query = without_nul(value).strip() if isinstance(value, str) else ""
+    if value is not None and not isinstance(value, str):
+        raise stated("Parameter 'query' must be a text")
+    query = without_nul(value or "").strip()
     if not query:
         raise stated("Parameter 'query' is required and cannot be empty")
     if len(query) > MAX_QUERY_LENGTH:

@@ -9,7 +9,8 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field
 
-from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
+from agent_tools.arguments import ToolInput
+from agent_tools.registry import StoredByCall, Tool, ToolOutput
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
 from agent_tools.tools.wording import known
 from core.errors import InvalidInput, NotFound
@@ -75,7 +76,7 @@ class AppendDailyLogInput(ToolInput):
         str | None,
         Field(
             description="The day whose log to add to, as YYYY-MM-DD; today in the person's time zone if not given.",
-            json_schema_extra=text_limit(len("YYYY-MM-DD")),
+            json_schema_extra={**text_limit(len("YYYY-MM-DD")), "format": "date"},
         ),
     ] = None
 

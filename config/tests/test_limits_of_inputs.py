@@ -98,7 +98,8 @@ def bodies() -> Iterator[TextInput]:
 
 def tools() -> Iterator[TextInput]:
     for tool in mcp_registry:
-        yield from texts(tool.input_schema, tool.input_schema, where=tool.name, name="")
+        schema = tool.input_model.model_json_schema()
+        yield from texts(schema, schema, where=tool.name, name="")
 
 
 def all_forms(base=forms.BaseForm) -> Iterator[type[forms.BaseForm]]:
