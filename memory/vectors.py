@@ -544,16 +544,17 @@ def nearest(
 
 
 def distances(
-    scope: Scope, *, model: str, vector: Vector, passages: int, further: float, also: Collection[PlainKey]
+    scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, also: Collection[PlainKey]
 ) -> Distances:
     """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`.
 
     If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
-    `passages`. `further`: as in `Calibration`.
+    `passages`. `further`: as in `Calibration`. Without a vector there are only the texts in `also`, without distances.
     """
+    passages = passages if vector is not None else 0
     parameters = {
         "model": model,
-        "vector": _halfvec(vector),
+        "vector": None if vector is None else _halfvec(vector),
         "further": further,
         "sample": SAMPLE,
         "sources": [source for source, _ in also],

@@ -526,6 +526,8 @@ if env.str("DATABASE_REPLICA_URL", default=""):
         "connect_timeout": 1,
     }
     DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
+# Whether the client of a network endpoint raises an error if it is called inside a transaction. Otherwise it logs one.
+REFUSES_CALLS_IN_TRANSACTIONS = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 

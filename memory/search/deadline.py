@@ -1,18 +1,40 @@
-"""Limits the time of a source: the database itself cancels a statement that would take longer."""
+"""Limits what searches take: the time of each, and together half of the process's database connections.
+
+The database itself cancels a statement that would take longer.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from math import inf
+from threading import BoundedSemaphore
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
+
+from core.errors import Unavailable
+from core.isolation.acting import read_as
+from intake.models import User
+
+T = TypeVar("T")
 
 # Seconds that a statement may take beyond it: setting the limit costs as much as a short statement.
 TOLERANCE = 0.1
 
+# How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
+WAIT_SECONDS = 2.0
+
+# Without a pool, in scratch databases.
+USUAL_POOL = 16
+
 _SET = "SELECT set_config('statement_timeout', %s, true)"
+
+
+class TooManySearches(Unavailable):
+    default_detail = "Too many searches are running at the moment. Try again shortly."
 
 
 class OutOfTime(Exception):
@@ -29,6 +51,31 @@ class Deadline:
     def left(self) -> float:
         """Seconds; negative after the end."""
         return self._ends - monotonic()
+
+
+def searching(user: User, work: Callable[[], T]) -> T:
+    """Run `work`, a part of a search that only queries the database, as the user in a short transaction.
+
+    It never asks a network endpoint. Raises `TooManySearches` (retryable) if half of the pool is searching.
+    """
+    places = _places(_most_at_once())
+    if not places.acquire(timeout=WAIT_SECONDS):
+        raise TooManySearches
+    try:
+        return read_as(user, work)
+    finally:
+        places.release()
+
+
+def _most_at_once() -> int:
+    """Half of the process's connections: pages, log-ins and answers always have the other half."""
+    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", USUAL_POOL)
+    return max(1, most // 2)
+
+
+@cache
+def _places(count: int) -> BoundedSemaphore:
+    return BoundedSemaphore(count)
 
 
 @contextmanager
