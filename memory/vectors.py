@@ -20,6 +20,7 @@ from pgvector.django import HalfVectorField
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
 from core.isolation.routing import by_owner
+from core.periodic import for_each, seconds_until
 from memory.chunking import PassageSpan, Side
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -127,10 +128,10 @@ SELECT block.user_id, block.id
   JOIN unnest(%(models)s::int[], %(slots)s::int[]) AS model(id, slots) ON model.id = block.model_id
   LEFT JOIN (SELECT user_id, block_id, count(*) AS rows
                FROM embeddings
-              WHERE block_id IS NOT NULL
+              WHERE user_id = %(user_id)s AND block_id IS NOT NULL
               GROUP BY user_id, block_id) AS held
     ON held.user_id = block.user_id AND held.block_id = block.id
- WHERE coalesce(held.rows, 0) < model.slots
+ WHERE block.user_id = %(user_id)s AND coalesce(held.rows, 0) < model.slots
 """
 
 _UNPACKED_BY_OWNER = """
@@ -474,19 +475,21 @@ def pack_all(*, until: datetime | None = None) -> int:
         cursor.execute(_UNPACKED_BY_OWNER)
         owners = cursor.fetchall()
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    packed = 0
-    for user_id, corpus, model_id, is_further in owners:
+    packed: list[int] = []
+
+    def pack(of: tuple[int, str, int, bool]) -> None:
+        user_id, corpus, model_id, is_further = of
         owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
         with transaction.atomic(), connection.cursor() as cursor:
             slots = slots_for(dimensions[model_id])
             if is_cluster(connection):
-                packed += _pack_on_node(owner, slots=slots)
+                packed.append(_pack_on_node(owner, slots=slots))
             else:
                 cursor.execute(_PACK, owner | {"slots": slots})
-                packed += cursor.rowcount
-        if until is not None and timezone.now() >= until:
-            break
-    return packed
+                packed.append(cursor.rowcount)
+
+    for_each("memory.sweep_deleted, packing", owners, pack, seconds=seconds_until(until))
+    return sum(packed)
 
 
 def delete(rows: EmbeddingQuerySet) -> int:
@@ -510,13 +513,14 @@ def unpack(rows: EmbeddingQuerySet) -> None:
         _delete_blocks(_blocks_of(some.order_by("pk").select_for_update(of=("self",))))
 
 
-def sweep() -> int:
-    """Remove blocks with a vector whose row was deleted without this module; returns the number of blocks.
+def sweep(user_id: int) -> int:
+    """Remove a user's blocks with a vector whose row was deleted without this module; returns the number of blocks. It reads all of
+    the user's embeddings.
 
     A search never finds such a vector, because it reads the row.
     """
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    parameters = {"models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
+    parameters = {"user_id": user_id, "models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_WITH_GAPS, parameters)
         blocks = cursor.fetchall()

@@ -23,7 +23,7 @@ from memory.embedders import Calibration, Embedder, EmbedderError, EmbedderLeftA
 from memory.embedders.base import TUNED, UNCALIBRATED, Vector
 from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
-from memory.search.deadline import Deadline, OutOfTime, at_most, searching
+from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import Candidate, fuse
 from memory.search.reranking import LOOKED_AT, passages, second_scores, together
 from memory.search.texts import read_turns
@@ -191,18 +191,7 @@ class _Search:
     def _step(self, work: Callable[[], T], *, share: float = 1.0) -> T:
         """In at most this share of the time that is left."""
 
-        def in_time() -> T | OutOfTime:
-            # Caught within `read_as`, which would repeat it on the primary.
-            try:
-                with at_most(self.deadline.left * share):
-                    return work()
-            except OutOfTime as error:
-                return error
-
-        done = searching(self.user, in_time)
-        if isinstance(done, OutOfTime):
-            raise done
-        return done
+        return searching(self.user, work, seconds=self.deadline.left * share)
 
     def run(self, query: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
         scope, window = Scope(self.user, (Corpus.CHAT,)), None
@@ -417,7 +406,7 @@ def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
 def nearest_passages(
     scope: Scope, vector: Vector | None, embedder: Embedder, keys: Collection[Key]
 ) -> dict[Key, PassageSpan]:
-    """For each of these texts of `scope`, the passage that is nearest to the query in meaning; none without a vector."""
+    """For each of these texts of `scope`, the passage nearest to the query in meaning; none without a vector."""
     if vector is None:
         return {}
     further = further_of(embedder)

@@ -5,7 +5,7 @@ The database itself cancels a statement that would take longer.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from math import inf
 from threading import BoundedSemaphore
 from time import monotonic
@@ -53,18 +53,34 @@ class Deadline:
         return self._ends - monotonic()
 
 
-def searching(user: User, work: Callable[[], T]) -> T:
-    """Run `work`, a part of a search that only queries the database, as the user in a short transaction.
+def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
+    """Run `work`, a part of a search that only queries the database, as the user, in a transaction of its own.
 
-    It never asks a network endpoint. Raises `TooManySearches` (retryable) if half of the pool is searching.
+    It never asks a network endpoint. Raises `TooManySearches` (retryable) if half of the pool is searching, and
+    `OutOfTime` after so many seconds.
     """
     places = _places(_most_at_once())
     if not places.acquire(timeout=WAIT_SECONDS):
         raise TooManySearches
     try:
-        return read_as(user, work)
+        done = read_as(user, partial(_in_time, work, seconds, is_alone=not connection.in_atomic_block))
     finally:
         places.release()
+    if isinstance(done, OutOfTime):
+        raise done
+    return done
+
+
+def _in_time(work: Callable[[], T], seconds: float, *, is_alone: bool) -> T | OutOfTime:
+    """Returns `OutOfTime`, because `read_as` would repeat on the primary what raises an error of the database."""
+    try:
+        with _limited(seconds) if is_alone else at_most(seconds):
+            return work()
+    except OutOfTime as error:
+        if is_alone:
+            # The cancelled statement has ended the transaction for PostgreSQL.
+            transaction.set_rollback(True)
+        return error
 
 
 def _most_at_once() -> int:
@@ -82,9 +98,21 @@ def _places(count: int) -> BoundedSemaphore:
 def at_most(seconds: float) -> Iterator[None]:
     """A transaction whose statements end by then. Raises `OutOfTime`."""
     kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
+    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
+        yield
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """The same within a transaction that ends with it."""
+    with _as_out_of_time(), connection.execute_wrapper(_Limit(Deadline(seconds))):
+        yield
+
+
+@contextmanager
+def _as_out_of_time() -> Iterator[None]:
     try:
-        with transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
-            yield
+        yield
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
             raise OutOfTime from error

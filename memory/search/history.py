@@ -19,7 +19,7 @@ from intake.reading import off_path
 from intake.services import without_nul
 from memory.models.corpora import Key, Scope
 from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
-from memory.search.deadline import Deadline, OutOfTime, at_most, searching
+from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
 from memory.search.reranking import NOW_BESIDE_SCORE, second_scores, together
@@ -148,7 +148,7 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     Raises `EmbeddingModelAway` and `TooManySearches` (retryable), and `SearchFailed` when a source fails.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
-    asked, window = _asked(request, user, now)
+    asked, window = _asked(request, user, now, deadline)
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
     unfinished = [name for name, those in found.items() if those is None]
@@ -179,18 +179,11 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
 def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
     """Read what was found, in what is left of the time. Raises `SearchFailed`."""
 
-    def in_time() -> T | OutOfTime:
-        # Caught within `read_as`, which would repeat it on the primary.
-        try:
-            with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
-                return work()
-        except OutOfTime as error:
-            return error
-
-    done = searching(user, in_time)
-    if isinstance(done, OutOfTime):
-        raise SearchFailed("Search failed: what was found could not be read in time.") from done
-    return done
+    try:
+        with _failing_as("what was found could not be read"):
+            return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
+    except OutOfTime as error:
+        raise SearchFailed("Search failed: what was found could not be read in time.") from error
 
 
 def _ranked(
@@ -251,12 +244,14 @@ def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
     return Period(*moments_of(request.date_from, request.date_to, zone))
 
 
-def _asked(request: HistoryRequest, user: User, now: datetime) -> tuple[HistoryQuestion, TimeWindow | None]:
+def _asked(
+    request: HistoryRequest, user: User, now: datetime, deadline: Deadline
+) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
     period, window = within(request, user.zone), None
     if request.reads_time and period == Period(None, None):
         whole = Scope(user, CORPORA_IN[request.scope])
-        scope, window = searching(user, lambda: in_window(whole, query, now=now))
+        scope, window = _reading(user, deadline, lambda: in_window(whole, query, now=now))
         period = Period(scope.since, scope.until)
     if window is not None:
         query = window.topic or query
@@ -287,16 +282,12 @@ def _searched(
 
 
 def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> list[Hit] | None:
-    def in_time() -> list[Hit] | None:
-        # Caught within `read_as`, which would repeat the source on the primary.
-        try:
-            with _failing_as(f"{source.name} could not be searched"), at_most(seconds):
-                return source.find(asked)
-        except OutOfTime:
-            logger.warning("search_history: %s could not be searched in time", source.name)
-            return None
-
-    return searching(asked.user, in_time)
+    try:
+        with _failing_as(f"{source.name} could not be searched"):
+            return searching(asked.user, lambda: source.find(asked), seconds=seconds)
+    except OutOfTime:
+        logger.warning("search_history: %s could not be searched in time", source.name)
+        return None
 
 
 @contextmanager
