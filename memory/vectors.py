@@ -520,7 +520,11 @@ def sweep(user_id: int) -> int:
     A search never finds such a vector, because it reads the row.
     """
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    parameters = {"user_id": user_id, "models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
+    parameters = {
+        "user_id": user_id,
+        "models": list(dimensions),
+        "slots": [slots_for(each) for each in dimensions.values()],
+    }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_WITH_GAPS, parameters)
         blocks = cursor.fetchall()

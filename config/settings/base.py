@@ -602,6 +602,8 @@ def _at_an_endpoint(prefix: str) -> dict[str, Any]:
             "dimensions": env.int(f"{prefix}_DIMENSIONS"),
             "query_prefix": env.str(f"{prefix}_QUERY_PREFIX", default=""),
             "document_prefix": env.str(f"{prefix}_DOCUMENT_PREFIX", default=""),
+            "document_timeout": env.float("EMBEDDING_TIMEOUT_SECONDS", default=30.0),
+            "query_timeout": env.float("EMBEDDING_QUERY_TIMEOUT_SECONDS", default=5.0),
         },
     }
 
@@ -614,12 +616,19 @@ if EMBEDDING_NEXT_BASE_URL == BUILT_IN:
     EMBEDDER_NEXT = BUILT_IN_MODEL
 elif EMBEDDING_NEXT_BASE_URL:
     EMBEDDER_NEXT = _at_an_endpoint("EMBEDDING_NEXT")
+# A batch has at most so many texts, and no more than the model embeds in so many seconds at the speed that it has shown.
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
+EMBEDDING_BATCH_SECONDS = env.float("EMBEDDING_BATCH_SECONDS", default=10.0)
+# The time limits of one request to an embedding endpoint: for a batch of documents, and for a query, whose user waits.
+EMBEDDING_TIMEOUT_SECONDS = env.float("EMBEDDING_TIMEOUT_SECONDS", default=30.0)
+EMBEDDING_QUERY_TIMEOUT_SECONDS = env.float("EMBEDDING_QUERY_TIMEOUT_SECONDS", default=5.0)
 EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
 # A worker's claim on its rows expires after this time: longer than a batch can take, which for an endpoint is two
-# requests of 30 seconds, and short enough that a dead worker's rows do not wait long.
+# requests of EMBEDDING_TIMEOUT_SECONDS, and short enough that a dead worker's rows do not wait long.
 IS_ALL_BUILT_IN = not EMBEDDING_BASE_URL and EMBEDDING_NEXT_BASE_URL in ("", BUILT_IN)
-EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else 75)
+EMBEDDING_LEASE_SECONDS = env.int(
+    "EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else int(2 * EMBEDDING_TIMEOUT_SECONDS + 15)
+)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
 # Reranking of a search's best results, for interactive searches: its time limit (0 turns it off), and the model: at an
