@@ -88,7 +88,7 @@ class ErrorCount:
 class IndexHealth:
     """The whole index. `due_since` is the time when the first row of the queue became due, None if none is due.
 
-    `seconds_left`: until the queue is empty at the speed of the last hour; None if it is empty, or nothing was embedded.
+    `seconds_left`: until the queue is empty at the `recent` speed; None if it is empty, or nothing was embedded.
     """
 
     waiting: Quantity

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import numpy as np
 from django.db import connection, transaction
-from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from core.bulk import insert_values
@@ -514,8 +513,9 @@ def unpack(rows: EmbeddingQuerySet) -> None:
 
 
 def sweep(user_id: int) -> int:
-    """Remove a user's blocks with a vector whose row was deleted without this module; returns the number of blocks. It reads all of
-    the user's embeddings.
+    """Remove a user's blocks with a vector whose row was deleted without this module; returns the number of blocks.
+
+    It reads all of the user's embeddings.
 
     A search never finds such a vector, because it reads the row.
     """

@@ -616,7 +616,7 @@ if EMBEDDING_NEXT_BASE_URL == BUILT_IN:
     EMBEDDER_NEXT = BUILT_IN_MODEL
 elif EMBEDDING_NEXT_BASE_URL:
     EMBEDDER_NEXT = _at_an_endpoint("EMBEDDING_NEXT")
-# A batch has at most so many texts, and no more than the model embeds in so many seconds at the speed that it has shown.
+# A batch has at most so many texts, and no more than the model embeds in so many seconds at its seen speed.
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
 EMBEDDING_BATCH_SECONDS = env.float("EMBEDDING_BATCH_SECONDS", default=10.0)
 # The time limits of one request to an embedding endpoint: for a batch of documents, and for a query, whose user waits.

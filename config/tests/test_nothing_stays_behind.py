@@ -6,6 +6,7 @@ Terms stand in the index's segments until the next sweep, at most half a minute,
 import threading
 
 import pytest
+import redis
 from django.apps import apps
 from django.conf import settings
 from django.db import connection

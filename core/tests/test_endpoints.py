@@ -23,9 +23,9 @@ def test_an_endpoint_is_not_called_in_a_transaction():
 def test_in_a_test_that_does_not_commit_only_acting_as_a_user_counts():
     assert connection.in_atomic_block
     refuse_in_transaction("The model")
-    with acting_as(Caller(user_id=get_user_model().objects.create_user("a@example.com").pk)):
-        with pytest.raises(CalledInTransaction):
-            refuse_in_transaction("The model")
+    caller = Caller(user_id=get_user_model().objects.create_user("a@example.com").pk)
+    with acting_as(caller), pytest.raises(CalledInTransaction):
+        refuse_in_transaction("The model")
 
 
 @pytest.mark.django_db(transaction=True)
