@@ -46,6 +46,8 @@ def for_each(
 ) -> Round:
     """Do `work` for each item, whatever happens to the others, for at most so many seconds.
 
+    `task` names the round in the log, and must be another one for each round within a task.
+
     `postpone` is called with an item that failed, if its next attempt should come later than the next round.
     """
     until = None if seconds is None else monotonic() + seconds

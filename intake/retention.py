@@ -31,7 +31,7 @@ def remove_old_turns(*, now: datetime) -> bool:
         return False
     due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
     for_each(
-        "memory.remove_old_turns",
+        "memory.remove_old_turns, users",
         list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]),
         lambda user_id: _remove_some_of(user_id, now),
         seconds=STEP_SECONDS,

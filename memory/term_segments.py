@@ -271,7 +271,7 @@ def flush(*, until: datetime | None = None) -> int:
             if until is not None and timezone.now() >= until:
                 return
 
-    for_each("memory.flush_terms", _owners(_OWNERS_OF_PENDING), flush_one, seconds=seconds_until(until))
+    for_each("memory.flush_terms, texts", _owners(_OWNERS_OF_PENDING), flush_one, seconds=seconds_until(until))
     return sum(flushed)
 
 

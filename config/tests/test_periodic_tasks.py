@@ -227,6 +227,7 @@ def test_a_task_goes_on_past_a_failure_says_it_once_and_retries_it(name, monkeyp
 
 
 def run(name):
+    app.autodiscover_tasks(force=True)
     if name in AS_THE_WEB_ROLE:
         app.tasks[name].apply(throw=True)
         return

@@ -21,7 +21,7 @@ def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     dead = set(streams.without_lease([(turn.pk, turn.attempt) for turn in silent]) or ())
     abandoned = [turn for turn in silent if turn.pk in dead or turn.updated_at < now - idle]
     closed: list[bool] = []
-    for_each("memory.close_abandoned_turns", abandoned, lambda turn: closed.append(_interrupt(turn)))
+    for_each("memory.close_abandoned_turns, turns", abandoned, lambda turn: closed.append(_interrupt(turn)))
     return sum(closed)
 
 

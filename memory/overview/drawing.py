@@ -115,7 +115,7 @@ class MapDrawing:
 def draw_due(*, until: datetime) -> int:
     """Draw the maps that are due, until none is left or the time is up; returns their number."""
     # A map that fails keeps its claim, and so waits while the others are drawn.
-    return for_each("memory.draw_maps", _claimed(until), draw).done
+    return for_each("memory.draw_maps, maps", _claimed(until), draw).done
 
 
 def _claimed(until: datetime) -> Iterator[int]:
