@@ -72,8 +72,8 @@ def refuse_without_a_model(**_: Any) -> None:
 
 @worker_process_init.connect
 def load_the_model(**_: Any) -> None:
-    """In each child, so that the first turn does not wait for it. An import only counts tokens."""
-    if settings.IMPORTING_WORKER:
+    """In each child, so that the first turn does not wait for it. An import only counts tokens, and a drawing less."""
+    if settings.IMPORTING_WORKER or settings.HOUSEKEEPING_WORKER:
         return
     try:
         get_embedder().warm_up(for_documents=True)

@@ -468,6 +468,8 @@ IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the owner of its import.
 IMPORTING_WORKER = env.bool("IMPORTING_WORKER", default=False)
+# Whether this process is the worker that draws maps and sweeps. It embeds nothing, and so loads no model.
+HOUSEKEEPING_WORKER = env.bool("HOUSEKEEPING_WORKER", default=False)
 
 # Database, its roles, and Redis
 
@@ -691,7 +693,17 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A separate worker runs them, so that no turn waits behind an import.
-CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
+CELERY_TASK_ROUTES = {
+    "imports.*": {"queue": "imports"},
+    "memory.remove_old_turns": {"queue": "imports"},
+    # Whatever may take long, or may wait: the worker that embeds does nothing else.
+    "memory.draw_maps": {"queue": "housekeeping"},
+    "memory.sweep_lost": {"queue": "housekeeping"},
+    "memory.remove_silent_visitors": {"queue": "housekeeping"},
+    "memory.remove_temporary_chats": {"queue": "housekeeping"},
+    "memory.remove_old_activity": {"queue": "housekeeping"},
+    "agent_tools.sweep_oauth": {"queue": "housekeeping"},
+}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
