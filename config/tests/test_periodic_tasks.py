@@ -93,7 +93,14 @@ def draw_maps(monkeypatch):
         waiting.append(1)
         return drawn == [2]
 
-    return failing, is_second_done, lambda: drawn[-1] == 1
+    class Claimed:
+        @staticmethod
+        def heal():
+            failing.heal()
+            # Its claim has expired.
+            waiting.append(1)
+
+    return Claimed, is_second_done, lambda: drawn[-1] == 1
 
 
 def remove_old_turns(monkeypatch):
