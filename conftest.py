@@ -138,6 +138,17 @@ def roles_of_production(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(indexing, name, _in(as_a_worker, getattr(indexing, name)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Marks the transaction around a test that does not commit (`core.endpoints`): it is none of the product's."""
+    database = connections[DEFAULT_DB_ALIAS]
+    database.is_in_transaction_of_test = database.in_atomic_block  # type: ignore[attr-defined]
+    try:
+        return (yield)
+    finally:
+        database.is_in_transaction_of_test = False  # type: ignore[attr-defined]
+
+
 def _in(role: Any, function: Any) -> Any:
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -4,7 +4,7 @@
 owner's limit; every request with a token uses it, over REST and over MCP.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -65,6 +65,12 @@ class TokenCaller:
 
     def is_still_valid(self, *, now: datetime) -> bool:
         return is_still_valid(self.digest, now=now)
+
+    @classmethod
+    def still_valid(cls, callers: "Collection[TokenCaller]", *, now: datetime) -> "set[TokenCaller]":
+        """Those whose tokens are still valid: one query for all of a kind."""
+        good = still_valid({each.digest for each in callers}, now=now)
+        return {each for each in callers if each.digest in good}
 
 
 def effective(names: Iterable[str]) -> frozenset[TokenScope]:
@@ -159,11 +165,19 @@ def _connected(digest: str, *, now: datetime, address: str, resource: str | None
 
 def is_still_valid(digest: str, *, now: datetime) -> bool:
     """For long-running work after the first check: a stream, a session over pipes."""
-    if digest.startswith(OAUTH):
-        return access.is_good(digest.removeprefix(OAUTH), now=now)
-    unexpired = Q(expiry=None) | Q(expiry__gt=now)
-    is_good: bool = AccessToken.objects.filter(unexpired, digest=digest, user__is_active=True).exists()
-    return is_good
+    return digest in still_valid({digest}, now=now)
+
+
+def still_valid(digests: Collection[str], *, now: datetime) -> set[str]:
+    """Those of the digests whose tokens are still valid: one query for all of a kind."""
+    checksums = {digest.removeprefix(OAUTH) for digest in digests if digest.startswith(OAUTH)}
+    good = {OAUTH + checksum for checksum in access.good_among(checksums, now=now)} if checksums else set()
+    others = {digest for digest in digests if not digest.startswith(OAUTH)}
+    if others:
+        unexpired = Q(expiry=None) | Q(expiry__gt=now)
+        found = AccessToken.objects.filter(unexpired, digest__in=others, user__is_active=True)
+        good |= set(found.values_list("digest", flat=True))
+    return good
 
 
 def _is_well_formed(secret: str) -> bool:

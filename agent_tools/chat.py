@@ -92,9 +92,10 @@ def _call(tool: Tool[Any, Any], data: dict[str, Any], caller: Caller) -> ToolRet
         # A model's answer takes seconds, so reranking is worth some tenths of one.
         data = {"rerank": True, **data}
     user = User.objects.get(pk=caller.user_id) if caller.user_id is not None and not caller.is_visitor else None
-    with acting_as(caller) if user else nullcontext():
+    with acting_as(caller) if user and not tool.acts_itself else nullcontext():
         output = tool.call(data, user=user)
-        metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
+        with acting_as(caller) if user else nullcontext():
+            metadata: dict[str, Any] = {"summary": tool.summarise(output, user)}
     if tool.kept is not None:
         kept: StoredByCall = tool.kept(tool.read(data), output)
         metadata |= {"stored": kept.text, "place": kept.place}

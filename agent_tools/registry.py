@@ -59,6 +59,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
     # If it is not `search` for a tool that reads and `write` for one that writes.
     named_scope: TokenScope | None = None
     undo: Callable[[AnyInput, dict[str, Any], User, datetime], None] | None = None
+    # Whether `run` acts as the user itself, in short transactions: a search asks the models' endpoints between them.
+    acts_itself: bool = False
 
     def call(self, data: Any, *, user: User | None, may_read: bool = True) -> AnyOutput:
         """Validate the input, and run as the caller. Raises `InvalidInput` and the `RecollectError`s of the layers
@@ -68,6 +70,8 @@ class Tool(Generic[AnyInput, AnyOutput]):
         """
         wanted = self.read(data)
         TOOL_CALLS.labels(self.name, str(getattr(wanted, "mode", ""))).inc()
+        if self.acts_itself:
+            return self.run(wanted, user)
         if self.is_read_only:
             return read_as(user or NOBODY, lambda: self.run(wanted, user))
         with acting_as(user or NOBODY):

@@ -8,6 +8,7 @@ from celery.signals import worker_process_init
 from django.conf import settings
 from django.utils import timezone
 
+from core.periodic import steps
 from imports.storing import jobs, running, uploads
 
 # The time for reporting that an import has taken too long.
@@ -34,6 +35,13 @@ def work() -> None:
 @shared_task(name="imports.sweep")
 def sweep() -> None:
     """Find jobs without a message (the broker was unavailable, or a worker died), and files without an import."""
+    steps("imports.sweep", _delete_forgotten, _wake)
+
+
+def _delete_forgotten() -> None:
     uploads.delete_forgotten(now=timezone.now())
+
+
+def _wake() -> None:
     if jobs.has_due(now=timezone.now()):
         work.apply_async(retry=False)

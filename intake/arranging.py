@@ -12,7 +12,7 @@ from intake import changes, deleting
 from intake.accounts import activity
 from intake.models import Activity, Conversation
 
-# The most chats that one request changes; deleting searches the user's turns for each.
+# The most chats that one request changes.
 MOST_AT_ONCE = 100
 
 
@@ -50,9 +50,10 @@ def delete_all(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
     """Delete all of them or, if one is not the caller's (`NotFound`), none."""
     _check_number(conversation_ids)
     with transaction.atomic():
-        # In a fixed order, so that two requests for the same chats cannot deadlock.
-        for conversation_id in sorted(set(conversation_ids)):
-            deleting.delete_conversation(caller=caller, conversation_id=conversation_id, is_noted=False)
+        if deleting.delete_conversations(caller=caller, conversation_ids=conversation_ids) != len(
+            set(conversation_ids)
+        ):
+            raise NotFound
         activity.note_for_caller(caller, Activity.CHAT_DELETED, count=len(set(conversation_ids)))
 
 

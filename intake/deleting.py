@@ -12,7 +12,7 @@ These rules hold under concurrent writes:
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from os.path import commonprefix
 from uuid import UUID
@@ -40,7 +40,8 @@ from intake.services import lock_conversation, title_from, without_nul
 
 logger = logging.getLogger(__name__)
 
-# Sent with `user_id`, `conversation_id` and `numbers` in the transaction that removes turns, before it does so.
+# Sent with `user_id`, `conversation_id` and `numbers` (None for all) in the transaction that removes turns, before it
+# does so.
 turns_deleted = Signal()
 
 # Receivers return the turns about whose answers Redis may still have data.
@@ -56,6 +57,8 @@ WITH gone AS (
 )
 SELECT id FROM gone WHERE updated_at > now() - make_interval(secs => %(recent)s)
 """
+# Without loading the turns, which have all texts: the database deletes them by cascade.
+_DELETE_CONVERSATIONS = "DELETE FROM intake_conversations WHERE user_id = %s AND id = ANY(%s)"
 # How often an account's deletion restarts if the user was still writing.
 TRIES = 3
 
@@ -137,20 +140,22 @@ def delete_conversation(*, caller: Caller, conversation_id: UUID, is_noted: bool
     """
     with transaction.atomic():
         conversation = lock_conversation(caller, conversation_id)
-        _delete(conversation, caller)
+        _delete([conversation], caller)
         if is_noted and conversation.expires_at is None:
             activity.note_for_caller(caller, Activity.CHAT_DELETED)
 
 
-def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> None:
-    """Delete those of the conversations that are the caller's, with all turns; quotes are searched once."""
+def delete_conversations(*, caller: Caller, conversation_ids: Collection[UUID]) -> int:
+    """Delete those of the conversations that are the caller's, with all turns; quotes are searched once.
+
+    Returns the number of deleted conversations.
+    """
     with transaction.atomic():
         wanted = Conversation.objects.for_caller(caller).filter(pk__in=conversation_ids).order_by("pk")
         gone = list(wanted.select_for_update())
-        for conversation in gone:
-            conversation.delete()
         if gone:
-            _withdraw_quotes(caller, *(conversation_path(pk) for pk in conversation_ids))
+            _delete(gone, caller)
+        return len(gone)
 
 
 def delete_account(*, user: User) -> DeletionCertificate:
@@ -192,7 +197,7 @@ def _delete_turns(conversation: Conversation, top: Turn, numbers: list[int], cal
     _withdraw_quotes(caller, *(conversation_path(conversation.pk, turn_number=number) for number in numbers))
     tree = Tree.of(conversation)
     if not tree.parents:
-        _delete(conversation, caller)
+        _delete([conversation], caller)
         return False
     if _is_titled_by(top, conversation):
         first = turns_of(conversation).get(turn_number=min(tree.parents))
@@ -211,14 +216,18 @@ def _is_titled_by(turn: Turn, conversation: Conversation) -> bool:
     return conversation.titled_by == TitledBy.LINE and conversation.title == title_from(turn.user_message)
 
 
-def _delete(conversation: Conversation, caller: Caller) -> None:
-    path = conversation_path(conversation.pk)
+def _delete(conversations: Sequence[Conversation], caller: Caller) -> None:
+    """All of them in one statement, without loading a text. Their rows are locked."""
+    ids = [conversation.pk for conversation in conversations]
     recent = timezone.now() - timedelta(seconds=streams.KEPT_SECONDS)
-    answered = Turn.objects.filter(conversation=conversation, user=conversation.user_id, updated_at__gt=recent)
+    answered = Turn.objects.for_caller(caller).filter(conversation__in=ids, updated_at__gt=recent)
     forget_answers(answered.values_list("pk", flat=True))
-    changes.tell(caller, conversation.pk)
-    conversation.delete()
-    _withdraw_quotes(caller, path)
+    changes.tell(caller, *ids)
+    for pk in ids:
+        turns_deleted.send(Turn, user_id=caller.user_id, conversation_id=pk, numbers=None)
+    with connection.cursor() as cursor:
+        cursor.execute(_DELETE_CONVERSATIONS, [caller.user_id, ids])
+    _withdraw_quotes(caller, *map(conversation_path, ids))
 
 
 def _delete_account(user_id: int) -> Counter[str]:

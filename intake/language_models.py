@@ -15,6 +15,7 @@ from typing import Any
 
 from django.conf import settings
 
+from core.endpoints import refuse_in_transaction
 from core.errors import InvalidInput
 from core.isolation.caller import Caller
 from intake.models import ChatPreferences, Conversation
@@ -178,6 +179,7 @@ def _ask(entry: LanguageModel) -> list[str]:
     """Raises `OSError`, `HTTPException` and `ValueError`."""
     if not entry.base_url.startswith(("http://", "https://")):
         raise ValueError("no address of a server")
+    refuse_in_transaction("The list of a language model's server")
     request = urllib.request.Request(f"{entry.base_url.rstrip('/')}/models")  # noqa: S310 - the address is checked above
     if entry.api_key:
         request.add_header("Authorization", f"Bearer {entry.api_key}")

@@ -61,14 +61,11 @@ def take(user_id: int | None, *, turns: int = 0, size: int = 0, fills_queue: boo
     if user_id is None or not any((settings.QUOTA_TURNS, settings.QUOTA_BYTES, settings.QUOTA_VECTORS_WAITING)):
         return
     added = Holdings(turns=turns, bytes=size, vectors_waiting=int(fills_queue))
-    wanted = _recent(user_id) + added
-    if _refusal(wanted, fills_queue=fills_queue):
-        wanted = measure(user_id) + added
-        if refusal := _refusal(wanted, fills_queue=fills_queue):
-            raise refusal
-    with _lock:
-        measured_at, _ = _known[user_id]
-        _known[user_id] = measured_at, wanted
+    if _has_recent_measure(user_id) and _add(user_id, added, fills_queue=fills_queue) is None:
+        return
+    measure(user_id)
+    if refusal := _add(user_id, added, fills_queue=fills_queue):
+        raise refusal
 
 
 def take_growth(user_id: int | None, *, before: str, after: str) -> None:
@@ -113,11 +110,24 @@ def chats(user_id: int) -> Holdings:
     return Holdings(turns=found["turns"], bytes=found["size"])
 
 
-def _recent(user_id: int) -> Holdings:
+def _has_recent_measure(user_id: int) -> bool:
     with _lock:
-        measured_at, stored = _known.get(user_id, (0.0, Holdings()))
-    is_recent = measured_at and time.monotonic() - measured_at < MEASURED_EVERY_SECONDS
-    return stored if is_recent else measure(user_id)
+        known = _known.get(user_id)
+    return known is not None and time.monotonic() - known[0] < MEASURED_EVERY_SECONDS
+
+
+def _add(user_id: int, added: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:
+    """Count it, unless it is refused: under the lock, so that two threads do not both take the last of a quota.
+
+    Another thread may have forgotten the measure since (`MOST_KNOWN`); then the next request measures.
+    """
+    with _lock:
+        measured_at, stored = _known.get(user_id, (-MEASURED_EVERY_SECONDS, Holdings()))
+        wanted = stored + added
+        refusal = _refusal(wanted, fills_queue=fills_queue)
+        if refusal is None and user_id in _known:
+            _known[user_id] = measured_at, wanted
+        return refusal
 
 
 def _refusal(wanted: Holdings, *, fills_queue: bool) -> QuotaExceeded | RateLimited | None:

@@ -4,7 +4,6 @@
 again when their oldest turn is too old, a day later at the latest, or after the others if the share was not enough.
 """
 
-import time
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -12,6 +11,7 @@ from django.db.models import Min
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.periodic import for_each
 from intake.deleting import delete_older
 from intake.models import Turn, User
 
@@ -21,18 +21,22 @@ PEOPLE_AT_ONCE = 1_000
 CONVERSATIONS_AT_ONCE = 50
 # For imported turns with an old date, and for a changed setting.
 LATEST = timedelta(days=1)
+# A user whose step failed is due again after this time, so that the others come first.
+LATER = timedelta(hours=1)
 
 
 def remove_old_turns(*, now: datetime) -> bool:
     """One step of some seconds, as the web role, acting as each user in turn; returns whether more users are due."""
     if settings.RETENTION_DAYS < 1:
         return False
-    until = time.monotonic() + STEP_SECONDS
     due = User.objects.filter(retention_due_at__lte=now).order_by("retention_due_at", "pk")
-    for user_id in list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]):
-        _remove_some_of(user_id, now)
-        if time.monotonic() > until:
-            break
+    for_each(
+        "memory.remove_old_turns, users",
+        list(due.values_list("pk", flat=True)[:PEOPLE_AT_ONCE]),
+        lambda user_id: _remove_some_of(user_id, now),
+        seconds=STEP_SECONDS,
+        postpone=lambda user_id: _set_due(user_id, now + LATER),
+    )
     return due.exists()
 
 
@@ -48,4 +52,9 @@ def _remove_some_of(user_id: int, now: datetime) -> None:
     with acting_as(caller):
         oldest = mine.aggregate(at=Min("said_at"))["at"]
         due_at = now + LATEST if oldest is None else min(now + LATEST, max(now, oldest + kept))
-        User.objects.filter(pk=user_id).update(retention_due_at=due_at)
+    _set_due(user_id, due_at)
+
+
+def _set_due(user_id: int, at: datetime) -> None:
+    with acting_as(Caller(user_id=user_id)):
+        User.objects.filter(pk=user_id).update(retention_due_at=at)

@@ -33,6 +33,8 @@ SENTENCES = (
     _("The service is away for the moment. Try again shortly."),
     _("The database is away for the moment. Try again shortly."),
     _("The embedding model is away for the moment. Try again shortly."),
+    _("Search failed: it took too long."),
+    _("Too many searches are running at the moment. Try again shortly."),
     _("The second factor cannot be read: SECRET_KEY has changed."),
     # A chat
     _("The message is empty."),

@@ -8,8 +8,9 @@ a thousand readers would otherwise query the database five hundred times a secon
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from asgiref.sync import sync_to_async
@@ -17,13 +18,15 @@ from django.contrib.auth import get_user
 from django.db import InterfaceError, OperationalError, connections
 from django.http import HttpRequest
 
-from intake.identity import SessionStore
+from intake.identity import SessionStore, good_sessions
 
 logger = logging.getLogger(__name__)
 
 CHECKED_EVERY_SECONDS = 2
 
 StillIn = Callable[[], bool]
+# Of checks of one kind, those whose callers still have access: in one query.
+GoodAmong = Callable[[Collection[StillIn]], set[StillIn]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ class SessionCheck:
 
     def __call__(self) -> bool:
         return session_is_good(self.session_key, user_id=self.user_id)
+
+    @classmethod
+    def good_among(cls, checks: "Collection[SessionCheck]") -> "set[SessionCheck]":
+        """In one query."""
+        good = good_sessions([(each.session_key, each.user_id) for each in checks])
+        return {each for each in checks if (each.session_key, each.user_id) in good}
 
 
 def session_is_good(session_key: str | None, *, user_id: int) -> bool:
@@ -91,14 +100,37 @@ async def _who_is_out(asked: Iterable[StillIn]) -> list[StillIn]:
 
 
 def _ask(asked: Iterable[StillIn]) -> list[StillIn]:
-    """The connection is returned at once: streams last longer than a pool can wait."""
-    out = []
+    """One query for all checks of a kind. The connection is returned at once: streams last longer than a pool can wait."""
+    by_kind: dict[Any, list[StillIn]] = {}
+    for each in asked:
+        by_kind.setdefault(getattr(type(each), "good_among", None), []).append(each)
     try:
-        for is_still_in in asked:
-            if not is_still_in():
-                out.append(is_still_in)
+        return [each for good_among, checks in by_kind.items() for each in _out_of(good_among, checks)]
     except (OperationalError, InterfaceError):
         logger.warning("Callers could not be checked again: the database is away")
+        return []
     finally:
         connections.close_all()
-    return out
+
+
+def _out_of(good_among: GoodAmong | None, checks: list[StillIn]) -> list[StillIn]:
+    if good_among is not None:
+        try:
+            good = good_among(checks)
+            return [each for each in checks if each not in good]
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            logger.exception("Callers could not be checked together, and are checked one by one")
+    return [each for each in checks if not _is_in(each)]
+
+
+def _is_in(is_still_in: StillIn) -> bool:
+    try:
+        return is_still_in()
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception:
+        # A caller about whom nothing can be found out is no longer let in; the round goes on for the others.
+        logger.exception("A caller could not be checked again")
+        return False

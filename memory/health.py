@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 CAP = 10_000
 ERRORS_SHOWN = 10
+# A queue that takes longer than this at the present speed is called slow.
+SLOW_AFTER = timedelta(minutes=30)
 
 
 class Precision(StrEnum):
@@ -58,6 +60,10 @@ class EmbeddingRate:
     def per_minute(self) -> float:
         return self.vectors * 60 / self.seconds
 
+    @property
+    def per_second(self) -> float:
+        return self.vectors / self.seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -80,7 +86,10 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """The whole index. `due_since` is the time when the first row of the queue became due, None if none is due."""
+    """The whole index. `due_since` is the time when the first row of the queue became due, None if none is due.
+
+    `seconds_left`: until the queue is empty at the `recent` speed; None if it is empty, or nothing was embedded.
+    """
 
     waiting: Quantity
     failed: Quantity
@@ -91,6 +100,25 @@ class IndexHealth:
     by_model: tuple[Share, ...]
     by_corpus: tuple[Share, ...]
     errors: tuple[ErrorCount, ...]
+
+    @property
+    def seconds_left(self) -> float | None:
+        speed = self.recent.per_second
+        return self.waiting.value / speed if self.waiting.value and speed else None
+
+    @property
+    def recent(self) -> EmbeddingRate:
+        """Of the last minute, or, if nothing was embedded in it, of the last hour: a slow model makes few vectors."""
+        return self.last_minute if self.last_minute.vectors else self.last_hour
+
+    @property
+    def slowness(self) -> str:
+        """For staff, a sentence if the queue takes more than `SLOW_AFTER`; else empty."""
+        left = self.seconds_left
+        if left is None or left < SLOW_AFTER.total_seconds():
+            return ""
+        more = "at least " if self.waiting.precision is Precision.AT_LEAST else ""
+        return f"slow: {self.recent.per_second:.2g} texts/s, {more}{_in_words(left)} left"
 
 
 class UnfilledGroup(NamedTuple):
@@ -146,6 +174,13 @@ def count_or_estimate(rows: QuerySet[Any, Any]) -> Quantity:
         if counted.precision is Precision.EXACT:
             return counted
     return Quantity(estimate, Precision.ABOUT)
+
+
+def _in_words(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _unfilled() -> Unfilled:

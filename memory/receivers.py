@@ -49,7 +49,7 @@ def forget_turn(instance: Turn, origin: Model | QuerySet[Any], **kwargs: Any) ->
 
 
 @receiver(turns_deleted, dispatch_uid="memory.forget_turns")
-def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int], **kwargs: Any) -> None:
+def forget_turns(user_id: int | None, conversation_id: UUID, numbers: list[int] | None, **kwargs: Any) -> None:
     if user_id is not None:
         indexing.forget(Place(user_id, Corpus.CHAT, conversation_id), chunks=numbers)
 

@@ -5,6 +5,7 @@ A task carries no text and no vector. It reads the pending rows in the database,
 
 import logging
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,16 +15,24 @@ from django.conf import settings
 from django.db import DatabaseError, connections
 from django.utils import timezone
 
+from core import redis_clients
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
+from core.periodic import for_each, seconds_until, steps
 from intake import retention, temporary, visitors
 from intake.accounts import activity
 from intake.answers.sweeping import close_abandoned_turns as close_turns
+from intake.models import User
 from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 from memory.overview import drawing
 
 logger = logging.getLogger(__name__)
 
+# The user up to whom today's round of `sweep_lost` has come. In Redis, because it may be lost: the round begins again.
+SWEPT = "recollect:swept"
+SWEPT_KEPT = timedelta(days=2)
+REDIS_SECONDS = 2
+PEOPLE_AT_A_TIME = 1_000
 # Well under the broker's visibility timeout, after which a second worker would get the task.
 TASK_SECONDS = 10
 
@@ -63,8 +72,8 @@ def refuse_without_a_model(**_: Any) -> None:
 
 @worker_process_init.connect
 def load_the_model(**_: Any) -> None:
-    """In each child, so that the first turn does not wait for it. An import only counts tokens."""
-    if settings.IMPORTING_WORKER:
+    """In each child, so that the first turn does not wait for it. An import only counts tokens, and a drawing less."""
+    if settings.IMPORTING_WORKER or settings.HOUSEKEEPING_WORKER:
         return
     try:
         get_embedder().warm_up(for_documents=True)
@@ -93,47 +102,87 @@ def embed_pending() -> None:
 def flush_terms() -> None:
     """Move pending terms into segments, and rewrite those with deleted texts."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
-    term_segments.flush(until=until)
-    term_segments.purge(until=until)
+    steps("memory.flush_terms", lambda: term_segments.flush(until=until), lambda: term_segments.purge(until=until))
 
 
 @shared_task(name="memory.sweep_pending")
 def sweep_pending() -> None:
     """Find rows without a message: the broker was unavailable, a worker died, a lease expired."""
-    indexing.quarantine_exhausted(now=timezone.now())
-    embed_pending()
+    steps("memory.sweep_pending", lambda: indexing.quarantine_exhausted(now=timezone.now()), embed_pending)
 
 
 @shared_task(name="memory.sweep_deleted")
 def sweep_deleted() -> None:
     """Remove the index data of deleted texts, and pack unpacked vectors."""
     until = timezone.now() + timedelta(seconds=TASK_SECONDS)
-    term_segments.mark_lost()
-    term_segments.purge(until=until)
-    vectors.sweep()
-    vectors.pack_all(until=until)
+    steps(
+        "memory.sweep_deleted",
+        lambda: term_segments.purge(until=until),
+        lambda: vectors.pack_all(until=until),
+    )
+
+
+@shared_task(name="memory.sweep_lost")
+def sweep_lost() -> None:
+    """Remove the index data of texts that were deleted in the database itself, from each user once a day.
+
+    It reads all of a user's segments and embeddings. So each run takes some users, and the next run goes on after them.
+    """
+    until, today = timezone.now() + timedelta(seconds=TASK_SECONDS), f"{timezone.now():%Y-%m-%d}"
+    redis = redis_clients.client(settings.REDIS_URL, seconds=REDIS_SECONDS)
+    key = f"{SWEPT}:{today}"
+    reached = [int(redis.get(key) or 0)]
+
+    def sweep_one(user_id: int) -> None:
+        # Also past a user who fails, who is tried again tomorrow.
+        reached[0] = user_id
+        term_segments.mark_lost(user_id)
+        vectors.sweep(user_id)
+
+    before = reached[0]
+    for_each("memory.sweep_lost", _users_after(before), sweep_one, seconds=seconds_until(until))
+    if reached[0] != before:
+        redis.set(key, reached[0], ex=SWEPT_KEPT)
+        term_segments.purge(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+
+
+def _users_after(user_id: int) -> Iterator[int]:
+    while ids := list(
+        User.objects.filter(pk__gt=user_id).order_by("pk").values_list("pk", flat=True)[:PEOPLE_AT_A_TIME]
+    ):
+        yield from ids
+        user_id = ids[-1]
 
 
 @shared_task(name="memory.draw_maps")
 def draw_maps() -> None:
     """Draw the maps and find the words of the timelines that users look at and that are outdated."""
-    drawing.drop_unasked(now=timezone.now())
-    drawing.draw_due(until=timezone.now() + timedelta(seconds=TASK_SECONDS))
+    until = timezone.now() + timedelta(seconds=TASK_SECONDS)
+    steps(
+        "memory.draw_maps",
+        lambda: drawing.drop_unasked(now=timezone.now()),
+        lambda: drawing.draw_due(until=until),
+    )
 
 
 @shared_task(name="memory.remove_silent_visitors")
 def remove_silent_visitors() -> None:
-    visitors.remove_silent(now=timezone.now(), after=timedelta(days=settings.VISITOR_DAYS))
+    after = timedelta(days=settings.VISITOR_DAYS)
+    steps("memory.remove_silent_visitors", lambda: visitors.remove_silent(now=timezone.now(), after=after))
 
 
 @shared_task(name="memory.remove_temporary_chats")
 def remove_temporary_chats() -> None:
-    temporary.remove_expired(now=timezone.now())
+    steps("memory.remove_temporary_chats", lambda: temporary.remove_expired(now=timezone.now()))
 
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
     """In the importing worker, which may act as each user (`CELERY_TASK_ROUTES`). Imports run between the steps."""
+    steps("memory.remove_old_turns", _remove_old_turns)
+
+
+def _remove_old_turns() -> None:
     if retention.remove_old_turns(now=timezone.now()):
         remove_old_turns.apply_async(retry=False)
 
@@ -141,9 +190,10 @@ def remove_old_turns() -> None:
 @shared_task(name="memory.remove_old_activity")
 def remove_old_activity() -> None:
     """Activity entries that are more than a year old."""
-    activity.remove_old()
+    steps("memory.remove_old_activity", activity.remove_old)
 
 
 @shared_task(name="memory.close_abandoned_turns")
 def close_abandoned_turns() -> None:
-    close_turns(now=timezone.now(), idle=timedelta(seconds=settings.TURN_ABANDONED_SECONDS))
+    idle = timedelta(seconds=settings.TURN_ABANDONED_SECONDS)
+    steps("memory.close_abandoned_turns", lambda: close_turns(now=timezone.now(), idle=idle))

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
+from core.periodic import for_each, seconds_until
 
 # The number flushed by one statement.
 BATCH_TEXTS = 200
@@ -171,7 +172,8 @@ INSERT INTO deleted_texts (user_id, corpus, text_id)
 SELECT segment.user_id, segment.corpus, held.text_id
   FROM term_segments AS segment
  CROSS JOIN LATERAL unnest(text_ids) AS held(text_id)
- WHERE NOT EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = segment.user_id AND text.id = held.text_id)
+ WHERE segment.user_id = %(user_id)s
+   AND NOT EXISTS (SELECT FROM indexed_texts AS text WHERE text.user_id = %(user_id)s AND text.id = held.text_id)
     ON CONFLICT DO NOTHING
 """
 
@@ -260,38 +262,42 @@ def flush(*, until: datetime | None = None) -> int:
 
     Repeating it does nothing, and several workers share the work.
     """
-    flushed = 0
-    for owner in _owners(_OWNERS_OF_PENDING):
+    flushed: list[int] = []
+
+    def flush_one(owner: dict[str, Any]) -> None:
         while texts := _flush_batch(owner):
-            flushed += texts
+            flushed.append(texts)
             _merge(owner)
             if until is not None and timezone.now() >= until:
-                return flushed
-    return flushed
+                return
+
+    for_each("memory.flush_terms, texts", _owners(_OWNERS_OF_PENDING), flush_one, seconds=seconds_until(until))
+    return sum(flushed)
 
 
 def purge(*, until: datetime | None = None) -> int:
     """Rewrite the segments that contain deleted texts, all or until the time is up; returns their number."""
-    rewritten = 0
-    for owner in _owners(_OWNERS_OF_DELETED):
+    rewritten: list[bool] = []
+
+    def purge_one(owner: dict[str, Any]) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_WITH_DELETED, owner)
             stale = [segment for (segment,) in cursor.fetchall()]
-        rewritten += sum(_replace(owner, [segment]) for segment in stale)
+        rewritten.extend(_replace(owner, [segment]) for segment in stale)
         with connection.cursor() as cursor:
             cursor.execute(_DROP_TOMBSTONES, owner)
-        if until is not None and timezone.now() >= until:
-            break
-    return rewritten
+
+    for_each("memory.flush_terms, deleted texts", _owners(_OWNERS_OF_DELETED), purge_one, seconds=seconds_until(until))
+    return sum(rewritten)
 
 
-def mark_lost() -> int:
-    """Mark texts that were deleted without the application; returns their number.
+def mark_lost(user_id: int) -> int:
+    """Mark texts of a user that were deleted without the application; returns their number. It reads all segments.
 
     Until then no search finds them, but they still count in the user's statistics.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_MARK_LOST)
+        cursor.execute(_MARK_LOST, {"user_id": user_id})
         return int(cursor.rowcount)
 
 

@@ -10,8 +10,8 @@ a letter (full width, composed or not) do not matter.
 """
 
 import unicodedata
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Collection, Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 from django.db import connection
@@ -33,16 +33,30 @@ FIRST_BEYOND_ASCII = 128
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)[:, np.newaxis]
 _SHIFT = np.uint64(64 - LONGEST_BITS)
 
+# Turns, each with the pieces that it can contain.
+Possible = list[tuple[Key, list[str]]]
+
 # The number of texts that are read at a time: a short list of hits, if most of them do contain the piece.
 AT_ONCE = 50
 # No filter can find one or two letters, and most texts contain them: only this many of the newest are read.
 MOST_READ_FOR_A_SHORT_PIECE = 2_000
 
+# One scan for all pieces: which of them each text can contain. `newest`: for pieces that no filter can find.
 _POSSIBLE = """
-SELECT source_id, chunk_index
-  FROM indexed_texts
- WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s {narrowed}
- ORDER BY said_at DESC, source_id, chunk_index {bounded}
+WITH newest AS MATERIALIZED (
+    SELECT id
+      FROM indexed_texts
+     WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+     ORDER BY said_at DESC, source_id, chunk_index
+     LIMIT %(newest)s
+)
+SELECT source_id, chunk_index, can_have
+  FROM (SELECT source_id, chunk_index, said_at, ARRAY[{conditions}] AS can_have
+          FROM indexed_texts
+         WHERE user_id = %(user_id)s AND corpus = %(chat)s AND said_at >= %(since)s AND said_at < %(until)s
+        OFFSET 0) AS text  -- no filter is compared twice
+ WHERE true = ANY(can_have)
+ ORDER BY said_at DESC, source_id, chunk_index
 """
 
 
@@ -113,40 +127,73 @@ def _as_bits(occurs: NDArray[np.bool_], length: int) -> str:
     return "x" + np.packbits(bits).tobytes().hex()
 
 
-def containing(scope: Scope, *, text: str, limit: int) -> list[Key]:
-    """The newest turns in `scope` one side of which contains `text`, in any case; every character is literal.
+def containing(scope: Scope, *, texts: Sequence[str], limit: int) -> list[list[Key]]:
+    """For each of `texts`, the newest turns in `scope` one side of which contains it, in any case; every character is
+    literal. All of them together cost one scan.
 
-    Shorter than three letters, it is searched in the newest 2,000 turns.
+    A text of less than three letters is searched in the newest 2,000 turns.
     """
-    piece = fold(text)
-    if not piece or "\0" in piece or Corpus.CHAT not in scope.corpora:
-        return []
-    return list(islice(_confirmed(scope, piece), limit))
+    pieces = [fold(text) for text in texts]
+    searched = [piece for piece in dict.fromkeys(pieces) if piece and "\0" not in piece]
+    if not searched or Corpus.CHAT not in scope.corpora:
+        return [[] for _ in texts]
+    found: dict[str, list[Key]] = {piece: [] for piece in searched}
+    for key, having in _confirmed(scope, searched, found, limit):
+        for piece in having:
+            found[piece].append(key)
+    return [found.get(piece, []) for piece in pieces]
 
 
-def _confirmed(scope: Scope, piece: str) -> Iterator[Key]:
-    possible = _possible(scope, piece)
-    for start in range(0, len(possible), AT_ONCE):
-        keys = possible[start : start + AT_ONCE]
-        turns = Turn.objects.for_user(scope.user).with_keys(keys)
-        containing = {
-            (turn.conversation_id, turn.turn_number)
-            for turn in turns
-            if piece in fold(turn.user_message) or piece in fold("" if turn.is_recall else turn.assistant_message)
+def _confirmed(
+    scope: Scope, pieces: Sequence[str], found: dict[str, list[Key]], limit: int
+) -> Iterator[tuple[Key, list[str]]]:
+    """Each turn with the pieces that it contains, the newest first, until every piece has `limit` turns in `found`."""
+    possible = _possible(scope, pieces)
+    while possible:
+        wanted = {piece for piece in pieces if len(found[piece]) < limit}
+        batch, possible = _next_batch(possible, wanted)
+        texts = {
+            (turn.conversation_id, turn.turn_number): [
+                fold(turn.user_message),
+                fold("" if turn.is_recall else turn.assistant_message),
+            ]
+            for turn in Turn.objects.for_user(scope.user).with_keys([key for key, _ in batch])
         }
-        yield from (key for key in keys if key in containing)
+        for key, can_have in batch:
+            # Again, because a turn of this batch may have been a piece's last one.
+            wanted = {piece for piece in can_have if len(found[piece]) < limit}
+            yield key, [piece for piece in wanted if any(piece in text for text in texts.get(key, ()))]
 
 
-def _possible(scope: Scope, piece: str) -> list[Key]:
-    """The turns whose filter has all of the piece's bits, the newest first."""
-    by_length = masks(piece)
-    # Comparing two bit strings would need padding: each length has its own mask.
-    cases = " ".join(f"WHEN {length} THEN signature & %(m{length})s::varbit = %(m{length})s" for length in by_length)
-    statement = _POSSIBLE.format(
-        narrowed=f"AND CASE length(signature) {cases} END" if by_length else "",
-        bounded="" if by_length else f"LIMIT {MOST_READ_FOR_A_SHORT_PIECE}",
-    )
-    parameters = {f"m{length}": mask for length, mask in by_length.items()}
+def _next_batch(possible: Possible, wanted: Collection[str]) -> tuple[Possible, Possible]:
+    """The next turns that can contain one of these pieces, and the rest."""
+    batch: Possible = []
+    for place, (key, can_have) in enumerate(possible):
+        if len(batch) == AT_ONCE:
+            return batch, possible[place:]
+        if not wanted.isdisjoint(can_have):
+            batch.append((key, can_have))
+    return batch, []
+
+
+def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
+    """The turns whose filter has all bits of a piece, the newest first, each with these pieces."""
+    conditions, parameters = [], {}
+    for number, piece in enumerate(pieces):
+        by_length = masks(piece)
+        names = {length: f"p{number}m{length}" for length in by_length}
+        # Comparing two bit strings would need padding: each length has its own mask.
+        cases = " ".join(f"WHEN {at} THEN signature & %({name})s::varbit = %({name})s" for at, name in names.items())
+        conditions.append(
+            f"coalesce(CASE length(signature) {cases} END, false)" if by_length else "id IN (TABLE newest)"
+        )
+        parameters |= {names[length]: mask for length, mask in by_length.items()}
+    is_short = any(not condition.startswith("coalesce") for condition in conditions)
+    newest = MOST_READ_FOR_A_SHORT_PIECE if is_short else 0
+    statement = _POSSIBLE.format(conditions=", ".join(conditions))
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**scope.parameters(), **parameters, "chat": Corpus.CHAT})
-        return [(source_id, chunk_index) for source_id, chunk_index in cursor.fetchall()]
+        cursor.execute(statement, {**scope.parameters(), **parameters, "chat": Corpus.CHAT, "newest": newest})
+        return [
+            ((source_id, chunk_index), list(compress(pieces, can_have)))
+            for source_id, chunk_index, can_have in cursor.fetchall()
+        ]

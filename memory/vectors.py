@@ -14,12 +14,12 @@ from uuid import UUID
 
 import numpy as np
 from django.db import connection, transaction
-from django.utils import timezone
 from pgvector.django import HalfVectorField
 
 from core.bulk import insert_values
 from core.isolation.acting import is_cluster
 from core.isolation.routing import by_owner
+from core.periodic import for_each, seconds_until
 from memory.chunking import PassageSpan, Side
 from memory.embedders.base import Matrix, Vector
 from memory.models import Embedding, EmbeddingModel, EmbeddingQuerySet
@@ -127,10 +127,10 @@ SELECT block.user_id, block.id
   JOIN unnest(%(models)s::int[], %(slots)s::int[]) AS model(id, slots) ON model.id = block.model_id
   LEFT JOIN (SELECT user_id, block_id, count(*) AS rows
                FROM embeddings
-              WHERE block_id IS NOT NULL
+              WHERE user_id = %(user_id)s AND block_id IS NOT NULL
               GROUP BY user_id, block_id) AS held
     ON held.user_id = block.user_id AND held.block_id = block.id
- WHERE coalesce(held.rows, 0) < model.slots
+ WHERE block.user_id = %(user_id)s AND coalesce(held.rows, 0) < model.slots
 """
 
 _UNPACKED_BY_OWNER = """
@@ -474,19 +474,21 @@ def pack_all(*, until: datetime | None = None) -> int:
         cursor.execute(_UNPACKED_BY_OWNER)
         owners = cursor.fetchall()
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    packed = 0
-    for user_id, corpus, model_id, is_further in owners:
+    packed: list[int] = []
+
+    def pack(of: tuple[int, str, int, bool]) -> None:
+        user_id, corpus, model_id, is_further = of
         owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
         with transaction.atomic(), connection.cursor() as cursor:
             slots = slots_for(dimensions[model_id])
             if is_cluster(connection):
-                packed += _pack_on_node(owner, slots=slots)
+                packed.append(_pack_on_node(owner, slots=slots))
             else:
                 cursor.execute(_PACK, owner | {"slots": slots})
-                packed += cursor.rowcount
-        if until is not None and timezone.now() >= until:
-            break
-    return packed
+                packed.append(cursor.rowcount)
+
+    for_each("memory.sweep_deleted, packing", owners, pack, seconds=seconds_until(until))
+    return sum(packed)
 
 
 def delete(rows: EmbeddingQuerySet) -> int:
@@ -510,13 +512,19 @@ def unpack(rows: EmbeddingQuerySet) -> None:
         _delete_blocks(_blocks_of(some.order_by("pk").select_for_update(of=("self",))))
 
 
-def sweep() -> int:
-    """Remove blocks with a vector whose row was deleted without this module; returns the number of blocks.
+def sweep(user_id: int) -> int:
+    """Remove a user's blocks with a vector whose row was deleted without this module; returns the number of blocks.
+
+    It reads all of the user's embeddings.
 
     A search never finds such a vector, because it reads the row.
     """
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    parameters = {"models": list(dimensions), "slots": [slots_for(each) for each in dimensions.values()]}
+    parameters = {
+        "user_id": user_id,
+        "models": list(dimensions),
+        "slots": [slots_for(each) for each in dimensions.values()],
+    }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_WITH_GAPS, parameters)
         blocks = cursor.fetchall()
@@ -544,16 +552,17 @@ def nearest(
 
 
 def distances(
-    scope: Scope, *, model: str, vector: Vector, passages: int, further: float, also: Collection[PlainKey]
+    scope: Scope, *, model: str, vector: Vector | None, passages: int, further: float, also: Collection[PlainKey]
 ) -> Distances:
     """The texts of the `passages` nearest passages and the texts in `also`; all of them in `scope`.
 
     If a few long texts take most places, it fetches more passages, so that there is a text for at least every third of
-    `passages`. `further`: as in `Calibration`.
+    `passages`. `further`: as in `Calibration`. Without a vector there are only the texts in `also`, without distances.
     """
+    passages = passages if vector is not None else 0
     parameters = {
         "model": model,
-        "vector": _halfvec(vector),
+        "vector": None if vector is None else _halfvec(vector),
         "further": further,
         "sample": SAMPLE,
         "sources": [source for source, _ in also],

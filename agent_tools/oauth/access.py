@@ -1,5 +1,6 @@
 """Finds the user of an OAuth access token by its checksum."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -23,8 +24,8 @@ def is_for(token: Any, resource: str) -> bool:
     return any(is_resource(named, resource) for named in token.resource)
 
 
-def is_good(checksum: str, *, now: datetime) -> bool:
-    found: bool = (
-        get_access_token_model().objects.filter(token_checksum=checksum, expires__gt=now, user__is_active=True).exists()
-    )
-    return found
+def good_among(checksums: Collection[str], *, now: datetime) -> set[str]:
+    """Those with a valid token of an active user: in one query."""
+    tokens = get_access_token_model().objects
+    found = tokens.filter(token_checksum__in=checksums, expires__gt=now, user__is_active=True)
+    return set(found.values_list("token_checksum", flat=True))

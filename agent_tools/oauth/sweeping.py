@@ -12,6 +12,7 @@ from oauth2_provider.models import (
 
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.connections import MARK_OF_USE
+from core.periodic import steps
 
 # For a client that was never allowed; and for one that was, and may return.
 NEVER_USED_FOR = timedelta(days=1)
@@ -20,11 +21,17 @@ UNUSED_FOR = timedelta(days=30)
 
 def sweep(*, now: datetime) -> None:
     """Run as the worker role, which sees all rows; a second run changes nothing."""
-    clear_expired()
+    steps("agent_tools.sweep_oauth", clear_expired, _remove_connections, lambda: _remove_clients(now))
+
+
+def _remove_connections() -> None:
     theirs = {"user": OuterRef("user"), "application": OuterRef("application")}
     can_refresh = Exists(get_refresh_token_model().objects.filter(**theirs, revoked=None))
     has_access = Exists(get_access_token_model().objects.filter(**theirs))
     AgentConnection.objects.exclude(can_refresh | has_access).delete()
+
+
+def _remove_clients(now: datetime) -> None:
     was_never_used = Q(created__lt=now - NEVER_USED_FOR, updated__lt=F("created") + MARK_OF_USE)
     is_forgotten = was_never_used | Q(updated__lt=now - UNUSED_FOR)
     get_application_model().objects.filter(

@@ -9,6 +9,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request
 
 from agent_tools.oauth.addresses import may_send_back_to
+from core.endpoints import refuse_in_transaction
 from core.rate_limits import client_address, take_all
 
 
@@ -42,4 +43,5 @@ class MayBeFetched:
             return False
         address = client_address(SimpleNamespace(META=request.headers))  # type: ignore[arg-type]
         take_all(("client_address", address), ("client",))
+        refuse_in_transaction("The server with a client's metadata")
         return True

@@ -68,7 +68,9 @@ class SearchChatHistoryOutput(ToolOutput):
     results: Annotated[list[ChatHistoryResult], Field(description="One for each turn, best first.")]
     total_found: Annotated[int, Field(description="How many results there are.")]
     query: Annotated[str, Field(description="The query as it was searched.")]
-    note: Annotated[str | None, Field(description="Why there is nothing, if there is nothing.")] = None
+    note: Annotated[
+        str | None, Field(description="Why there is nothing, if there is nothing; and what was left out, and why.")
+    ] = None
     pending: Annotated[
         int | None,
         Field(description="How many of the caller's turns have no vector yet: only `hybrid` finds them, by words."),
@@ -90,6 +92,7 @@ def run(wanted: SearchChatHistoryInput, user: User | None) -> SearchChatHistoryO
     )
     if not found.matches:
         note = NOT_YET.format(counted(found.pending, "turn")) if found.pending else NO_HISTORY
+        note = "; ".join([note, *found.notes])
         return _nothing(wanted.query, note=note, pending=found.pending or None)
     return _output(wanted, found)
 
@@ -129,6 +132,7 @@ def _output(wanted: SearchChatHistoryInput, found: ChatHistory) -> SearchChatHis
         results=results,
         total_found=len(results),
         query=wanted.query,
+        note="; ".join(found.notes) or None,
         pending=found.pending or None,
         interpreted=interpreted(found.window),
         reranked=found.is_reranked if wanted.rerank else None,
@@ -159,6 +163,7 @@ search_chat_history = Tool(
     input_model=SearchChatHistoryInput,
     output_model=SearchChatHistoryOutput,
     is_read_only=True,
+    acts_itself=True,
     run=run,
     summarise=summarise,
 )

@@ -203,6 +203,7 @@ search = Tool(
     output_model=ConnectorResults,
     is_read_only=True,
     run=find,
+    acts_itself=True,
     summarise=lambda output, user: f"Found {len(output.results)}",
 )
 

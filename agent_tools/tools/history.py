@@ -1,6 +1,6 @@
 """The tool `search_history`: a user's messages and notes, from every source, in one ranking."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
 from agent_tools.untrusted import as_one_line, without_our_lines
 from intake.links import conversation_path
 from intake.models import User
+from memory.search.chat_history import PIECES_LEFT_OUT, WORDS_ALONE
 from memory.search.history import History, HistoryMatch, HistoryRequest
 from memory.search.history import search_history as search
 from memory.search.sources import HistoryScope
@@ -82,7 +83,7 @@ def run(wanted: SearchHistoryInput, user: User | None) -> SearchHistoryOutput:
         rerank=wanted.rerank,
     )
     history = search(request, user=user, now=timezone.now())
-    return _output(wanted, history, note=_unfinished(history))
+    return _output(wanted, history, note="; ".join(_left_out(history)) or None)
 
 
 def summarise(output: SearchHistoryOutput, user: User | None) -> str:
@@ -157,11 +158,15 @@ def _block(number: int, result: HistoryResult) -> str:
     return f"--- Result {number} ({about}) ---\n{without_our_lines(result.excerpt)}"
 
 
-def _unfinished(history: History) -> str | None:
-    if not history.unfinished:
-        return None
-    seconds = f"{settings.HISTORY_TIMEOUT_SECONDS:g} seconds"
-    return f"The search took longer than {seconds}: not searched to the end: {', '.join(history.unfinished)}"
+def _left_out(history: History) -> Iterator[str]:
+    """Sentences about what the answer lacks, and why."""
+    if history.unfinished:
+        seconds = f"{settings.HISTORY_TIMEOUT_SECONDS:g} seconds"
+        yield f"The search took longer than {seconds}: not searched to the end: {', '.join(history.unfinished)}"
+    if history.is_by_words_alone:
+        yield WORDS_ALONE
+    if history.left_out:
+        yield PIECES_LEFT_OUT.format(", ".join(history.left_out))
 
 
 search_history = Tool(
@@ -177,6 +182,7 @@ search_history = Tool(
     input_model=SearchHistoryInput,
     output_model=SearchHistoryOutput,
     is_read_only=True,
+    acts_itself=True,
     run=run,
     summarise=summarise,
 )

@@ -179,6 +179,7 @@ search_memory = Tool(
     input_model=SearchMemoryInput,
     output_model=SearchMemoryOutput,
     is_read_only=True,
+    acts_itself=True,
     run=run,
     summarise=summarise,
 )

@@ -468,6 +468,8 @@ IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the owner of its import.
 IMPORTING_WORKER = env.bool("IMPORTING_WORKER", default=False)
+# Whether this process is the worker that draws maps and sweeps. It embeds nothing, and so loads no model.
+HOUSEKEEPING_WORKER = env.bool("HOUSEKEEPING_WORKER", default=False)
 
 # Database, its roles, and Redis
 
@@ -526,6 +528,8 @@ if env.str("DATABASE_REPLICA_URL", default=""):
         "connect_timeout": 1,
     }
     DATABASES["replica"]["TEST"] = {"MIRROR": "default"}
+# Whether the client of a network endpoint raises an error if it is called inside a transaction. Otherwise it logs one.
+REFUSES_CALLS_IN_TRANSACTIONS = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.str("REDIS_URL", default="redis://localhost:6379/0")
 
@@ -600,6 +604,8 @@ def _at_an_endpoint(prefix: str) -> dict[str, Any]:
             "dimensions": env.int(f"{prefix}_DIMENSIONS"),
             "query_prefix": env.str(f"{prefix}_QUERY_PREFIX", default=""),
             "document_prefix": env.str(f"{prefix}_DOCUMENT_PREFIX", default=""),
+            "document_timeout": env.float("EMBEDDING_TIMEOUT_SECONDS", default=30.0),
+            "query_timeout": env.float("EMBEDDING_QUERY_TIMEOUT_SECONDS", default=5.0),
         },
     }
 
@@ -612,12 +618,19 @@ if EMBEDDING_NEXT_BASE_URL == BUILT_IN:
     EMBEDDER_NEXT = BUILT_IN_MODEL
 elif EMBEDDING_NEXT_BASE_URL:
     EMBEDDER_NEXT = _at_an_endpoint("EMBEDDING_NEXT")
+# A batch has at most so many texts, and no more than the model embeds in so many seconds at its seen speed.
 EMBEDDING_BATCH_SIZE = env.int("EMBEDDING_BATCH_SIZE", default=32)
+EMBEDDING_BATCH_SECONDS = env.float("EMBEDDING_BATCH_SECONDS", default=10.0)
+# The time limits of one request to an embedding endpoint: for a batch of documents, and for a query, whose user waits.
+EMBEDDING_TIMEOUT_SECONDS = env.float("EMBEDDING_TIMEOUT_SECONDS", default=30.0)
+EMBEDDING_QUERY_TIMEOUT_SECONDS = env.float("EMBEDDING_QUERY_TIMEOUT_SECONDS", default=5.0)
 EMBEDDING_MAX_ATTEMPTS = env.int("EMBEDDING_MAX_ATTEMPTS", default=5)
 # A worker's claim on its rows expires after this time: longer than a batch can take, which for an endpoint is two
-# requests of 30 seconds, and short enough that a dead worker's rows do not wait long.
+# requests of EMBEDDING_TIMEOUT_SECONDS, and short enough that a dead worker's rows do not wait long.
 IS_ALL_BUILT_IN = not EMBEDDING_BASE_URL and EMBEDDING_NEXT_BASE_URL in ("", BUILT_IN)
-EMBEDDING_LEASE_SECONDS = env.int("EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else 75)
+EMBEDDING_LEASE_SECONDS = env.int(
+    "EMBEDDING_LEASE_SECONDS", default=15 if IS_ALL_BUILT_IN else int(2 * EMBEDDING_TIMEOUT_SECONDS + 15)
+)
 EMBEDDING_SWEEP_SECONDS = env.int("EMBEDDING_SWEEP_SECONDS", default=5)
 
 # Reranking of a search's best results, for interactive searches: its time limit (0 turns it off), and the model: at an
@@ -680,7 +693,17 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A separate worker runs them, so that no turn waits behind an import.
-CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
+CELERY_TASK_ROUTES = {
+    "imports.*": {"queue": "imports"},
+    "memory.remove_old_turns": {"queue": "imports"},
+    # Whatever may take long, or may wait: the worker that embeds does nothing else.
+    "memory.draw_maps": {"queue": "housekeeping"},
+    "memory.sweep_lost": {"queue": "housekeeping"},
+    "memory.remove_silent_visitors": {"queue": "housekeeping"},
+    "memory.remove_temporary_chats": {"queue": "housekeeping"},
+    "memory.remove_old_activity": {"queue": "housekeeping"},
+    "agent_tools.sweep_oauth": {"queue": "housekeeping"},
+}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -688,6 +711,8 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 10},
     },
     "sweep-deleted-texts": {"task": "memory.sweep_deleted", "schedule": 30, "options": {"expires": 30}},
+    # Each run goes on where the last one stopped; each user is swept once a day.
+    "sweep-lost-texts": {"task": "memory.sweep_lost", "schedule": 60, "options": {"expires": 60}},
     "draw-maps": {"task": "memory.draw_maps", "schedule": 30, "options": {"expires": 30}},
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},

@@ -15,6 +15,8 @@ SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
     "APPS": [{**OIDC_APP, "settings": {"server_url": "http://127.0.0.1:9"}}],
     "OAUTH_PKCE_ENABLED": True,
 }
+# A call of an endpoint that holds a transaction open is a bug.
+REFUSES_CALLS_IN_TRANSACTIONS = True
 METRICS_TOKEN = "for tests only"
 SECURITY_CONTACT = ["mailto:security@example.com"]
 # Whether reranking is in time depends on the machine; it has its own tests.

@@ -14,7 +14,15 @@ from config.stack import WEB_PROCESSES, StackError
 from config.stack.broker import EmbeddedRedis
 from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
-from config.stack.preflight import addresses, as_importer, as_worker, check_broker, read_environment, roles_named
+from config.stack.preflight import (
+    addresses,
+    as_housekeeper,
+    as_importer,
+    as_worker,
+    check_broker,
+    read_environment,
+    roles_named,
+)
 from config.stack.processes import MARK, LogReader, Program, Service, Watch, begin_log, last_lines
 
 # The first start also builds the embedding model.
@@ -30,6 +38,8 @@ CELERY = ("celery", "--skip-checks", "-A", "config.celery")
 WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
 # A separate process, so that no turn waits behind an import. It embeds nothing.
 IMPORTER = (*CELERY, "worker", "--queues=imports", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
+# A separate process, so that no new text waits for its vector behind the drawing of a map, which may take minutes.
+HOUSEKEEPER = (*CELERY, "worker", "--queues=housekeeping", "--hostname=housekeeper@%h", *WORKER[len(CELERY) + 1 :])
 BEAT = (*CELERY, "beat")
 
 
@@ -110,6 +120,7 @@ class Supervisor:
         # They need the tables that the web process creates, and it needs the processor until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
         self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
+        self._start_program("housekeeper", *HOUSEKEEPER, environment=as_housekeeper(self._environment))
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()

@@ -6,6 +6,7 @@ Terms stand in the index's segments until the next sweep, at most half a minute,
 import threading
 
 import pytest
+import redis
 from django.apps import apps
 from django.conf import settings
 from django.db import connection
@@ -25,7 +26,7 @@ from memory.indexing import writer
 from memory.models import Corpus, DeletedText, Embedding, IndexedText, PendingTerms, TermBlock, TermSegment, VectorBlock
 from memory.models.corpora import Scope
 from memory.models.embeddings import SLOTS
-from memory.tasks import sweep_deleted
+from memory.tasks import SWEPT, sweep_deleted, sweep_lost
 from memory.term_segments import flush
 from memory.terms import score
 from memory.tests.overview.drawn import draw
@@ -55,7 +56,11 @@ def caller_of(user: User) -> Caller:
 
 
 def sweep() -> None:
+    with redis.Redis.from_url(settings.REDIS_URL) as kept:
+        # As on the next day.
+        kept.delete(*(kept.keys(f"{SWEPT}*") or ["none"]))
     with as_a_worker():
+        sweep_lost()
         sweep_deleted()
 
 
@@ -91,7 +96,7 @@ def test_a_deleted_conversation_leaves_nothing(alice):
 
 
 @pytest.mark.parametrize("table", ["intake_conversation_turns", "intake_conversations", "users"])
-def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within_a_minute(alice, table):
+def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within_a_day(alice, table):
     for _ in range(SLOTS):
         said(alice)
     a_turn(alice, "Not embedded yet")
@@ -100,7 +105,7 @@ def test_what_is_deleted_in_the_database_itself_is_found_no_more_and_gone_within
         cursor.execute(f"DELETE FROM {table}")
     assert not any(model.objects.exists() for model in (IndexedText, PendingTerms, Embedding))
     assert not Turn.objects.exists()
-    beat = next(beat for beat in settings.CELERY_BEAT_SCHEDULE.values() if beat["task"] == "memory.sweep_deleted")
+    beat = next(beat for beat in settings.CELERY_BEAT_SCHEDULE.values() if beat["task"] == "memory.sweep_lost")
     assert beat["schedule"] <= 60
     sweep()
     assert not VectorBlock.objects.exists()

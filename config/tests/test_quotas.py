@@ -1,5 +1,10 @@
 """Quotas: what a person may keep, refused with a code where it is added, and counted anew once something is deleted."""
 
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -120,3 +125,38 @@ def test_the_account_page_says_how_much_there_is_and_may_be(alice, settings):
     assert "of 1,000" not in client.get(reverse("intake:account")).text
     settings.QUOTA_TURNS = 1_000
     assert "1 of 1,000" in client.get(reverse("intake:account")).text
+
+
+def test_threads_together_take_no_more_than_the_quota(alice, settings):
+    settings.QUOTA_TURNS = 50
+    quotas._known[alice.pk] = (time.monotonic(), quotas.Holdings())
+    taken, begin = [], threading.Barrier(8)
+
+    def take_some():
+        begin.wait()
+        for _ in range(5):
+            quotas.take(alice.pk, turns=1)
+            taken.append(1)
+
+    # Switches threads as often as possible.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            [done.result() for done in [threads.submit(take_some) for _ in range(8)]]
+    finally:
+        sys.setswitchinterval(before)
+    assert quotas._known[alice.pk][1].turns == len(taken) == 40
+
+
+def test_a_measure_that_another_thread_forgets_meanwhile_is_no_error(alice, settings, monkeypatch):
+    settings.QUOTA_TURNS = 10
+    measure = quotas.measure
+
+    def forgotten_at_once(user_id):
+        stored = measure(user_id)
+        quotas._known.clear()
+        return stored
+
+    monkeypatch.setattr(quotas, "measure", forgotten_at_once)
+    quotas.take(alice.pk, turns=1)

@@ -53,17 +53,31 @@ class _Known:
     def __init__(self) -> None:
         self._lock = Lock()
         self._samples: tuple[_Sample, ...] = ()
+        self._is_asking = False
         self.failed_at = -inf
 
     def primary_position(self, primary: BaseDatabaseWrapper) -> int:
-        """The oldest position within the allowed staleness; the primary is queried at most twice in that time."""
+        """The oldest position within the allowed staleness.
+
+        The primary is queried at most twice in that time, and once for each thread that begins while nothing is known.
+        """
         allowed = settings.DATABASE_REPLICA_STALENESS_SECONDS
         now = monotonic()
         with self._lock:
-            samples = tuple(one for one in self._samples if now - one.taken_at < allowed)
-            if not samples or now - samples[-1].taken_at > allowed / 2:
-                samples = (*samples, _Sample(now, _ask(primary, _WRITTEN)))
-            self._samples = samples
+            samples = self._samples = tuple(one for one in self._samples if now - one.taken_at < allowed)
+            is_due = not self._is_asking and (not samples or now - samples[-1].taken_at > allowed / 2)
+            self._is_asking = self._is_asking or is_due
+        if samples and not is_due:
+            return samples[0].position
+        # Without the lock: a primary that does not answer holds up this thread alone.
+        try:
+            sample = _Sample(now, _ask(primary, _WRITTEN))
+        finally:
+            if is_due:
+                with self._lock:
+                    self._is_asking = False
+        with self._lock:
+            self._samples = samples = tuple(sorted((*self._samples, sample)))
         return samples[0].position
 
 

@@ -37,6 +37,8 @@ from intake.standing import StillIn, session_is_good
 from intake.views.admission import refusal
 
 LOOK_SECONDS = 0.5
+# The number of reads between two counts of the waiting vectors, which may be a hundred thousand rows.
+LOOKS_PER_COUNT = 20
 KEEP_ALIVE_SECONDS = 15
 # The number of reads between two checks of the caller's access.
 LOOKS_PER_CHECK = 6
@@ -98,7 +100,8 @@ async def _events(user: User, import_id: str, first: dict[str, Any], is_still_in
         try:
             if looks % LOOKS_PER_CHECK == 0 and not await sync_to_async(_ask, thread_sensitive=False)(is_still_in):
                 return
-            now = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
+            before = None if looks % LOOKS_PER_COUNT == 0 else shown["import"]
+            now = await sync_to_async(_look, thread_sensitive=False)(user, import_id, before)
         except NotFound:
             return
         except Exception as error:
@@ -114,11 +117,15 @@ async def _events(user: User, import_id: str, first: dict[str, Any], is_still_in
             yield KEEP_ALIVE
 
 
-def _look(user: User, import_id: str) -> dict[str, Any]:
+def _look(user: User, import_id: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The import as it is now; its waiting vectors are those of `before`, if it is not at rest."""
     try:
         with acting_as(user):
             batch = services.get(user=user, import_id=import_id)
-            return {"import": data_of(batch), "is_at_rest": batch.is_at_rest}
+            data = data_of(batch, counts_vectors=before is None or batch.is_at_rest)
+            if before is not None and not batch.is_at_rest:
+                data["vectors"] = before["vectors"]
+            return {"import": data, "is_at_rest": batch.is_at_rest}
     finally:
         connections.close_all()
 

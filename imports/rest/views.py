@@ -233,9 +233,9 @@ class ImportUndoViewSet(ImportsViewSet):
         return _answer(batch, status=HTTPStatus.ACCEPTED)
 
 
-def data_of(batch: Import) -> dict[str, Any]:
+def data_of(batch: Import, *, counts_vectors: bool = True) -> dict[str, Any]:
     """An import with its owner's waiting vectors; call it while acting as that user."""
-    waiting = waiting_vectors(batch.user, now=timezone.now()) if batch.stored else None
+    waiting = waiting_vectors(batch.user, now=timezone.now()) if batch.stored and counts_vectors else None
     return ImportOutput.of(batch, waiting).as_data()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from django.conf import settings
 
 from core.errors import NoRoom
+from core.periodic import for_each
 from imports.models import Import, ImportJob
 from imports.storing import jobs
 
@@ -43,14 +44,18 @@ def keep_until_expiry(batch: Import, *, now: datetime) -> None:
 
 def delete_forgotten(*, now: datetime) -> int:
     """Delete files that belong to no open import: their account was deleted, or a worker died while it ended one."""
-    removed = 0
-    for path in Path(settings.IMPORTS_DIR).glob("*/*"):
+    removed: list[Path] = []
+
+    def look_at(path: Path) -> None:
         if path.stat().st_mtime > now.timestamp() - FORGOTTEN_SECONDS:
-            continue
+            return
+        # Raises `ValidationError` for a name that is no id: a file of somebody else, which is left alone.
         if not ImportJob.objects.filter(import_id=path.name).exists():
             path.unlink(missing_ok=True)
-            removed += 1
-    return removed
+            removed.append(path)
+
+    for_each("imports.sweep, files", Path(settings.IMPORTS_DIR).glob("*/*"), look_at)
+    return len(removed)
 
 
 def delete(batch: Import) -> None:

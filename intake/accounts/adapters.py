@@ -22,6 +22,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from core import rate_limits
+from core.endpoints import refuse_in_transaction
 from core.errors import Unavailable
 from intake import passwords, registration, visitors
 from intake.accounts import devices, proof
@@ -117,6 +118,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""
         passwords.give_connections_back()
+        refuse_in_transaction("The mail server")
         try:
             super().send_mail(template_prefix, email, context)
         except (SMTPException, OSError) as error:
@@ -151,6 +153,7 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
     def get_requests_session(self) -> Any:
         """For requests to the other service, which may be slow: no database connection is held meanwhile."""
         passwords.give_connections_back()
+        refuse_in_transaction("Another service's log-in")
         return super().get_requests_session()
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:

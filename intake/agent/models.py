@@ -2,6 +2,8 @@
 
 import asyncio
 from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -9,6 +11,7 @@ from django.conf import settings
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
+from core.endpoints import refuse_in_transaction
 from core.errors import Unavailable
 from core.isolation.caller import Caller
 from intake.agent.recall import recall_model
@@ -67,6 +70,24 @@ def _kept_model(chosen: LanguageModel) -> Model:
 
 
 def _build(chosen: LanguageModel) -> Any:
+    """The vendor's model, which refuses to be asked inside a database transaction."""
+    from pydantic_ai.models.wrapper import WrapperModel
+
+    class Guarded(WrapperModel):
+        async def request(self, *args: Any, **kwargs: Any) -> Any:
+            refuse_in_transaction("The language model")
+            return await self.wrapped.request(*args, **kwargs)
+
+        @asynccontextmanager
+        async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            refuse_in_transaction("The language model")
+            async with self.wrapped.request_stream(*args, **kwargs) as response:
+                yield response
+
+    return Guarded(_vendors(chosen))
+
+
+def _vendors(chosen: LanguageModel) -> Any:
     """Vendors' packages are large, so they are loaded only when needed."""
     name, base_url, api_key = chosen.own_name, chosen.base_url, chosen.api_key
     if chosen.id.startswith(ANTHROPIC):

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from core.isolation.routing import about
+from core.periodic import for_each
 from intake import services
 from intake.answers import streams
 from intake.models import Turn
@@ -19,7 +20,9 @@ def close_abandoned_turns(*, now: datetime, idle: timedelta) -> int:
     silent = services.open_turns(silent_since=now - min(idle, timedelta(seconds=settings.ANSWER_LEASE_SECONDS)))
     dead = set(streams.without_lease([(turn.pk, turn.attempt) for turn in silent]) or ())
     abandoned = [turn for turn in silent if turn.pk in dead or turn.updated_at < now - idle]
-    return sum(_interrupt(turn) for turn in abandoned)
+    closed: list[bool] = []
+    for_each("memory.close_abandoned_turns, turns", abandoned, lambda turn: closed.append(_interrupt(turn)))
+    return sum(closed)
 
 
 def _interrupt(turn: Turn) -> bool:

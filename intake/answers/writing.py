@@ -122,12 +122,15 @@ class Writing:
             self._tell_kept()
         # The last save is not interrupted.
         self.is_closing = False
+        # A task that is cancelled before its first step never runs at all, and nobody would save and close the turn.
+        self._has_begun = self._is_stopped = False
         self._task = asyncio.create_task(self._write())
         self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_out(is_still_in))
 
     def stop(self) -> None:
         """End the answer as it is; harmless if it has ended."""
-        if not self.is_closing and not self._task.cancelling():
+        self._is_stopped = True
+        if self._has_begun and not self.is_closing and not self._task.cancelling():
             self._task.cancel()
 
     async def ended(self) -> None:
@@ -146,6 +149,7 @@ class Writing:
         )
 
     async def _write(self) -> None:
+        self._has_begun = True
         answer = await self._answer()
         self.is_closing = True
         if self._guard is not None:
@@ -153,6 +157,8 @@ class Writing:
         self.log.finish(await self._close(answer))
 
     async def _answer(self) -> Answer:
+        if self._is_stopped:
+            return self._draft.ended(Turn.Status.INTERRUPTED)
         try:
             await self._ask()
         except asyncio.CancelledError:

@@ -7,13 +7,15 @@ import pytest
 from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from rest_framework.test import APIClient
 
 from core.errors import NotFound
 from core.isolation.caller import Caller
-from intake import deleting, services
+from intake import arranging, deleting, services
 from intake.answers.sweeping import close_abandoned_turns
 from intake.links import conversation_path
 from intake.models import Conversation, Session, Turn, User
@@ -352,3 +354,24 @@ def test_a_gap_in_the_numbers_takes_no_room_on_a_page(alice):
     named = browser_of(alice).get(conversation_path(conversation.pk), {"turn": 25}).context["window"]
     assert [turn.turn_number for turn in named.turns] == [*range(15, 31), *range(81, 85)]
     assert (named.earlier, named.later) == (15, 85)
+
+
+def test_a_chat_is_deleted_without_loading_its_texts():
+    alice = a_person()
+    turn = a_turn(alice, "I adopted a cat")
+    with CaptureQueriesContext(connection) as queries:
+        deleting.delete_conversation(caller=Caller(user_id=alice.pk), conversation_id=turn.conversation_id)
+    assert not Turn.objects.exists() and not Conversation.objects.exists()
+    # The search for quotes reads the turns that quote it, of which there are none.
+    reading = [query["sql"] for query in queries.captured_queries if '"assistant_message"' in query["sql"]]
+    assert len(reading) == 1 and "LIKE" in reading[0]
+
+
+def test_deleting_many_chats_searches_the_history_for_quotes_once():
+    alice = a_person()
+    ids = [a_turn(alice, f"cat {number}").conversation_id for number in range(10)]
+    kept = a_turn(alice, "dog")
+    with CaptureQueriesContext(connection) as queries:
+        arranging.delete_all(caller=Caller(user_id=alice.pk), conversation_ids=ids)
+    assert list(Turn.objects.all()) == [kept]
+    assert sum("tool_calls" in query["sql"] and "LIKE" in query["sql"] for query in queries.captured_queries) == 1

@@ -23,8 +23,10 @@ from memory.embedders.base import (
     Calibration,
     Embedder,
     EmbedderError,
+    EmbedderLeftAlone,
     EmbedderMisconfigured,
     EmbedderRefused,
+    EmbedderSlow,
     EmbedderUnavailable,
 )
 
@@ -32,8 +34,10 @@ __all__ = [
     "Calibration",
     "Embedder",
     "EmbedderError",
+    "EmbedderLeftAlone",
     "EmbedderMisconfigured",
     "EmbedderRefused",
+    "EmbedderSlow",
     "EmbedderUnavailable",
     "configured_embedders",
     "get_embedder",

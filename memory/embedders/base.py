@@ -30,6 +30,14 @@ class EmbedderUnavailable(EmbedderError):
     """The model is unavailable, too busy or too slow at the moment: try again."""
 
 
+class EmbedderLeftAlone(EmbedderUnavailable):
+    """The endpoint did not answer several times in a row and is not asked at the moment."""
+
+
+class EmbedderSlow(EmbedderUnavailable):
+    """The model did not answer in time. Fewer texts at once may help."""
+
+
 class EmbedderRefused(EmbedderError):
     """The model does not accept one of these texts; the others may succeed separately."""
 

@@ -9,11 +9,14 @@ import numpy as np
 import openai
 from openai.types import CreateEmbeddingResponse
 
+from core.endpoints import Endpoint, LeftAlone
 from memory.embedders.base import (
     Embedder,
     EmbedderError,
+    EmbedderLeftAlone,
     EmbedderMisconfigured,
     EmbedderRefused,
+    EmbedderSlow,
     EmbedderUnavailable,
     Matrix,
     Span,
@@ -59,13 +62,16 @@ class OpenAICompatibleEmbedder(Embedder):
         self._query_timeout = query_timeout
         self._document_timeout = document_timeout
         self._asks_for_dimensions = True
+        # Apart: an endpoint too slow for a batch of documents may well answer a query in time.
+        self._queries = Endpoint("The embedding endpoint")
+        self._documents = Endpoint("The embedding endpoint, for documents,")
         # The SDK's own retries obey a Retry-After of up to two minutes. Without a key the SDK would use one from the
         # environment that belongs to another service, so it gets a placeholder.
         self._client = openai.OpenAI(base_url=base_url, api_key=api_key or "none", max_retries=0)
 
     def embed_query(self, text: str) -> Vector:
         """See Embedder."""
-        vector: Vector = self._embed([self._query_prefix + text], self._query_timeout)[0]
+        vector: Vector = self._embed([self._query_prefix + text], self._query_timeout, self._queries)[0]
         return vector
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
@@ -73,16 +79,23 @@ class OpenAICompatibleEmbedder(Embedder):
         prefixed = [self._document_prefix + text for text in texts]
         batches = [prefixed[start : start + BATCH_SIZE] for start in range(0, len(prefixed), BATCH_SIZE)]
         empty = np.empty((0, self.dimensions), np.float32)
-        return np.concatenate([empty, *(self._embed(batch, self._document_timeout) for batch in batches)])
+        return np.concatenate(
+            [empty, *(self._embed(batch, self._document_timeout, self._documents) for batch in batches)]
+        )
 
     def token_offsets(self, text: str, at_most: int | None = None) -> list[Span]:
         """See Embedder; an estimate, because the endpoint does not publish its tokenizer."""
         return [match.span() for match in islice(_TOKEN.finditer(text), at_most)]
 
-    def _embed(self, texts: list[str], timeout: float) -> Matrix:
+    def _embed(self, texts: list[str], timeout: float, endpoint: Endpoint) -> Matrix:
         try:
-            response = self._request([_encodable(text) for text in texts], timeout)
+            with endpoint.call(openai.APITimeoutError):
+                response = self._request([_encodable(text) for text in texts], timeout)
             vectors = [item.embedding for item in sorted(response.data, key=lambda item: item.index)]
+        except LeftAlone as error:
+            raise EmbedderLeftAlone(str(error)) from None
+        except openai.APITimeoutError:
+            raise EmbedderSlow(f"The embedding endpoint did not answer within {timeout:g} seconds.") from None
         except openai.OpenAIError as error:
             # `from None`: the vendor's message may quote the text or the key, and would be logged with ours.
             raise _translated(error) from None

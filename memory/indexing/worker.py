@@ -7,11 +7,13 @@
 """
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from threading import Lock
 from typing import Any
 
 from django.conf import settings
@@ -23,7 +25,7 @@ from core.isolation.acting import is_cluster
 from core.isolation.routing import about
 from memory import sources, vectors
 from memory.chunking import CUTTING_RULES
-from memory.embedders import Embedder, EmbedderError, EmbedderRefused, get_embedder
+from memory.embedders import Embedder, EmbedderError, EmbedderRefused, EmbedderSlow, get_embedder
 from memory.embedders.base import Matrix
 from memory.indexing.writer import refresh
 from memory.models import Corpus, Embedding, EmbeddingQuerySet
@@ -35,17 +37,16 @@ BACKOFF_LIMIT = timedelta(minutes=10)
 # With this much of its lease left, a batch is as good as new: it takes a second or two.
 LEASE_LEFT = 2 / 3
 
-# Round-robin: the first due row of each owner, then the second of each, and so on, however many an owner has; of one
-# person's rows the newest first, so that what is said now is found before what was imported, and what is further on in
-# long texts when nothing else of theirs waits: a book of an answer has hundreds of rows. The owners are found by
-# jumping from one to the next in an index; more of them than are looked at wait until these are done.
-_DUE_IN_TURNS = """
+# The owners of pending rows after some user, by jumping from one to the next in an index: due or not, because only a
+# scan of a user's rows tells that.
+_OWNERS = """
 WITH RECURSIVE model AS (
     SELECT id FROM embedding_models WHERE name = %(model)s
 ), owner AS (
     (SELECT user_id
        FROM embeddings
       WHERE vector IS NULL AND quarantined_at IS NULL AND model_id = (SELECT id FROM model)
+        AND user_id > %(after)s
       ORDER BY user_id
       LIMIT 1)
      UNION ALL
@@ -57,17 +58,21 @@ WITH RECURSIVE model AS (
              LIMIT 1)
       FROM owner
      WHERE user_id IS NOT NULL
-), looked_at AS (
-    SELECT user_id FROM owner WHERE user_id IS NOT NULL LIMIT %(owners)s
 )
+SELECT user_id FROM owner WHERE user_id IS NOT NULL LIMIT %(most)s
+"""
+# Round-robin: the first due row of each owner, then the second of each, and so on, however many an owner has; of one
+# person's rows the newest first, so that what is said now is found before what was imported, and what is further on in
+# long texts when nothing else of theirs waits: a book of an answer has hundreds of rows.
+_DUE_IN_TURNS = """
 SELECT user_id, id
-  FROM looked_at
+  FROM unnest(%(owners)s::bigint[]) AS looked_at(user_id)
  CROSS JOIN LATERAL (
     SELECT id, row_number() OVER (ORDER BY is_further, said_at DESC, id) AS place
       FROM (SELECT id, is_further, said_at
               FROM embeddings
              WHERE user_id = looked_at.user_id AND vector IS NULL AND quarantined_at IS NULL
-               AND model_id = (SELECT id FROM model)
+               AND model_id = (SELECT id FROM embedding_models WHERE name = %(model)s)
                AND next_attempt_at <= %(now)s AND attempts < %(max_attempts)s
              ORDER BY is_further, said_at DESC, id
              LIMIT %(batch)s) AS newest) AS row
@@ -87,7 +92,7 @@ SELECT user_id, id
  ORDER BY place, random()
  LIMIT %(batch)s
 """
-# The number of users whose rows are considered for one batch.
+# The number of users whose rows are considered for one batch; more take turns.
 MOST_OWNERS = 500
 CLAIM_TRIES = 5
 
@@ -133,6 +138,43 @@ def embed_pending(*, until: datetime | None = None) -> Filled:
     return total
 
 
+class Batches:
+    """How many texts go into one batch: as many as the model embeds in `EMBEDDING_BATCH_SECONDS`, at its seen speed.
+
+    A model that does not answer in time gets half as many; one text is always tried.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        # By the model's name: texts a second, and the most after a time-out.
+        self._speeds: dict[str, float] = {}
+        self._most: dict[str, int] = {}
+
+    def size(self, embedder: Embedder) -> int:
+        with self._lock:
+            speed, most = self._speeds.get(embedder.name), self._most.get(embedder.name)
+        sizes = [settings.EMBEDDING_BATCH_SIZE] if most is None else [settings.EMBEDDING_BATCH_SIZE, most]
+        if speed is not None:
+            sizes.append(int(speed * settings.EMBEDDING_BATCH_SECONDS))
+        return max(1, min(sizes))
+
+    def took(self, embedder: Embedder, texts: int, seconds: float) -> None:
+        with self._lock:
+            speed = texts / max(seconds, 1e-6)
+            before = self._speeds.get(embedder.name, speed)
+            # Half of it is the last batch, so that a model that recovers has its full batches back in some of them.
+            self._speeds[embedder.name] = (before + speed) / 2
+            if (most := self._most.get(embedder.name)) is not None:
+                self._most[embedder.name] = min(2 * most, settings.EMBEDDING_BATCH_SIZE)
+
+    def were_too_slow(self, embedder: Embedder, texts: int) -> None:
+        with self._lock:
+            self._most[embedder.name] = max(1, texts // 2)
+
+
+batches = Batches()
+
+
 def fill(rows: Sequence[Embedding], *, embedder: Embedder) -> Filled:
     """Make the vectors of claimed rows and store them."""
     batch = _with_texts(rows, embedder)
@@ -154,8 +196,15 @@ def _is_suspect(batch: Batch) -> bool:
 
 def _embed(batch: Batch, embedder: Embedder) -> Matrix | Exception:
     """Runs in a thread without a database: returns the vectors in the batch's order, or the error."""
+    began = time.monotonic()
     try:
-        return embedder.embed_documents(list(batch.values()))
+        made = embedder.embed_documents(list(batch.values()))
+        if batch:
+            batches.took(embedder, len(batch), time.monotonic() - began)
+        return made
+    except EmbedderSlow as error:
+        batches.were_too_slow(embedder, len(batch))
+        return error
     except Exception as error:  # a text the model cannot take must not stop the others
         return error
 
@@ -253,18 +302,48 @@ def _update(rows: Iterable[Embedding], **changes: Any) -> None:
 
 
 def _due_in_turns(embedder: Embedder, *, now: datetime) -> list[tuple[int, int]]:
+    """The next batch of due rows. More owners than are looked at take turns: the next batch begins after the last of
+    them, and owners without a due row cost no batch.
+    """
+    parameters = {
+        "model": embedder.name,
+        "now": now,
+        "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
+        "batch": batches.size(embedder),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(
-            _DUE_ON_NODES if is_cluster(connection) else _DUE_IN_TURNS,
-            {
-                "model": embedder.name,
-                "now": now,
-                "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
-                "owners": MOST_OWNERS,
-                "batch": settings.EMBEDDING_BATCH_SIZE,
-            },
-        )
-        return list(cursor.fetchall())
+        if is_cluster(connection):
+            cursor.execute(_DUE_ON_NODES, parameters)
+            return list(cursor.fetchall())
+        for owners in _rotation.owners(cursor, parameters):
+            cursor.execute(_DUE_IN_TURNS, parameters | {"owners": owners})
+            if due := cursor.fetchall():
+                return list(due)
+    return []
+
+
+class _Rotation:
+    """The user after whom this process's next batch begins. Other workers begin elsewhere, which harms nothing."""
+
+    def __init__(self) -> None:
+        self._after = 0
+
+    def owners(self, cursor: Any, parameters: dict[str, Any]) -> Iterator[list[int]]:
+        """Once around all owners of pending rows, at most `MOST_OWNERS` at a time."""
+        began_after, has_wrapped = self._after, self._after == 0
+        while True:
+            cursor.execute(_OWNERS, parameters | {"after": self._after, "most": MOST_OWNERS})
+            owners = [user_id for (user_id,) in cursor.fetchall()]
+            is_last = len(owners) < MOST_OWNERS
+            self._after = 0 if is_last else owners[-1]
+            if owners:
+                yield owners
+            if has_wrapped and (is_last or self._after >= began_after > 0):
+                return
+            has_wrapped = has_wrapped or is_last
+
+
+_rotation = _Rotation()
 
 
 def hold(rows: Collection[Embedding], *, now: datetime) -> None:

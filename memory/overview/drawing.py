@@ -21,6 +21,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.bulk import insert_many
+from core.periodic import for_each
 from intake.models import User
 from memory import vectors
 from memory.embedders import get_embedder
@@ -113,20 +114,25 @@ class MapDrawing:
 
 def draw_due(*, until: datetime) -> int:
     """Draw the maps that are due, until none is left or the time is up; returns their number."""
-    drawn = 0
+    # A map that fails keeps its claim, and so waits while the others are drawn.
+    return for_each("memory.draw_maps, maps", _claimed(until), draw).done
+
+
+def _claimed(until: datetime) -> Iterator[int]:
     while timezone.now() < until and (owner := claim(now=timezone.now())) is not None:
-        draw(owner)
-        drawn += 1
-    return drawn
+        yield owner
 
 
 def drop_unasked(*, now: datetime) -> None:
     """Delete the data of maps without visits; the map's row is deleted last."""
-    for stale in MemoryMap.objects.filter(asked_at__lt=now - KEPT):
-        with transaction.atomic():
-            MapPoint.objects.filter(user_id=stale.user_id).delete()
-            TellingWord.objects.filter(user_id=stale.user_id).delete()
-            stale.delete()
+    for_each("memory.draw_maps, unasked", MemoryMap.objects.filter(asked_at__lt=now - KEPT), _drop)
+
+
+def _drop(stale: MemoryMap) -> None:
+    with transaction.atomic():
+        MapPoint.objects.filter(user_id=stale.user_id).delete()
+        TellingWord.objects.filter(user_id=stale.user_id).delete()
+        stale.delete()
 
 
 def claim(*, now: datetime) -> int | None:

@@ -6,14 +6,18 @@ from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 
 from core.errors import NotFound
+from core.isolation.acting import read_as
 from core.validation import parse_day
-from intake.identity import is_registered, person_of
+from intake.identity import caller_of, is_registered, person_of
 from intake.links import conversation_path
 from intake.views.changing import P, View, personal_form
 from intake.views.pages import sidebar_of
@@ -37,6 +41,21 @@ def page_for_people(view: View[P]) -> View[P]:
             return view(request, *args, **kwargs)
 
     return personal_form(wrapper)
+
+
+def page_that_searches(view: View[P]) -> View[P]:
+    """As `page_for_people`, but the view acts as the user itself: a search asks the models' endpoints in between, and
+    no transaction may be open then.
+    """
+
+    @wraps(view)
+    def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        if not is_registered(request):
+            return read_as(caller_of(request), lambda: _tell_visitor(request))
+        with timezone.override(person_of(request).zone):
+            return view(request, *args, **kwargs)
+
+    return login_not_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(wrapper)))
 
 
 def show(request: HttpRequest, template: str, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:

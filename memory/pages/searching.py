@@ -22,11 +22,12 @@ from django.utils.translation import gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
+from core.isolation.acting import read_as
 from core.problems import retry_after
-from intake.identity import person_of
+from intake.identity import caller_of, person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import MemoryDocument
-from memory.pages.common import page_for_people, path_to, show
+from memory.pages.common import page_that_searches, path_to, show
 from memory.pages.forms import SearchForm
 from memory.search.excerpts import ELLIPSIS, Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
@@ -103,7 +104,7 @@ class Group:
     results: Sequence[Shown]
 
 
-@page_for_people
+@page_that_searches
 def search(request: HttpRequest) -> HttpResponse:
     # Only `q` makes it a search: an address with filters and no words is the page before one.
     is_asked = bool(request.GET.get("q", "").strip())
@@ -116,18 +117,18 @@ def search(request: HttpRequest) -> HttpResponse:
     return _answer(request, form)
 
 
-@page_for_people
+@page_that_searches
 def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
     query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
     if not query:
-        return render(request, "memory/live.html")
+        return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
     wanted = HistoryRequest(query=query, max_results=LIVE_RESULTS)
     history = search_history(wanted, user=person_of(request), now=timezone.now())
     shown = [_shown(result) for result in history.results]
     context = {"results": shown, "is_nearest": history.has_nothing_relevant or history.is_by_meaning_alone}
-    return render(request, "memory/live.html", context)
+    return read_as(caller_of(request), lambda: render(request, "memory/live.html", context))
 
 
 def _answer(request: HttpRequest, form: SearchForm) -> HttpResponse:
@@ -167,7 +168,10 @@ def _failed(request: HttpRequest, form: SearchForm, error: RecollectError) -> Ht
 
 def _page(request: HttpRequest, form: SearchForm, *, status: int = HTTPStatus.OK, **context: Any) -> HttpResponse:
     by_day = request.GET.get("order") == BY_DAY
-    return show(request, "memory/search.html", status=status, form=form, by_day=by_day, place="search", **context)
+    return read_as(
+        caller_of(request),
+        lambda: show(request, "memory/search.html", status=status, form=form, by_day=by_day, place="search", **context),
+    )
 
 
 def _groups(history: History, *, by_day: bool) -> list[Group]:

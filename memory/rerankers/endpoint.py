@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 
+from core.endpoints import Endpoint, LeftAlone
 from memory.rerankers import Reranker, RerankerError, RerankerMisconfigured
 
 # A probability of 0 or 1 has no log odds; this distance from them is enough.
@@ -19,6 +20,7 @@ class RerankEndpoint(Reranker):
         if not base_url.startswith(("http://", "https://")):
             raise RerankerMisconfigured("RERANKER_BASE_URL must begin with http:// or https://.")
         self.name = model or "rerank"
+        self._endpoint = Endpoint("The rerank endpoint")
         self._model = model
         # Text Embeddings Inference calls the documents `texts`, and refuses the other name.
         self._field = "documents"
@@ -30,7 +32,10 @@ class RerankEndpoint(Reranker):
         if not texts:
             return []
         try:
-            answer = self._ask(query, texts, seconds)
+            with self._endpoint.call(openai.APITimeoutError):
+                answer = self._ask(query, texts, seconds)
+        except LeftAlone as error:
+            raise RerankerError(str(error)) from None
         except openai.APITimeoutError:
             return []
         except openai.OpenAIError as error:

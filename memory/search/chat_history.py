@@ -5,29 +5,34 @@ vectors, then the arithmetic of `memory.search.fusion`.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from core.errors import Unavailable
+from django.conf import settings
+
+from core.errors import SearchFailed, Unavailable
 from intake.models import User
 from intake.reading import beginnings, off_path
 from memory import terms, vectors
 from memory.chunking import PassageSpan
-from memory.embedders import Calibration, Embedder, EmbedderError, get_embedder
+from memory.embedders import Calibration, Embedder, EmbedderError, EmbedderLeftAlone, get_embedder
 from memory.embedders.base import TUNED, UNCALIBRATED, Vector
 from memory.models import Corpus, IndexedText
 from memory.models.corpora import Key, PlainKey, Scope
+from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.fusion import Candidate, fuse
-from memory.search.reranking import LOOKED_AT, second_scores, together
+from memory.search.reranking import LOOKED_AT, passages, second_scores, together
 from memory.search.texts import read_turns
 from memory.search.time_windows import TimeWindow, find_window, moments_of
 from memory.terms import TermHit
 from memory.trigrams import containing
 from memory.vectors import Distances, MeasuredText
+
+T = TypeVar("T")
 
 SNIPPET_LENGTH = 200
 # The distance of a turn that was found by its terms and has no vector yet: neither near nor far.
@@ -42,6 +47,8 @@ PASSAGES_BY_MEANING = 100
 # A model without tuned numbers is measured on a user's vectors if this many of their texts have one.
 MEASURED_TEXTS = 50
 
+# A query's exact pieces beyond these are left out, and the answer says so.
+MOST_PIECES = 8
 # Turns that contain a literal piece of the query: several times the largest limit.
 LITERAL = 100
 # The factor for the relevance of a turn that is not on the chosen path of its conversation: of two versions with
@@ -55,6 +62,11 @@ _FILE = re.compile(r"[\w.-]*\w\.[a-zA-Z]\w{1,4}")
 _AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)
+
+
+WORDS_ALONE = "The embedding model is away for the moment: found by words alone"
+PIECES_LEFT_OUT = f"Of the quotations and identifiers only the first {MOST_PIECES} were searched literally, not: {{}}"
+NO_TIME_FOR_PIECES = "The quotations and identifiers could not be searched literally in time"
 
 
 class EmbeddingModelAway(Unavailable):
@@ -89,7 +101,8 @@ class ChatHistory:
     """`pending`: the number of the user's turns without a vector, which only their terms can find.
 
     `window`: the days that the query itself names, if any. `is_reranked`: whether the reranker ran.
-    `has_nothing_relevant`: the results are only the nearest texts; unknown, and so False, in semantic mode.
+    `has_nothing_relevant`: the results are only the nearest texts; unknown, and so False, in semantic mode. `notes`:
+    sentences about what was left out, in English.
     """
 
     matches: list[ChatMatch]
@@ -97,6 +110,7 @@ class ChatHistory:
     window: TimeWindow | None = None
     is_reranked: bool = False
     has_nothing_relevant: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Found(NamedTuple):
@@ -153,28 +167,85 @@ def search_chat_history(
     A query that names a time is searched among those days; one that names only a time gets their turns in order.
     Without `now` dates are not read, because only the caller knows the meaning of "yesterday".
 
-    Raises `EmbeddingModelAway` (retryable) when the query cannot be embedded.
+    It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
+    endpoint is left alone (`core.endpoints`), a hybrid search goes by terms alone and says so.
+
+    Raises `EmbeddingModelAway` and `TooManySearches` (both retryable), and `SearchFailed` when the time is up.
     """
-    scope = Scope(user, (Corpus.CHAT,))
-    scope, window = (scope, None) if now is None else in_window(scope, query, now=now)
-    query = query if window is None else window.topic or query
-    embedder, vector = embedded(query)
-    if mode is SearchMode.SEMANTIC:
-        return replace(_by_meaning(scope, embedder, vector, limit=limit), window=window)
-    rank = by_terms if mode is SearchMode.LEXICAL else by_terms_and_meaning
-    found = rank(scope, query=query, vector=vector, embedder=embedder)
-    texts, is_reranked = found.texts, False
-    if window is not None and not window.topic:
-        texts = sorted(texts, key=lambda each: each.said_at)
-    elif mode is SearchMode.HYBRID:
-        texts = _chosen_first(user, texts)
-        if rerank:
-            texts, is_reranked = _reranked(scope, query, vector, embedder, texts)
-        if pieces := exact_pieces(query):
-            texts = _exact_first(scope, texts, pieces)
-    asks_for_a_time = window is not None and not window.topic
-    is_nothing = mode is SearchMode.HYBRID and not asks_for_a_time and is_nearest_only(texts, found.calibration)
-    return ChatHistory(_matches(user, texts[:limit]), found.pending, window, is_reranked, is_nothing)
+    deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
+    try:
+        return _Search(user, limit, mode, deadline).run(query, now=now, rerank=rerank)
+    except OutOfTime as error:
+        raise SearchFailed("Search failed: it took too long.") from error
+
+
+@dataclass(frozen=True)
+class _Search:
+    """One search, step by step: each `_step` is a transaction of its own."""
+
+    user: User
+    limit: int
+    mode: SearchMode
+    deadline: Deadline
+
+    def _step(self, work: Callable[[], T], *, share: float = 1.0) -> T:
+        """In at most this share of the time that is left."""
+
+        return searching(self.user, work, seconds=self.deadline.left * share)
+
+    def run(self, query: str, *, now: datetime | None, rerank: bool) -> ChatHistory:
+        scope, window = Scope(self.user, (Corpus.CHAT,)), None
+        if now is not None:
+            scope, window = self._step(lambda: in_window(scope, query, now=now))
+        query = query if window is None else window.topic or query
+        embedder, vector = embedded(query, needs_vector=self.mode is not SearchMode.HYBRID)
+        if self.mode is SearchMode.SEMANTIC and vector is not None:
+            found = self._step(lambda: _by_meaning(scope, embedder, vector, limit=self.limit))
+            return replace(found, window=window)
+        asks_for_a_time = window is not None and not window.topic
+        is_ranked = self.mode is SearchMode.HYBRID and not asks_for_a_time
+        notes = [] if vector is not None else [WORDS_ALONE]
+        found_texts, passages = self._step(
+            lambda: self._candidates(scope, query, vector, embedder, is_ranked=is_ranked, rerank=rerank)
+        )
+        texts, is_reranked = found_texts.texts, False
+        if asks_for_a_time:
+            texts = sorted(texts, key=lambda each: each.said_at)
+        if passages:
+            texts, is_reranked = _reranked(query, texts, passages)
+        if is_ranked:
+            texts = self._exact_first(scope, texts, query, notes)
+        is_nothing = is_ranked and is_nearest_only(texts, found_texts.calibration)
+        matches = self._step(lambda: _matches(self.user, texts[: self.limit]))
+        return ChatHistory(matches, found_texts.pending, window, is_reranked, is_nothing, tuple(notes))
+
+    def _candidates(
+        self, scope: Scope, query: str, vector: Vector | None, embedder: Embedder, *, is_ranked: bool, rerank: bool
+    ) -> tuple[FoundTexts, dict[Key, str]]:
+        """The texts in their first order, and for the best of them the passages that a reranker reads."""
+        rank = by_terms if self.mode is SearchMode.LEXICAL else by_terms_and_meaning
+        found = rank(scope, query=query, vector=vector, embedder=embedder)
+        if not is_ranked:
+            return found, {}
+        found = found._replace(texts=_chosen_first(self.user, found.texts))
+        return found, _passages(scope, query, vector, embedder, found.texts) if rerank else {}
+
+    def _exact_first(self, scope: Scope, texts: list[Found], query: str, notes: list[str]) -> list[Found]:
+        """Those that have all of the exact pieces, then those that have one, then the others; each group in its
+        order.
+        """
+        pieces, left_out = searched_pieces(query)
+        if left_out:
+            notes.append(PIECES_LEFT_OUT.format(", ".join(left_out)))
+        if not pieces:
+            return texts
+        try:
+            having = self._step(lambda: containing(scope, texts=pieces, limit=LITERAL), share=0.5)
+        except OutOfTime:
+            notes.append(NO_TIME_FOR_PIECES)
+            return texts
+        sets = [set(keys) for keys in having]
+        return sorted(texts, key=lambda each: -sum(each.key in keys for keys in sets))
 
 
 def _chosen_first(user: User, texts: list[Found]) -> list[Found]:
@@ -199,16 +270,20 @@ def is_nearest_only(texts: Sequence[Found], calibration: Calibration) -> bool:
     )
 
 
-def _reranked(
-    scope: Scope, query: str, vector: Vector, embedder: Embedder, texts: list[Found]
-) -> tuple[list[Found], bool]:
-    """The best of them in their new order, before the others in their old one; and whether the reranker ran."""
+def _passages(
+    scope: Scope, query: str, vector: Vector | None, embedder: Embedder, texts: list[Found]
+) -> dict[Key, str]:
+    """For each of the best texts, the words for the reranker. A turn that was deleted meanwhile has none."""
     keys = [text.key for text in texts[:LOOKED_AT]]
-    passages = nearest_passages(scope, vector, embedder, keys)
-    turns = {turn.key: turn for turn in read_turns(scope.user, keys, query=query, passages=passages)}
-    # A turn that was deleted meanwhile is no match.
-    first = [text for text in texts[:LOOKED_AT] if text.key in turns]
-    scores = second_scores(query, [turns[text.key].segments for text in first])
+    spans = nearest_passages(scope, vector, embedder, keys)
+    turns = {turn.key: turn.segments for turn in read_turns(scope.user, keys, query=query, passages=spans)}
+    return dict(zip(turns, passages(query, list(turns.values())), strict=True))
+
+
+def _reranked(query: str, texts: list[Found], passages: Mapping[Key, str]) -> tuple[list[Found], bool]:
+    """The best of them in their new order, before the others in their old one; and whether the reranker ran."""
+    first = [text for text in texts[:LOOKED_AT] if text.key in passages]
+    scores = second_scores(query, [passages[text.key] for text in first])
     again = [
         text._replace(relevance=together(text.relevance, score)) for text, score in zip(first, scores, strict=False)
     ]
@@ -228,6 +303,12 @@ def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWi
     return (narrowed, window) if IndexedText.objects.in_scope(narrowed).exists() else (scope, None)
 
 
+def searched_pieces(query: str) -> tuple[list[str], list[str]]:
+    """The exact pieces that are searched, and those beyond `MOST_PIECES` that are left out."""
+    pieces = list(dict.fromkeys(exact_pieces(query)))
+    return pieces[:MOST_PIECES], pieces[MOST_PIECES:]
+
+
 def exact_pieces(query: str) -> list[str]:
     """The literal pieces of a query: quotations and identifiers."""
     quoted = ["".join(groups) for groups in _QUOTED.findall(query)]
@@ -243,22 +324,23 @@ def _is_identifier(word: str) -> bool:
     return letters > 0 and digits > 0 and letters + digits > 3 and not _AMOUNT.fullmatch(word)  # noqa: PLR2004
 
 
-def _exact_first(scope: Scope, texts: list[Found], pieces: Sequence[str]) -> list[Found]:
-    """Those that have all of the pieces, then those that have one, then the others; each group in its order."""
-    having = [set(containing(scope, text=piece, limit=LITERAL)) for piece in pieces]
-    return sorted(texts, key=lambda each: -sum(each.key in keys for keys in having))
+def embedded(query: str, *, needs_vector: bool = False) -> tuple[Embedder, Vector | None]:
+    """The active model and its vector of the query; None while its endpoint is left alone, unless one is needed.
 
-
-def embedded(query: str) -> tuple[Embedder, Vector]:
-    """The active model and its vector of the query. Raises `EmbeddingModelAway`."""
-    embedder = get_embedder()
+    It may ask an endpoint, so it must not run in a transaction. Raises `EmbeddingModelAway`.
+    """
     try:
+        embedder = get_embedder()
         return embedder, embedder.embed_query(query)
+    except EmbedderLeftAlone as error:
+        if needs_vector:
+            raise EmbeddingModelAway from error
+        return embedder, None
     except EmbedderError as error:
         raise EmbeddingModelAway from error
 
 
-def by_terms(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
+def by_terms(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> FoundTexts:
     """The texts that share terms with the query, the best first by BM25F alone."""
     hits = terms.score(scope, query=query, limit=TEXTS_BY_TERMS).hits
     measured = vectors.distances(
@@ -285,7 +367,7 @@ class Gathered(NamedTuple):
     measured: Distances
 
 
-def gather(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> Gathered:
+def gather(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> Gathered:
     """The best texts by terms and those of the nearest passages."""
     best, ideal = terms.score(scope, query=query, limit=TEXTS_BY_TERMS)
     hits = {hit.key: hit for hit in best}
@@ -302,7 +384,7 @@ def gather(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> G
     return Gathered(candidates, ideal, unrelated, _calibration(embedder, measured), hits, measured)
 
 
-def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector, embedder: Embedder) -> FoundTexts:
+def by_terms_and_meaning(scope: Scope, *, query: str, vector: Vector | None, embedder: Embedder) -> FoundTexts:
     """The texts that either retriever found, the most relevant first."""
     found = gather(scope, query=query, vector=vector, embedder=embedder)
     fused = fuse(found.candidates, ideal=found.ideal, unrelated=found.unrelated, calibration=found.calibration)
@@ -321,8 +403,12 @@ def _calibration(embedder: Embedder, measured: Distances) -> Calibration:
     return Calibration.measured(measured.unrelated)
 
 
-def nearest_passages(scope: Scope, vector: Vector, embedder: Embedder, keys: Collection[Key]) -> dict[Key, PassageSpan]:
-    """For each of these texts of `scope`, the passage that is nearest in meaning to the query."""
+def nearest_passages(
+    scope: Scope, vector: Vector | None, embedder: Embedder, keys: Collection[Key]
+) -> dict[Key, PassageSpan]:
+    """For each of these texts of `scope`, the passage nearest to the query in meaning; none without a vector."""
+    if vector is None:
+        return {}
     further = further_of(embedder)
     return vectors.nearest_passages(scope, model=embedder.name, vector=vector, further=further, keys=keys)
 

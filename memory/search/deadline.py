@@ -1,18 +1,40 @@
-"""Limits the time of a source: the database itself cancels a statement that would take longer."""
+"""Limits what searches take: the time of each, and together half of the process's database connections.
+
+The database itself cancels a statement that would take longer.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache, partial
 from math import inf
+from threading import BoundedSemaphore
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
+
+from core.errors import Unavailable
+from core.isolation.acting import read_as
+from intake.models import User
+
+T = TypeVar("T")
 
 # Seconds that a statement may take beyond it: setting the limit costs as much as a short statement.
 TOLERANCE = 0.1
 
+# How long a search waits for its turn. Beyond half of the pool a longer queue would only grow.
+WAIT_SECONDS = 2.0
+
+# Without a pool, in scratch databases.
+USUAL_POOL = 16
+
 _SET = "SELECT set_config('statement_timeout', %s, true)"
+
+
+class TooManySearches(Unavailable):
+    default_detail = "Too many searches are running at the moment. Try again shortly."
 
 
 class OutOfTime(Exception):
@@ -31,13 +53,66 @@ class Deadline:
         return self._ends - monotonic()
 
 
+def searching(user: User, work: Callable[[], T], *, seconds: float) -> T:
+    """Run `work`, a part of a search that only queries the database, as the user, in a transaction of its own.
+
+    It never asks a network endpoint. Raises `TooManySearches` (retryable) if half of the pool is searching, and
+    `OutOfTime` after so many seconds.
+    """
+    places = _places(_most_at_once())
+    if not places.acquire(timeout=WAIT_SECONDS):
+        raise TooManySearches
+    try:
+        done = read_as(user, partial(_in_time, work, seconds, is_alone=not connection.in_atomic_block))
+    finally:
+        places.release()
+    if isinstance(done, OutOfTime):
+        raise done
+    return done
+
+
+def _in_time(work: Callable[[], T], seconds: float, *, is_alone: bool) -> T | OutOfTime:
+    """Returns `OutOfTime`, because `read_as` would repeat on the primary what raises an error of the database."""
+    try:
+        with _limited(seconds) if is_alone else at_most(seconds):
+            return work()
+    except OutOfTime as error:
+        if is_alone:
+            # The cancelled statement has ended the transaction for PostgreSQL.
+            transaction.set_rollback(True)
+        return error
+
+
+def _most_at_once() -> int:
+    """Half of the process's connections: pages, log-ins and answers always have the other half."""
+    most: int = settings.DATABASES["default"]["OPTIONS"].get("pool", {}).get("max_size", USUAL_POOL)
+    return max(1, most // 2)
+
+
+@cache
+def _places(count: int) -> BoundedSemaphore:
+    return BoundedSemaphore(count)
+
+
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """A transaction whose statements end by then. Raises `OutOfTime`."""
     kept = _unchanged_afterwards() if connection.in_atomic_block else nullcontext()
+    with _as_out_of_time(), transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
+        yield
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """The same within a transaction that ends with it."""
+    with _as_out_of_time(), connection.execute_wrapper(_Limit(Deadline(seconds))):
+        yield
+
+
+@contextmanager
+def _as_out_of_time() -> Iterator[None]:
     try:
-        with transaction.atomic(), kept, connection.execute_wrapper(_Limit(Deadline(seconds))):
-            yield
+        yield
     except OperationalError as error:
         if isinstance(error.__cause__, QueryCanceled):
             raise OutOfTime from error

@@ -2,11 +2,12 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import islice
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -18,10 +19,11 @@ from intake.reading import off_path
 from intake.services import without_nul
 from memory.models.corpora import Key, Scope
 from memory.search.chat_history import LOOKED_FOR_VERSIONS, NOT_CHOSEN, RELATED, embedded, in_window
-from memory.search.deadline import Deadline, OutOfTime, at_most
+from memory.search.deadline import Deadline, OutOfTime, searching
 from memory.search.excerpts import Excerpt, Piece, matching, show
 from memory.search.ranking import Fingerprint, Ranked, rank, with_exact_first
 from memory.search.reranking import NOW_BESIDE_SCORE, second_scores, together
+from memory.search.reranking import passages as passages_of
 from memory.search.sessions import Sessions
 from memory.search.sources import (
     CORPORA_IN,
@@ -39,6 +41,8 @@ from memory.search.sources import (
 from memory.search.texts import SEARCHED_LENGTH, Inflections
 from memory.search.time_windows import TimeWindow, moments_of
 from memory.vectors import count_pending
+
+T = TypeVar("T")
 
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 50
@@ -106,7 +110,8 @@ class History:
 
     `pending`: the number of texts in scope without a vector, which only their words can find. `window`: the days that
     the query itself names, if any. `is_reranked`: whether the reranker ran. `has_nothing_relevant`: the results are
-    only the nearest texts. `is_by_meaning_alone`: no text in scope has any of the query's words.
+    only the nearest texts. `is_by_meaning_alone`: no text in scope has any of the query's words. `is_by_words_alone`:
+    the embedding model's endpoint is left alone. `left_out`: the exact pieces of the query that were not searched.
     """
 
     results: list[HistoryMatch]
@@ -116,6 +121,8 @@ class History:
     is_reranked: bool = False
     has_nothing_relevant: bool = False
     is_by_meaning_alone: bool = False
+    is_by_words_alone: bool = False
+    left_out: Sequence[str] = ()
 
     def by_day(self) -> list[tuple[date, list[int]]]:
         """The indexes of `results` by day: the newest day first, the best of it first."""
@@ -135,35 +142,63 @@ def search_history(request: HistoryRequest, *, user: User, now: datetime) -> His
     A query that says when ("the roof, three weeks ago") is searched among those days; one that says nothing else ("what
     did we talk about yesterday") gets what was said then, in order. Days on which nothing was said narrow nothing.
 
-    Raises `EmbeddingModelAway` (retryable), and `SearchFailed` when a source fails.
+    It acts as the user itself, in short transactions, and asks the models' endpoints between them. While the embedding
+    endpoint is left alone (`core.endpoints`) it goes by words alone.
+
+    Raises `EmbeddingModelAway` and `TooManySearches` (retryable), and `SearchFailed` when a source fails.
     """
     deadline = Deadline(settings.HISTORY_TIMEOUT_SECONDS)
-    asked, window = _asked(request, user, now)
+    asked, window = _asked(request, user, now, deadline)
     sources = SOURCES[request.scope]
     found = dict(_searched(sources, asked, deadline))
-    hits = _chosen_first(user, [hit for those in found.values() for hit in those or []])
-    ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
-    if asked.wants_everything:
-        ranked.sort(key=lambda each: each.hit.at)
     unfinished = [name for name, those in found.items() if those is None]
+    hits = [hit for those in found.values() for hit in those or []]
+    ranked, passages = _reading(user, deadline, lambda: _ranked(hits, asked, sources, rerank=request.rerank, now=now))
+    is_reranked = False
+    if passages:
+        ranked, is_reranked = _reranked(ranked, asked, passages)
+
+    def read() -> History:
+        results = choose(ranked, asked, sources=sources, limit=request.max_results)
+        return History(
+            results,
+            unfinished,
+            pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
+            window=window,
+            is_reranked=is_reranked,
+            has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
+            is_by_meaning_alone=bool(hits)
+            and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
+            is_by_words_alone=asked.vector is None,
+            left_out=asked.left_out,
+        )
+
+    return _reading(user, deadline, read)
+
+
+def _reading(user: User, deadline: Deadline, work: Callable[[], T]) -> T:
+    """Read what was found, in what is left of the time. Raises `SearchFailed`."""
+
     try:
-        with _failing_as("what was found could not be read"), at_most(max(deadline.left, SECONDS_TO_READ)):
-            is_reranked = False
-            if request.rerank and not asked.wants_everything:
-                ranked, is_reranked = _reranked(ranked, asked, sources)
-            results = choose(ranked, asked, sources=sources, limit=request.max_results)
-            return History(
-                results,
-                unfinished,
-                pending=count_pending(Scope(user, CORPORA_IN[asked.scope]), model=asked.embedder.name),
-                window=window,
-                is_reranked=is_reranked,
-                has_nothing_relevant=asked.has_nothing_near and all(found.relevance < RELATED for found in results),
-                is_by_meaning_alone=bool(hits)
-                and not (asked.wants_everything or unfinished or any(hit.shares_terms for hit in hits)),
-            )
+        with _failing_as("what was found could not be read"):
+            return searching(user, work, seconds=max(deadline.left, SECONDS_TO_READ))
     except OutOfTime as error:
         raise SearchFailed("Search failed: what was found could not be read in time.") from error
+
+
+def _ranked(
+    hits: list[Hit], asked: HistoryQuestion, sources: Collection[HistorySource], *, rerank: bool, now: datetime
+) -> tuple[list[Ranked[Hit]], dict[tuple[str, Key], str]]:
+    """The hits in their first order, and for the best of them the passages that a reranker reads."""
+    hits = _chosen_first(asked.user, hits)
+    ranked = rank(hits, weights=settings.HISTORY_WEIGHTS, rate=settings.HISTORY_DECAY_RATE, now=now)
+    if asked.wants_everything:
+        return sorted(ranked, key=lambda each: each.hit.at), {}
+    if not rerank:
+        return ranked, {}
+    texts = _read(ranked[:LOOKED_AT], asked, sources)
+    read = passages_of(asked.query, [text.segments for text in texts.values()])
+    return ranked, dict(zip(texts, read, strict=True))
 
 
 def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
@@ -179,15 +214,14 @@ def _chosen_first(user: User, hits: list[Hit]) -> list[Hit]:
 
 
 def _reranked(
-    ranked: list[Ranked[Hit]], asked: HistoryQuestion, sources: Collection[HistorySource]
+    ranked: list[Ranked[Hit]], asked: HistoryQuestion, passages: Mapping[tuple[str, Key], str]
 ) -> tuple[list[Ranked[Hit]], bool]:
     """The best of them in their new order, before the others in their old one; and whether the reranker ran.
 
     The reranker counts beside the complete score, and not before weight and age: as a relevance it would outweigh both.
     """
-    texts = _read(ranked[:LOOKED_AT], asked, sources)
-    first = [each for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in texts]
-    scores = second_scores(asked.query, [texts[each.hit.source, each.hit.key].segments for each in first])
+    first = [each for each in ranked[:LOOKED_AT] if (each.hit.source, each.hit.key) in passages]
+    scores = second_scores(asked.query, [passages[each.hit.source, each.hit.key] for each in first])
     if not scores:
         return ranked, False
     again = with_exact_first(
@@ -210,11 +244,14 @@ def within(request: HistoryRequest, zone: ZoneInfo) -> Period:
     return Period(*moments_of(request.date_from, request.date_to, zone))
 
 
-def _asked(request: HistoryRequest, user: User, now: datetime) -> tuple[HistoryQuestion, TimeWindow | None]:
+def _asked(
+    request: HistoryRequest, user: User, now: datetime, deadline: Deadline
+) -> tuple[HistoryQuestion, TimeWindow | None]:
     query = without_nul(request.query).strip()
     period, window = within(request, user.zone), None
     if request.reads_time and period == Period(None, None):
-        scope, window = in_window(Scope(user, CORPORA_IN[request.scope]), query, now=now)
+        whole = Scope(user, CORPORA_IN[request.scope])
+        scope, window = _reading(user, deadline, lambda: in_window(whole, query, now=now))
         period = Period(scope.since, scope.until)
     if window is not None:
         query = window.topic or query
@@ -246,8 +283,8 @@ def _searched(
 
 def _found(source: HistorySource, asked: HistoryQuestion, *, seconds: float) -> list[Hit] | None:
     try:
-        with _failing_as(f"{source.name} could not be searched"), at_most(seconds):
-            return source.find(asked)
+        with _failing_as(f"{source.name} could not be searched"):
+            return searching(asked.user, lambda: source.find(asked), seconds=seconds)
     except OutOfTime:
         logger.warning("search_history: %s could not be searched in time", source.name)
         return None

@@ -30,8 +30,8 @@ NEARLY = 1e-6
 logger = logging.getLogger(__name__)
 
 
-def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]:
-    """The reranker's log odds of the first texts: of fewer than all if the time was up.
+def second_scores(query: str, texts: Sequence[str]) -> list[float]:
+    """The reranker's log odds of the first `passages`: of fewer than all if the time was up. Asks an endpoint.
 
     Empty without a reranker, or if it fails; the search then keeps its first order.
     """
@@ -39,7 +39,7 @@ def second_scores(query: str, texts: Sequence[Iterable[Segment]]) -> list[float]
         reranker = get_reranker()
         if reranker is None or not texts:
             return []
-        return reranker.scores(query, passages(query, texts), seconds=settings.RERANK_SECONDS)
+        return reranker.scores(query, texts, seconds=settings.RERANK_SECONDS)
     except RerankerError as error:
         logger.warning("The results are not reranked: %s", error)
         return []

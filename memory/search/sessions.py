@@ -109,7 +109,7 @@ class Sessions(HistorySource):
             )
             rows = cursor.fetchall()
         titled = [id_ for id_, raw, _ in rows if raw >= HAS_THE_QUERY]
-        is_rare = len(titled) + len(asked.literal) <= FEW
+        is_rare = len(titled) + asked.count_of_literal <= FEW
         return [
             Hit(self.name, (id_, 0), _relevance(float(raw)), at, is_exact=id_ in titled and is_rare)
             for id_, raw, at in rows

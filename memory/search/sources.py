@@ -6,14 +6,18 @@ that contain it literally. `memory.search.sessions` is the third source.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, reduce
+from itertools import compress
+from operator import or_
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
+
+from django.db.models import Q
 
 from intake.models import Turn, User
 from memory.chunking import PassageSpan
@@ -26,14 +30,17 @@ from memory.search.chat_history import (
     Found,
     FoundTexts,
     by_terms_and_meaning,
-    exact_pieces,
     is_nearest_only,
     nearest_passages,
+    searched_pieces,
 )
+from memory.search.deadline import OutOfTime
 from memory.search.excerpts import Segment
 from memory.search.texts import SEARCHED_LENGTH, TurnText, passage_in, read_turns
 from memory.sources import ONLY_CHUNK, document_entry
 from memory.trigrams import containing
+
+T = TypeVar("T")
 
 WRITTEN_DOWN = (Corpus.MEMORY, Corpus.DAILY_LOG, Corpus.RECORD)
 # The score of a text that contains the query literally, if no text is similar to it.
@@ -79,7 +86,8 @@ CORPORA_IN: dict[HistoryScope, tuple[Corpus, ...]] = {
 class HistoryQuestion:
     """A request in the form for every source: the user, the query, its vector and the model, and the time.
 
-    `wants_everything`: it names only a time, so everything of that time is relevant.
+    `wants_everything`: it names only a time, so everything of that time is relevant. `vector` is None while the model's
+    endpoint is left alone. Sources share the scans; one that ran out of time is not repeated for the next source.
     """
 
     user: User
@@ -87,7 +95,7 @@ class HistoryQuestion:
     scope: HistoryScope
     period: Period
     zone: ZoneInfo
-    vector: Vector
+    vector: Vector | None
     embedder: Embedder
     wants_everything: bool = False
 
@@ -106,8 +114,11 @@ class HistoryQuestion:
         """Whether no text is near the query, so that results are only the nearest unless they are relevant."""
         return not self.wants_everything and is_nearest_only(self._found.texts, self._found.calibration)
 
-    @cached_property
+    @property
     def _found(self) -> FoundTexts:
+        return self._once("found", self._find)
+
+    def _find(self) -> FoundTexts:
         return by_terms_and_meaning(
             Scope(self.user, CORPORA_IN[self.scope], self.period.since, self.period.until),
             query=self.query[:SEARCHED_LENGTH],
@@ -125,6 +136,11 @@ class HistoryQuestion:
         """The texts that contain the whole query literally, or its exact pieces."""
         return self._having[0].union(self.exact)
 
+    @property
+    def count_of_literal(self) -> int:
+        """Their number; more than a few if an earlier source has spent its time on them."""
+        return FEW + 1 if isinstance(self._done.get("having"), OutOfTime) else len(self.literal)
+
     @cached_property
     def exact(self) -> set[Key]:
         """The texts with an exact piece: quoted text, an identifier, or the whole query if few contain it."""
@@ -135,17 +151,45 @@ class HistoryQuestion:
         """For each of these texts, the passage that is nearest to the query in meaning."""
         return nearest_passages(Scope(self.user, CORPORA_IN[self.scope]), self.vector, self.embedder, keys)
 
+    @property
+    def left_out(self) -> list[str]:
+        """The exact pieces beyond the number that is searched."""
+        return self._pieces[1]
+
     @cached_property
+    def _pieces(self) -> tuple[list[str], list[str]]:
+        searched, left_out = searched_pieces(self.query)
+        return [self.query, *(piece for piece in searched if piece != self.query)], left_out
+
+    @property
     def _having(self) -> list[set[Key]]:
         """By piece, the whole query first: the texts of every kind in scope that contain it, in any case."""
-        pieces = [self.query, *(piece for piece in exact_pieces(self.query) if piece != self.query)]
-        corpora = CORPORA_IN[self.scope]
-        chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
-        return [
-            (set(containing(chats, text=piece, limit=LITERAL)) if Corpus.CHAT in corpora else set())
-            | (_written_with(piece, self) if set(WRITTEN_DOWN) & set(corpora) else set())
-            for piece in pieces
-        ]
+        return self._once("having", self._find_pieces)
+
+    def _find_pieces(self) -> list[set[Key]]:
+        pieces, corpora = self._pieces[0], CORPORA_IN[self.scope]
+        having: list[set[Key]] = [set() for _ in pieces]
+        if Corpus.CHAT in corpora:
+            chats = Scope(self.user, (Corpus.CHAT,), self.period.since, self.period.until)
+            having = [set(keys) for keys in containing(chats, texts=pieces, limit=LITERAL)]
+        if set(WRITTEN_DOWN) & set(corpora):
+            having = [keys | written for keys, written in zip(having, _written_with(pieces, self), strict=True)]
+        return having
+
+    @cached_property
+    def _done(self) -> dict[str, Any]:
+        return {}
+
+    def _once(self, name: str, work: Callable[[], T]) -> T:
+        """The result of the first call; raises `OutOfTime` at once if the first call ran out of time."""
+        if name not in self._done:
+            # Replaced unless the work is stopped by its deadline, by whatever exception that arrives here.
+            self._done[name] = OutOfTime()
+            self._done[name] = work()
+        done: T | OutOfTime = self._done[name]
+        if isinstance(done, OutOfTime):
+            raise done
+        return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +266,26 @@ def _at_passage(text: FoundText, span: PassageSpan | None) -> FoundText:
     return replace(text, segments=[replace(segment, passage=passage_in(segment.text, span))])
 
 
-def _written_with(piece: str, asked: HistoryQuestion) -> set[Key]:
-    """The chunks and records that contain a piece of text, in any case."""
-    piece = piece[:SEARCHED_LENGTH]
-    documents = MemoryDocument.objects.for_user(asked.user).filter(content__icontains=piece).select_related("user")
-    records = MemoryRecord.objects.for_user(asked.user).filter(content__icontains=piece)[:LITERAL]
-    return {(pk, ONLY_CHUNK) for pk in records.values_list("pk", flat=True)} | {
-        (document.pk, text.key.chunk_index)
-        for document in documents[:LITERAL]
-        for text in document_entry(document).texts
-        if piece.casefold() in text.said.casefold()
-    }
+def _written_with(pieces: Sequence[str], asked: HistoryQuestion) -> list[set[Key]]:
+    """For each piece of text, the chunks and records that contain it, in any case.
+
+    A document is read and cut into chunks once for all pieces, and only if it contains one.
+    """
+    pieces = [piece[:SEARCHED_LENGTH] for piece in pieces]
+    has_one = reduce(or_, (Q(content__icontains=piece) for piece in pieces))
+    has_each = {f"has_{number}": Q(content__icontains=piece) for number, piece in enumerate(pieces)}
+    records = MemoryRecord.objects.for_user(asked.user).filter(has_one).annotate(**has_each)[:LITERAL]
+    documents = MemoryDocument.objects.for_user(asked.user).filter(has_one).select_related("user")[:LITERAL]
+    having: list[set[Key]] = [set() for _ in pieces]
+    for pk, *has in records.values_list("pk", *has_each):
+        for keys in compress(having, has):
+            keys.add((pk, ONLY_CHUNK))
+    for document in documents:
+        for text in document_entry(document).texts:
+            said = text.said.casefold()
+            for keys in (keys for keys, piece in zip(having, pieces, strict=True) if piece.casefold() in said):
+                keys.add((document.pk, text.key.chunk_index))
+    return having
 
 
 def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:

@@ -187,7 +187,7 @@ def test_endpoint_that_hangs_is_given_up(endpoint):
     endpoint.answer = lambda _body: hang()
 
     started = time.monotonic()
-    with pytest.raises(EmbedderUnavailable, match="APITimeoutError"):
+    with pytest.raises(EmbedderUnavailable, match="did not answer within"):
         embedder_at(endpoint, query_timeout=0.2).embed_query(TEXT)
     assert time.monotonic() - started < 1.5
 

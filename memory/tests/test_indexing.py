@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from intake.models import Conversation, Turn, User
 from intake.services import Answer
 from intake.tests.factories import NOW, a_person, a_turn, a_visitor, a_visitors_turn
 from memory import indexing
-from memory.embedders import EmbedderRefused, EmbedderUnavailable, get_embedder
+from memory.embedders import EmbedderRefused, EmbedderSlow, EmbedderUnavailable, get_embedder, using
+from memory.embedders.base import FakeEmbedder
+from memory.indexing import worker
 from memory.indexing.worker import hold
-from memory.models import Embedding, IndexedText
+from memory.models import Embedding, EmbeddingModel, IndexedText
 from memory.tests.indexed import words
 
 pytestmark = pytest.mark.django_db
@@ -396,3 +399,88 @@ def _raise(error):
         raise error
 
     return fail
+
+
+def test_of_600_people_due_or_not_each_gets_a_turn(monkeypatch):
+    """The first 500 by id have rows that are not due; and what is due takes turns beyond 500 owners."""
+    monkeypatch.setattr(worker, "MOST_OWNERS", 50)
+    people = [User(email=f"{number}@example.com", username=f"{number}") for number in range(60)]
+    people = User.objects.bulk_create(people)
+    model = EmbeddingModel.objects.for_embedder(get_embedder())
+
+    def wait(owners, *, rows, at):
+        Embedding.objects.bulk_create(
+            Embedding(
+                user=user,
+                corpus="chat",
+                source_id=uuid4(),
+                chunk_index=1,
+                said_at=NOW,
+                length=1,
+                model=model,
+                content_hash=b"",
+                cutting_rules=0,
+                next_attempt_at=at,
+            )
+            for user in owners
+            for _ in range(rows)
+        )
+
+    wait(people[:55], rows=1, at=later(600))
+    wait(people[55:], rows=1, at=NOW)
+    found = {user_id for user_id, _ in worker._due_in_turns(get_embedder(), now=timezone.now())}
+    assert found == {user.pk for user in people[55:]}
+    # All are due now, and have more rows than a few batches take.
+    Embedding.objects.update(next_attempt_at=NOW)
+    wait(people, rows=40, at=NOW)
+    reached = set()
+    for _ in range(4):
+        reached |= {row.user_id for row in indexing.claim(embedder=get_embedder(), now=timezone.now())}
+    assert {user.pk for user in people[50:]} <= reached
+
+
+class Slow(FakeEmbedder):
+    """As slow as an endpoint that takes two seconds a text and is given up after 30."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.sizes = clock, []
+
+    def embed_documents(self, texts):
+        self.sizes.append(len(texts))
+        seconds = 2 * len(texts)
+        self.clock[0] += min(seconds, 30)
+        if seconds > 30:
+            raise EmbedderSlow("did not answer within 30 seconds")
+        return super().embed_documents(texts)
+
+
+def test_a_model_of_two_seconds_a_text_embeds_everything_in_batches_that_fit(monkeypatch):
+    alice, clock = a_person(), [0.0]
+    for number in range(60):
+        a_turn(alice, f"text {number}")
+    monkeypatch.setattr(worker, "batches", worker.Batches())
+    monkeypatch.setattr(worker.time, "monotonic", lambda: clock[0])
+    embedder = Slow(clock)
+    with using(embedder):
+        for _ in range(40):
+            Embedding.objects.filter(vector=None).update(next_attempt_at=NOW)
+            indexing.embed_pending()
+            if not Embedding.objects.filter(vector=None).exists():
+                break
+    assert not Embedding.objects.filter(vector=None).exists()
+    # 32 and at most one more are given up; then at most what takes ten seconds.
+    assert sum(size > 15 for size in embedder.sizes) <= 3, embedder.sizes
+    assert max(embedder.sizes[-3:]) <= 5, embedder.sizes
+    assert not Embedding.objects.exclude(quarantined_at=None).exists()
+
+
+def test_a_model_that_becomes_fast_again_gets_its_full_batches_back():
+    batches = worker.Batches()
+    model = get_embedder()
+    for size in (32, 16, 8):
+        batches.were_too_slow(model, size)
+    assert batches.size(model) == 4
+    for _ in range(8):
+        batches.took(model, batches.size(model), 0.01)
+    assert batches.size(model) == 32

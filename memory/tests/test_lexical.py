@@ -92,7 +92,7 @@ def test_scores_equal_the_reference_after_any_order_of_saving_flushing_merging_d
                 turn.delete()
             else:
                 delete_in_the_database(turn)
-                mark_lost()
+                mark_lost(turn.user_id)
         if rng.random() < 0.4:
             flush()
         if rng.random() < 0.2:

@@ -134,7 +134,7 @@ def test_what_is_deleted_in_the_database_itself_is_not_found_and_swept_up_later(
         cursor.execute("DELETE FROM embeddings WHERE id = %s", [rows[4].pk])
     assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - {4}
     with as_a_worker():
-        assert (sweep(), sweep()) == (1, 0)
+        assert (sweep(alice.pk), sweep(alice.pk)) == (1, 0)
     assert_in_step()
     assert set(nearest(alice, QUERY, limit=25)) == set(range(25)) - {4}
 

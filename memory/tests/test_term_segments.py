@@ -141,7 +141,7 @@ def test_what_is_deleted_in_the_database_itself_is_not_found_and_after_a_sweep_n
         cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turn.pk for turn in gone]])
     assert search(alice, "dog fish") == []
     with as_a_worker():
-        assert (mark_lost(), mark_lost()) == (3 if is_whole else 1, 0)
+        assert (mark_lost(alice.pk), mark_lost(alice.pk)) == (3 if is_whole else 1, 0)
     assert_counted()
     assert set(words()) == (set() if is_whole else {"cat", "bird", "note"})
     assert "dog" in {each.lexeme for each in stored_postings()}

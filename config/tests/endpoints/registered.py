@@ -622,5 +622,6 @@ TASKS = {
     "memory.remove_silent_visitors",
     "memory.remove_temporary_chats",
     "memory.sweep_deleted",
+    "memory.sweep_lost",
     "memory.sweep_pending",
 }

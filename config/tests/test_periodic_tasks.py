@@ -1,0 +1,265 @@
+"""Every task of beat's schedule goes on past an item that fails, says it once, and does it when it can."""
+
+import logging
+import os
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+import redis
+from django.conf import settings as configured
+from django.db import connection
+from django.utils import timezone
+from oauth2_provider.models import get_application_model
+
+from agent_tools.oauth import sweeping as oauth
+from config.celery import app
+from core import periodic
+from core.isolation.acting import acting_as
+from core.isolation.caller import Caller
+from core.periodic import for_each
+from core.testing.examiner import as_a_worker
+from intake import retention, services, temporary, visitors
+from intake.accounts import activity
+from intake.answers import sweeping as answers
+from intake.models import Activity, Conversation, Turn, User
+from intake.models.activity import ActivityEntry
+from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
+from memory import indexing, term_segments
+from memory.models import DeletedText, Embedding, VectorBlock
+from memory.models.embeddings import SLOTS
+from memory.overview import drawing
+from memory.tasks import SWEPT
+from memory.tests.vectors import directions, fill
+
+pytestmark = pytest.mark.django_db
+
+LONG_AGO = NOW - timedelta(days=1000)
+
+
+class Failing:
+    """The function under this name, which raises an error for some arguments until `heal` is called."""
+
+    def __init__(self, monkeypatch, module, name, when=lambda *_: True):
+        self._monkeypatch, self._module, self._name = monkeypatch, module, name
+        self._own = getattr(module, name)
+
+        def failing(*args, **kwargs):
+            if when(*args):
+                raise RuntimeError("of this one item")
+            return self._own(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, failing)
+
+    def heal(self):
+        self._monkeypatch.setattr(self._module, self._name, self._own)
+
+
+# Each makes two things to do and lets the first fail. It returns the failure, whether the second is done, and whether
+# the first is.
+
+
+def sweep_pending(monkeypatch):
+    a_turn(a_person(), "I adopted a cat")
+    failing = Failing(monkeypatch, indexing, "quarantine_exhausted")
+    return failing, lambda: not Embedding.objects.filter(vector=None).exists(), None
+
+
+def sweep_deleted(monkeypatch):
+    fill(a_person(), directions(SLOTS, seed=1))
+    return Failing(monkeypatch, term_segments, "purge"), VectorBlock.objects.exists, None
+
+
+def sweep_lost(monkeypatch):
+    with redis.Redis.from_url(configured.REDIS_URL) as kept:
+        kept.delete(*(kept.keys(f"{SWEPT}*") or ["none"]))
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    turns = [a_turn(user, text) for user in (alice, bob) for text in ("cat", "dog")]
+    term_segments.flush()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM intake_conversation_turns WHERE id = ANY(%s)", [[turns[0].pk, turns[2].pk]])
+    monkeypatch.setattr("memory.tasks.term_segments.purge", lambda **_: 0)
+    failing = Failing(monkeypatch, term_segments, "mark_lost", lambda user_id: user_id == alice.pk)
+    return failing, lambda: DeletedText.objects.filter(user=bob).exists(), None
+
+
+def draw_maps(monkeypatch):
+    drawn, waiting = [], [1, 2]
+    monkeypatch.setattr(drawing, "claim", lambda now: waiting.pop(0) if waiting else None)
+    monkeypatch.setattr(drawing, "draw", drawn.append)
+    failing = Failing(monkeypatch, drawing, "draw", lambda user_id: user_id == 1)
+
+    def is_second_done():
+        waiting.append(1)
+        return drawn == [2]
+
+    class Claimed:
+        @staticmethod
+        def heal():
+            failing.heal()
+            # Its claim has expired.
+            waiting.append(1)
+
+    return Claimed, is_second_done, lambda: drawn[-1] == 1
+
+
+def remove_old_turns(monkeypatch):
+    configured.RETENTION_DAYS = 30
+    monkeypatch.setattr(configured, "RETENTION_DAYS", 30)
+    alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
+    for user in (alice, bob):
+        a_turn(user, "long ago", said_at=LONG_AGO)
+    User.objects.filter(pk=alice.pk).update(retention_due_at=LONG_AGO)
+    User.objects.filter(pk=bob.pk).update(retention_due_at=NOW)
+    failing = Failing(monkeypatch, retention, "_remove_some_of", lambda user_id, _: user_id == alice.pk)
+
+    def is_second_done():
+        alice.refresh_from_db()
+        assert alice.retention_due_at > timezone.now(), "comes after the others"
+        User.objects.filter(pk=alice.pk).update(retention_due_at=LONG_AGO)
+        return not Turn.objects.filter(user=bob).exists()
+
+    return failing, is_second_done, lambda: not Turn.objects.exists()
+
+
+def remove_silent_visitors(monkeypatch):
+    visitor = a_visitor()
+    User.objects.filter(pk=visitor.pk).update(joined_at=LONG_AGO)
+    failing = Failing(monkeypatch, visitors, "remove_silent")
+    return failing, None, lambda: not User.objects.exists()
+
+
+def remove_temporary_chats(monkeypatch):
+    alice = a_person()
+    with acting_as(alice):
+        a_temporary_turn(alice, "secret")
+    Conversation.objects.update(expires_at=LONG_AGO)
+    return Failing(monkeypatch, temporary, "remove_expired"), None, lambda: not Turn.objects.exists()
+
+
+def remove_old_activity(monkeypatch):
+    activity.note(a_person(), Activity.CHAT_DELETED)
+    ActivityEntry.objects.update(at=LONG_AGO)
+    return Failing(monkeypatch, activity, "remove_old"), None, lambda: not ActivityEntry.objects.exists()
+
+
+def sweep_imports(monkeypatch, tmp_path):
+    monkeypatch.setattr(configured, "IMPORTS_DIR", tmp_path)
+    stray, forgotten = tmp_path / "7" / "a.txt", tmp_path / "7" / str(uuid4())
+    for path in (stray, forgotten):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("left")
+        os.utime(path, (0, 0))
+
+    class Stray:
+        heal = stray.unlink
+
+    return Stray, lambda: stray.exists() and not forgotten.exists(), lambda: not stray.exists()
+
+
+def sweep_oauth(monkeypatch):
+    get_application_model().objects.create(client_type="public", authorization_grant_type="authorization-code")
+    get_application_model().objects.update(created=LONG_AGO, updated=LONG_AGO, registration_source="dcr")
+    failing = Failing(monkeypatch, oauth, "clear_expired")
+    return failing, lambda: not get_application_model().objects.exists(), None
+
+
+def close_abandoned_turns(monkeypatch):
+    turns = [
+        services.begin_turn(
+            caller=Caller(user_id=a_person(f"{n}@example.com").pk), message="Hi", conversation_id=None, now=NOW
+        )
+        for n in range(2)
+    ]
+    Turn.objects.update(updated_at=LONG_AGO)
+    own = services.interrupt_turn
+
+    class First:
+        @staticmethod
+        def heal():
+            monkeypatch.setattr(services, "interrupt_turn", own)
+
+    def failing(*, turn_id, attempt):
+        if turn_id == turns[0].pk:
+            raise RuntimeError("of this one item")
+        return own(turn_id=turn_id, attempt=attempt)
+
+    monkeypatch.setattr(answers.services, "interrupt_turn", failing)
+    is_closed = [lambda turn=turn: not Turn.objects.filter(pk=turn.pk, status="streaming").exists() for turn in turns]
+    return First, is_closed[1], is_closed[0]
+
+
+CASES = {
+    "memory.sweep_pending": sweep_pending,
+    "memory.sweep_deleted": sweep_deleted,
+    "memory.sweep_lost": sweep_lost,
+    "memory.draw_maps": draw_maps,
+    "memory.remove_silent_visitors": remove_silent_visitors,
+    "memory.remove_temporary_chats": remove_temporary_chats,
+    "memory.remove_old_turns": remove_old_turns,
+    "memory.remove_old_activity": remove_old_activity,
+    "imports.sweep": sweep_imports,
+    "agent_tools.sweep_oauth": sweep_oauth,
+    "memory.close_abandoned_turns": close_abandoned_turns,
+}
+AS_THE_WEB_ROLE = ("imports.sweep", "memory.remove_old_turns")
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(periodic, "_known", {})
+
+
+def test_every_task_of_the_schedule_has_a_case_here():
+    assert set(CASES) == {each["task"] for each in configured.CELERY_BEAT_SCHEDULE.values()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_task_goes_on_past_a_failure_says_it_once_and_retries_it(name, monkeypatch, tmp_path, caplog):
+    make = CASES[name]
+    failing, is_second_done, is_first_done = (
+        make(monkeypatch, tmp_path) if name == "imports.sweep" else make(monkeypatch)
+    )
+    run(name)
+    assert is_second_done is None or is_second_done()
+    run(name)
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(errors) == 1, [record.getMessage() for record in errors]
+    assert "tried again later" in errors[0].getMessage()
+    if is_second_done is not None and name == "memory.remove_old_turns":
+        is_second_done()
+    failing.heal()
+    run(name)
+    assert is_first_done is None or is_first_done()
+
+
+def run(name):
+    app.autodiscover_tasks(force=True)
+    if name in AS_THE_WEB_ROLE:
+        app.tasks[name].apply(throw=True)
+        return
+    with as_a_worker():
+        app.tasks[name].apply(throw=True)
+
+
+def test_a_failure_that_was_away_for_a_round_is_said_again(caplog):
+    def work(item):
+        if item:
+            raise ValueError
+
+    for items in ([1, 1], [1], [0], [1]):
+        for_each("a task", items, work)
+    assert len(caplog.records) == 2
+
+
+def test_a_database_that_is_away_ends_the_round_after_three_items():
+    from django.db import OperationalError
+
+    tried = []
+
+    def work(item):
+        tried.append(item)
+        raise OperationalError
+
+    assert not for_each("a task", range(10), work).has_all
+    assert tried == [0, 1, 2]

@@ -1,0 +1,93 @@
+"""Guards every call of a network endpoint: none inside a transaction, and none for a while after repeated time-outs.
+
+A transaction holds one of the few connections of the pool. A call inside it would hold the connection as long as the
+endpoint likes, and three slow calls a second would leave none for log-ins.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from threading import Lock
+from time import monotonic
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
+
+# After so many time-outs in a row an endpoint is left alone for so many seconds. Then one more is enough.
+MOST_TIMEOUTS = 3
+LEFT_ALONE_SECONDS = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class CalledInTransaction(RuntimeError):
+    """Code called an endpoint while a database transaction was open: a bug."""
+
+
+class LeftAlone(Exception):
+    """The endpoint did not answer several times in a row, and is not asked for `seconds` more."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self.seconds = max(1, ceil(seconds))
+        super().__init__(f"{name} did not answer in time {MOST_TIMEOUTS} times and is left alone for {self.seconds} s.")
+
+
+def refuse_in_transaction(name: str) -> None:
+    """Raises `CalledInTransaction` in tests; elsewhere it logs an error, because the answer is worth more."""
+    if not _is_in_transaction():
+        return
+    sentence = f"{name} is called inside a database transaction, which keeps a connection from everybody else"
+    if settings.REFUSES_CALLS_IN_TRANSACTIONS:
+        raise CalledInTransaction(sentence)
+    logger.error(sentence, stack_info=True)
+
+
+def _is_in_transaction() -> bool:
+    """A test in a transaction of its own marks the connection; there only a transaction of `acting_as` counts."""
+    database = connections[DEFAULT_DB_ALIAS]
+    if getattr(database, "acting", None) is not None:
+        return True
+    return database.in_atomic_block and not getattr(database, "is_in_transaction_of_test", False)
+
+
+class Endpoint:
+    """One endpoint in one process. `name` is for logs and people."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._lock = Lock()
+        self._timeouts = 0
+        self._left_alone_until = 0.0
+
+    @contextmanager
+    def call(self, *timeouts: type[Exception]) -> Iterator[None]:
+        """Around one call; `timeouts` are the errors by which its client reports one. Raises `LeftAlone`."""
+        refuse_in_transaction(self.name)
+        with self._lock:
+            left = self._left_alone_until - monotonic()
+        if left > 0:
+            raise LeftAlone(self.name, left)
+        try:
+            yield
+        except timeouts:
+            self._count_timeout()
+            raise
+        except BaseException:
+            # An error that comes at once holds nothing up.
+            self._answered()
+            raise
+        self._answered()
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._timeouts = 0
+
+    def _count_timeout(self) -> None:
+        with self._lock:
+            self._timeouts += 1
+            if self._timeouts < MOST_TIMEOUTS:
+                return
+            self._timeouts = MOST_TIMEOUTS - 1
+            self._left_alone_until = monotonic() + LEFT_ALONE_SECONDS
+        logger.warning("%s does not answer in time and is left alone for %g seconds", self.name, LEFT_ALONE_SECONDS)
