@@ -122,6 +122,7 @@ SENTENCES = (
     _("its number is none that a turn can have"),
     _("its status is unknown"),
     _("it follows no earlier turn"),
+    _("it says that it continues a conversation that is not here before it: it came in as one of its own"),
     _("its id is none of Recollect's"),
     _("its date is no day"),
     _("its %(name)s is no time"),

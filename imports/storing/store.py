@@ -146,7 +146,7 @@ class _Store:
                 jobs.count_anew(self._job)
             self._passed += sum(len(stretch.turns) for stretch in together.stretches)
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
-            _note_refused(batch, refused)
+            _note_refused(batch, refused | done.without_origin)
             self._count(batch, done, kept)
 
     def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
@@ -166,7 +166,7 @@ class _Store:
 
 
 def _note_refused(batch: Import, refused: dict[str, str]) -> None:
-    """A document without room in the one that it belongs to counts as skipped; reported once."""
+    """Counts as skipped, and is reported once: a document without room in the one that it belongs to, a lost branch."""
     known = {each["where"] for each in batch.skipped}
     new = [
         {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known
