@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -184,12 +184,22 @@ def client_address(request: "AnyRequest") -> str:
     proxies, the n-th entry from the end is the last one that they wrote. An IPv6 client has a whole network of
     addresses and is counted by it.
     """
-    address = request.META.get("REMOTE_ADDR") or ""
+    return _client(request.META.get("REMOTE_ADDR") or "", request.META.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def address_of(scope: "MutableMapping[str, Any]") -> str:
+    """The same address, for an ASGI connection that is no request of Django's yet."""
+    forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return _client((scope.get("client") or ("",))[0] or "", forwarded.decode("latin-1"))
+
+
+def _client(peer: str, forwarded: str) -> str:
+    address = peer
     if settings.TRUSTED_PROXIES > 0:
-        heard = [entry.strip() for entry in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        heard = [entry.strip() for entry in forwarded.split(",")]
         if len(heard) >= settings.TRUSTED_PROXIES:
             address = heard[-settings.TRUSTED_PROXIES]
-    return _network(address) or _network(request.META.get("REMOTE_ADDR") or "") or "unknown"
+    return _network(address) or _network(peer) or "unknown"
 
 
 def network_of(address: str) -> str:

@@ -451,6 +451,21 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 # The time in which a whole body must arrive, also over a slow connection.
 BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 
+# How many bytes of bodies a web process holds at once, and how many of them for one address. Short ones always fit.
+BODIES_BYTES = env.int("BODIES_BYTES", default=32 * 1024**2)
+BODIES_BYTES_PER_ADDRESS = env.int("BODIES_BYTES_PER_ADDRESS", default=8 * 1024**2)
+SHORT_BODY_BYTES = 65_536
+
+# Deadlines, by the clock: until a response begins (pages and the API; messages at /mcp; deleting an account), and until
+# a stream or a download ends. The clients of a stream continue it with a new request.
+REQUEST_SECONDS = env.float("REQUEST_SECONDS", default=30.0)
+MCP_SECONDS = env.float("MCP_SECONDS", default=120.0)
+ACCOUNT_DELETION_SECONDS = env.float("ACCOUNT_DELETION_SECONDS", default=600.0)
+STREAM_SECONDS = env.float("STREAM_SECONDS", default=3600.0)
+# How many streams a user, and an address, may have open in all processes together. 0 is no limit.
+STREAMS_PER_PERSON = env.int("STREAMS_PER_PERSON", default=20)
+STREAMS_PER_ADDRESS = env.int("STREAMS_PER_ADDRESS", default=200)
+
 # Imports: uploads, their limits, and the worker that reads them
 
 # Private: web processes write uploads here, and the importing worker reads them.
@@ -714,7 +729,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
+    "filters": {"one_line": {"()": "core.logs.OneLine"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["one_line"]}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {name: {"level": QUIET} for name in ("fido2", "httpx2", "mcp", "psycopg")},
 }
