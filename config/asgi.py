@@ -81,7 +81,7 @@ class Streaming:
     """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        begins, may_begin = asyncio.Event(), asyncio.Event()
+        begins, may_begin, thread = asyncio.Event(), asyncio.Event(), ThreadSensitiveContext()
 
         async def send_on(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -91,7 +91,7 @@ class Streaming:
 
         serving: asyncio.Task[None] | None = None
         try:
-            async with scope["state"]["opening"], ThreadSensitiveContext():
+            async with scope["state"]["opening"], thread:
                 # Within this context Django makes none of its own.
                 serving = asyncio.create_task(django_asgi(scope, receive, send_on))
                 begun = asyncio.create_task(begins.wait())
@@ -104,6 +104,9 @@ class Streaming:
             if serving is not None and not serving.done():
                 serving.cancel()
                 await asyncio.wait((serving,))
+            async with thread:
+                # The one in which Django has closed the response ends too.
+                pass
 
 
 streaming = Streaming()

@@ -1,7 +1,7 @@
 """The wall-clock deadline of a request: the outermost layer sets it, and every use of the database looks at it.
 
-A thread cannot be stopped from outside. So the layer answers for a request that is too late, and the request's own thread
-ends at its next query: `config.database` checks the deadline before each, and `acting_as` has the server end a
+A thread cannot be stopped from outside. So the layer answers for a request that is too late, and its own thread ends at
+its next query: `config.database` checks the deadline before each, and `acting_as` has the server end a
 transaction that is still running then.
 """
 

@@ -14,7 +14,7 @@ from core.request_ids import request_id
 
 
 class OneLine(logging.Filter):
-    """Turns an expected failure outside a view, and a request that Django refuses, into one warning without a traceback.
+    """Turns an expected failure outside a view, and a request that Django refuses, into one warning without traceback.
 
     A stranger can cause each of these as often as wanted.
     """

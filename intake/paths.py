@@ -140,7 +140,7 @@ def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
 
 
 def leads_to(conversation: Conversation, wanted: UUID) -> bool:
-    """Whether `wanted` is this conversation, one that it continues, or one further up. A chain too long to read counts."""
+    """Whether `wanted` is this conversation, or one above it; true for a chain too long to read."""
     visited = {conversation.pk}
     while conversation.pk != wanted and conversation.branched_from is not None:
         if conversation.branched_from == wanted or len(visited) > MOST_ORIGINS:

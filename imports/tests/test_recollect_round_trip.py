@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from core.isolation.acting import acting_as
 from core.ids import uuid7
+from core.isolation.acting import acting_as
 from core.testing.cluster import cluster_urls
 from imports.tests.over_rest import Importer
 from intake import deleting, export_files, exporting
