@@ -479,6 +479,9 @@ IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
 IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
+# How long one user's import runs before another's has its turn, and how many are under way in a worker at once.
+IMPORTS_TURN_SECONDS = env.float("IMPORTS_TURN_SECONDS", default=20.0)
+IMPORTS_AT_ONCE = env.int("IMPORTS_AT_ONCE", default=4)
 # Another worker takes over after this time without a sign of life.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the owner of its import.
@@ -694,8 +697,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     **_sentinels,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# A separate worker runs them, so that no turn waits behind an import.
-CELERY_TASK_ROUTES = {"imports.*": {"queue": "imports"}, "memory.remove_old_turns": {"queue": "imports"}}
+# Separate workers run them, so that no turn waits behind an import, and retention waits behind neither.
+CELERY_TASK_ROUTES = {
+    "imports.*": {"queue": "imports"},
+    "memory.remove_old_turns": {"queue": "people"},
+    "memory.remove_expired_sessions": {"queue": "people"},
+}
 CELERY_BEAT_SCHEDULE = {
     "sweep-pending-embeddings": {
         "task": "memory.sweep_pending",
@@ -707,6 +714,11 @@ CELERY_BEAT_SCHEDULE = {
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
     "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
+    "remove-expired-sessions": {
+        "task": "memory.remove_expired_sessions",
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
     "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},

@@ -29,6 +29,7 @@ DEATHS_BEFORE_SHOWN = 3
 CELERY = ("celery", "--skip-checks", "-A", "config.celery")
 WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
 # A separate process, so that no turn waits behind an import. It embeds nothing.
+KEEPER = (*CELERY, "worker", "--queues=people", "--hostname=keeper@%h", *WORKER[len(CELERY) + 1 :])
 IMPORTER = (*CELERY, "worker", "--queues=imports", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
 BEAT = (*CELERY, "beat")
 
@@ -110,6 +111,7 @@ class Supervisor:
         # They need the tables that the web process creates, and it needs the processor until it answers.
         self._start_program("worker", *WORKER, environment=as_worker(self._environment))
         self._start_program("importer", *IMPORTER, environment=as_importer(self._environment))
+        self._start_program("keeper", *KEEPER, environment=as_importer(self._environment))
         self._start_program("beat", *BEAT, environment=as_worker(self._environment))
         if demo:
             self._load_demo()
