@@ -2,6 +2,7 @@
 
 import json
 import logging
+import secrets
 import socket
 import threading
 import time
@@ -12,7 +13,6 @@ from urllib.parse import urlsplit
 import httpx2
 import psycopg
 import pytest
-from django.conf import settings as deployed
 from django.contrib.auth.decorators import login_not_required
 from django.db import OperationalError, connection, connections
 from django.http import HttpResponse
@@ -61,7 +61,7 @@ def sleep(request):
 
 @login_not_required
 def session_of(request):
-    request.session["word"] = "x" * int(request.GET["length"])
+    request.session["word"] = secrets.token_hex(int(request.GET["length"]))
     return HttpResponse("kept")
 
 
@@ -113,9 +113,8 @@ def test_a_deadline_is_lifted_for_what_a_request_leaves_behind(person):
 
 
 def test_the_roles_bound_every_transaction():
-    url = deployed.DATABASES["default"]
-    there = {"host": url["HOST"], "port": url["PORT"], "user": url["USER"], "password": url["PASSWORD"]}
-    with psycopg.connect(dbname=connection.settings_dict["NAME"], **{k: v for k, v in there.items() if v}) as web:
+    there = type(connections["default"])(connections.settings["default"], "default").get_connection_params()
+    with psycopg.connect(**{**there, "dbname": connection.settings_dict["NAME"]}) as web:
         name = "transaction_timeout" if web.info.server_version >= 170_000 else "statement_timeout"
         assert web.execute(f"SHOW {name}").fetchone()[0] not in ("0", "")
         assert web.execute("SHOW idle_in_transaction_session_timeout").fetchone()[0] not in ("0", "")

@@ -18,6 +18,7 @@ from config.asgi import STREAMING
 from config.tests.test_asgi import views_of
 from core import rate_limits
 from core.errors import RateLimited
+from core.testing.examiner import as_the_application
 from core.testing.model_server import Hang
 from imports.models import Import
 from intake.models import Turn
@@ -96,9 +97,12 @@ def test_each_endpoint_that_streams_is_tried():
 
 def borrowed():
     """Sessions of the application. Without a pool, as in tests, an idle one is a connection that somebody holds."""
-    with connection.cursor() as cursor:
+    with as_the_application(), connection.cursor() as cursor:
         cursor.execute(
-            "SELECT coalesce(array_agg(state || ' ' || usename || ' ' || query), '{}') FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            """
+            SELECT coalesce(array_agg(state || ': ' || query), '{}') FROM pg_stat_activity
+             WHERE datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()
+            """
         )
         return cursor.fetchone()[0]
 
@@ -130,7 +134,8 @@ def test_an_open_stream_keeps_no_thread_and_no_connection(address, person, log_i
             response = stack.enter_context(client.stream(method, path, **options))
             assert response.status_code == 200, response.read()
             next(response.iter_raw(1))
-        assert len(settled(borrowed, len(before[1]))) <= len(before[1])
+        held = settled(borrowed, len(before[1]))
+        assert len(held) <= len(before[1]), held
         # A stream is open in two or three threads of all streams together.
         assert len(settled(threads, len(before[0]) + 3)) <= len(before[0]) + 3
 

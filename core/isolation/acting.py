@@ -39,6 +39,8 @@ SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s
 """
 # From PostgreSQL 17 on the server ends a whole transaction at the request's deadline, before that each statement.
 _UNTIL = ", set_config(%(limit)s, %(milliseconds)s, true)"
+# The codes of `transaction_timeout` and of `idle_in_transaction_session_timeout`.
+_OUT_OF_TIME = ("25P04", "25P03")
 TRANSACTION_TIMEOUT_SINCE = 170_000
 # On a Citus cluster only a complete SET statement reaches the nodes; `set_config` stays on the coordinator.
 BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
@@ -169,13 +171,14 @@ def _being(identity: _Identity) -> Iterator[None]:
 
 @contextmanager
 def losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
-    """Report a node that a cluster loses as an unavailable database; at a commit Citus raises an internal error
-    instead.
+    """Report a transaction that the server ended for its time, and a node that a cluster loses, as an unavailable
+    database: for the first PostgreSQL, for the second Citus at a commit, raises an internal error instead.
     """
     try:
         yield
     except InternalError as error:
-        if not is_cluster(database):
+        is_out_of_time = getattr(error.__cause__, "sqlstate", None) in _OUT_OF_TIME
+        if not is_out_of_time and not is_cluster(database):
             raise
         raise OperationalError(*error.args) from error
 
