@@ -14,11 +14,12 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
 from a2wsgi import WSGIMiddleware
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 
@@ -73,18 +74,39 @@ mcp = McpEndpoint(mcp_registry)
 
 
 class Streaming:
-    """Django for views that stream: each waits in a queue until its response begins, and then streams."""
+    """Django for views that stream: each waits in a queue until its response begins, and then streams.
+
+    Django gives each request a thread of its own, in which its middleware and its queries run, and keeps it to the
+    request's end. Here the thread ends with its connection when the response begins: an open stream has neither.
+    """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async with AsyncExitStack() as opening:
-            await opening.enter_async_context(scope["state"]["opening"])
+        begins, may_begin, thread = asyncio.Event(), asyncio.Event(), ThreadSensitiveContext()
 
-            async def send_on(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    await opening.aclose()
-                await send(message)
+        async def send_on(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                begins.set()
+                await may_begin.wait()
+            await send(message)
 
-            await django_asgi(scope, receive, send_on)
+        serving: asyncio.Task[None] | None = None
+        try:
+            async with scope["state"]["opening"], thread:
+                # Within this context Django makes none of its own.
+                serving = asyncio.create_task(django_asgi(scope, receive, send_on))
+                begun = asyncio.create_task(begins.wait())
+                await asyncio.wait((serving, begun), return_when=asyncio.FIRST_COMPLETED)
+                begun.cancel()
+                await sync_to_async(connections.close_all)()
+            may_begin.set()
+            await serving
+        finally:
+            if serving is not None and not serving.done():
+                serving.cancel()
+                await asyncio.wait((serving,))
+            async with thread:
+                # The one in which Django has closed the response ends too.
+                pass
 
 
 streaming = Streaming()

@@ -2,17 +2,25 @@
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from django.conf import settings
 
 from agent_tools.mcp.http import ConnectionScope, Message, Receive, Send
 from core import request_ids
-from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow
+from core.deadlines import TOO_LATE, RequestDeadline, deadline
+from core.errors import InvalidInput, RecollectError, TooLarge, TooSlow, Unavailable
 from core.metrics import FIRST_TEXT_SECONDS, REQUEST_SECONDS, REQUESTS
-from core.problems import CONTENT_TYPE, problem
+from core.problems import CONTENT_TYPE, problem, retry_after
+from core.rate_limits import address_of
 from intake.views.failures import page_for
+
+logger = logging.getLogger(__name__)
 
 Application = Callable[[ConnectionScope, Receive, Send], Awaitable[None]]
 
@@ -32,36 +40,110 @@ TEXT_EVENT = b"event: delta"
 LONGEST_ADDRESS = 64_000
 # Several times the size that a browser sends, cookies included.
 LONGEST_HEADERS = 32_768
+# These remove everything of an account in one transaction.
+ACCOUNT_DELETIONS = ("/api/v1/account/", "/settings/account/delete/")
 
 
 class Disconnected(Exception):
     """The client disconnected before its body was complete."""
 
 
+@dataclass(slots=True)
+class _Budget:
+    """The bytes of bodies that this process holds, in total and by address. For one event loop."""
+
+    total: int = 0
+    by_address: Counter[str] = field(default_factory=Counter)
+
+    def take(self, count: int, address: str) -> None:
+        """Raises `Unavailable`, which a client may repeat in a moment."""
+        is_full = self.total + count > settings.BODIES_BYTES
+        if is_full or self.by_address[address] + count > settings.BODIES_BYTES_PER_ADDRESS:
+            raise Unavailable("Too many requests with long bodies are under way. Try again in a moment.")
+        self.total += count
+        self.by_address[address] += count
+
+    def give_back(self, count: int, address: str) -> None:
+        self.total -= count
+        self.by_address[address] -= count
+        if not self.by_address[address]:
+            del self.by_address[address]
+
+
+@dataclass(slots=True)
+class _Held:
+    """The part of the budget that one body has taken."""
+
+    budget: _Budget
+    address: str
+    taken: int = 0
+
+    def grow_to(self, length: int) -> None:
+        """A short body takes nothing: connections alone bound their number."""
+        if length > settings.SHORT_BODY_BYTES and length > self.taken:
+            self.budget.take(length - self.taken, self.address)
+            self.taken = length
+
+
 class BoundedBodies:
     """Passes complete bodies to an application, so that none of its threads waits for a slow client.
 
     An announced length above `MAX_BODY_BYTES` is refused before the client sends the body, any other body as soon as it
-    exceeds the limit. A body that takes longer than `BODY_SECONDS` is refused too.
+    exceeds the limit. A body that takes longer than `BODY_SECONDS` is refused too, and one that would exceed what the
+    process holds for all connections. A request that has not been answered at its deadline is refused as well.
     """
 
     def __init__(self, application: Application) -> None:
         self.application = application
+        self._budget = _Budget()
 
     async def __call__(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
         send = _counted(scope, _named(scope, send))
+        with self._holding(scope) as held:
+            try:
+                _check_head(scope)
+                body = await _read(scope, receive, held)
+            except Disconnected:
+                return
+            except RecollectError as error:
+                await _refuse(error, scope, send)
+                return
+            await self._answer_in_time(scope, _replay(body, receive), send)
+
+    @contextmanager
+    def _holding(self, scope: ConnectionScope) -> Iterator[_Held]:
+        held = _Held(self._budget, address_of(scope))
         try:
-            _check_head(scope)
-            body = await _read(scope, receive)
-        except Disconnected:
-            return
-        except RecollectError as error:
-            await _refuse(error, scope, send)
-            return
-        await self.application(_without_ambiguous_headers(scope), _replay(body, receive), send)
+            yield held
+        finally:
+            if held.taken:
+                self._budget.give_back(held.taken, held.address)
+
+    async def _answer_in_time(self, scope: ConnectionScope, receive: Receive, send: Send) -> None:
+        """Until the response begins, the deadline is the request's; afterwards a stream's."""
+        limit, has_begun = RequestDeadline(_seconds_for(scope)), False
+        deadline.set(limit)
+
+        async def send_on(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                limit.lift()
+                timer.reschedule(asyncio.get_running_loop().time() + settings.STREAM_SECONDS)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(limit.seconds) as timer:
+                await self.application(_without_ambiguous_headers(scope), receive, send_on)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            if not has_begun:
+                logger.warning("A request (%s) was stopped after %.0f s", _kind(scope["path"]), limit.seconds)
+                await _refuse(Unavailable(TOO_LATE), scope, send)
 
 
 def _named(scope: ConnectionScope, send: Send) -> Send:
@@ -109,8 +191,18 @@ def _check_head(scope: ConnectionScope) -> None:
         raise InvalidInput(f"The headers may have at most {LONGEST_HEADERS:,} bytes together.")
 
 
-async def _read(scope: ConnectionScope, receive: Receive) -> bytes:
-    """Raises `TooLarge`, `TooSlow` or `Disconnected`."""
+def _seconds_for(scope: ConnectionScope) -> float:
+    """The time in which a response must begin."""
+    path, seconds = scope["path"], settings.REQUEST_SECONDS
+    if path == "/mcp":
+        seconds = settings.MCP_SECONDS
+    elif path in ACCOUNT_DELETIONS and scope["method"] != "GET":
+        seconds = settings.ACCOUNT_DELETION_SECONDS
+    return float(seconds)
+
+
+async def _read(scope: ConnectionScope, receive: Receive, held: _Held) -> bytes:
+    """Raises `TooLarge`, `TooSlow`, `Unavailable` or `Disconnected`."""
     if _announced(scope) > settings.MAX_BODY_BYTES:
         raise TooLarge
     body, has_more = bytearray(), True
@@ -124,6 +216,7 @@ async def _read(scope: ConnectionScope, receive: Receive) -> bytes:
                 has_more = message.get("more_body", False)
                 if len(body) > settings.MAX_BODY_BYTES:
                     raise TooLarge
+                held.grow_to(len(body))
     except TimeoutError:
         raise TooSlow from None
     return bytes(body)
@@ -163,6 +256,8 @@ async def _refuse(error: RecollectError, scope: ConnectionScope, send: Send) -> 
         "X-Content-Type-Options": "nosniff",
         "Connection": "close",
     }
+    if error.retryable:
+        headers["Retry-After"] = retry_after(error)
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status.value, "headers": encoded})
     await send({"type": "http.response.body", "body": body})

@@ -5,7 +5,27 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.exceptions import SuspiciousOperation
+from django.db import InterfaceError
+from django.db import OperationalError as DatabaseUnavailable
+
+from core.errors import RecollectError
 from core.request_ids import request_id
+
+
+class OneLine(logging.Filter):
+    """Turns an expected failure outside a view, and a request that Django refuses, into one warning without traceback.
+
+    A stranger can cause each of these as often as wanted.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, SuspiciousOperation | DatabaseUnavailable | InterfaceError | RecollectError):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            record.msg, record.args = "A request was refused (%s)", (type(error).__name__,)
+            record.exc_info = record.exc_text = None
+        return True
 
 
 class LineFormatter(logging.Formatter):

@@ -4,18 +4,23 @@ Calls are counted in Redis, for all processes together, before any work is done.
 sliding window. While Redis is unavailable each process counts for itself.
 
 Running calls are counted per process: they occupy its threads and connections, and the count ends with the process.
+
+Open streams are counted in Redis again: each is a lease that its process renews, so a process that dies frees them.
 """
 
 import hashlib
 import ipaddress
 import logging
 import math
+import os
+import secrets
 import threading
 import time
+import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import limits
@@ -30,6 +35,7 @@ from core import redis_clients
 from core.errors import AuthenticationRequired, NotFound, RateLimited, RecollectError
 
 if TYPE_CHECKING:
+    from redis import Redis
     from rest_framework.request import Request
 
     AnyRequest = HttpRequest | Request
@@ -42,6 +48,8 @@ DEFAULT_LIMIT = "api"
 RUNNING = "recollect.running"
 # The longest wait for Redis, and how long Redis is not tried after a failure.
 TIMEOUT_SECONDS = 0.1
+# A stream is begun seldom, and its count is worth a longer wait.
+STREAM_SECONDS = 1.0
 REST_SECONDS = 5.0
 
 
@@ -126,6 +134,143 @@ def take_for_password(email: str, *, address: str) -> None:
     take_all(("login", email.strip().lower(), address), ("login_address", address))
 
 
+# A stream whose process has not renewed it for so long counts as closed.
+STREAM_LEASE_SECONDS = 60.0
+RENEWALS = 4
+# One step, so that two processes cannot both take the last place. Expired leases go first.
+_TAKE_PLACES = """
+for index, key in ipairs(KEYS) do
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', ARGV[1])
+  local most = tonumber(ARGV[3 + index])
+  if most > 0 and redis.call('ZCARD', key) >= most then return index end
+end
+for _, key in ipairs(KEYS) do
+  redis.call('ZADD', key, ARGV[2], ARGV[3])
+  redis.call('PEXPIRE', key, ARGV[ #ARGV ])
+end
+return 0
+"""
+
+
+class StreamLease:
+    """One open stream. It ends with `end`, or when nothing refers to it any more."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self.end = weakref.finalize(self, end)
+
+
+class CountedStream:
+    """The events of a stream. Django closes it with the response, however that ends."""
+
+    def __init__(self, events: AsyncIterator[bytes], lease: StreamLease) -> None:
+        self._events = events
+        self._lease = lease
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._events)
+
+    def close(self) -> None:
+        self._lease.end()
+
+
+class OpenStreams:
+    """The open streams of this process, with a thread that renews their leases in Redis and gives them back.
+
+    While Redis is unavailable each process counts for itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[str, ...]] = {}
+        self._ended: list[tuple[str, tuple[str, ...]]] = []
+        self._wanted = threading.Event()
+        self._thread_of: int | None = None
+        self._renewed_at = time.monotonic()
+
+    def begin(self, *, user_id: int | None, address: str) -> StreamLease:
+        """Raises `RateLimited` if the user or the address has too many."""
+        limits_of = {_key("streams_address", address): (settings.STREAMS_PER_ADDRESS, "this address")}
+        if user_id is not None:
+            limits_of[_key("streams", user_id)] = settings.STREAMS_PER_PERSON, "you"
+        name, keys = secrets.token_hex(8), tuple(limits_of)
+        full = self._take(name, {key: most for key, (most, _) in limits_of.items()})
+        if full is not None:
+            most, whose = limits_of[full]
+            detail = f"{most} streams are open for {whose}. Close one, for example a page in another tab."
+            raise RateLimited(detail, retry_after=math.ceil(STREAM_LEASE_SECONDS / RENEWALS))
+        with self._lock:
+            self._open[name] = keys
+            if self._thread_of != os.getpid():
+                threading.Thread(target=self._run, name="leases of streams", daemon=True).start()
+                self._thread_of = os.getpid()
+        return StreamLease(partial(self._end, name))
+
+    def _take(self, name: str, most_of: dict[str, int]) -> str | None:
+        """The key that is full; None if the stream has got its places."""
+        if not bypass.is_open():
+            now = time.time()
+            times = now, now + STREAM_LEASE_SECONDS, name
+            kept = int(2000 * STREAM_LEASE_SECONDS)
+            try:
+                client = _stream_client(settings.REDIS_URL)
+                found: Any = client.eval(_TAKE_PLACES, len(most_of), *most_of, *times, *most_of.values(), kept)
+                return list(most_of)[int(found) - 1] if int(found) else None
+            except RedisError as error:
+                bypass.open()
+                logger.warning("Each process counts streams for itself: Redis is away (%s)", type(error).__name__)
+        with self._lock:
+            here = Counter(key for keys in self._open.values() for key in keys)
+        return next((key for key, most in most_of.items() if 0 < most <= here[key]), None)
+
+    def _end(self, name: str) -> None:
+        # A finaliser may run in a thread that has this lock: it takes none.
+        keys = self._open.pop(name, None)
+        if keys is not None:
+            self._ended.append((name, keys))
+            self._wanted.set()
+
+    def _run(self) -> None:
+        while True:
+            is_due = not self._wanted.wait(STREAM_LEASE_SECONDS / RENEWALS)
+            self._wanted.clear()
+            try:
+                self._give_back()
+                if is_due or time.monotonic() > self._renewed_at + STREAM_LEASE_SECONDS / RENEWALS:
+                    self._renew()
+            except RedisError as error:
+                logger.warning("Leases of streams cannot be renewed: Redis is away (%s)", type(error).__name__)
+                time.sleep(1)
+
+    def _give_back(self) -> None:
+        while self._ended:
+            name, keys = self._ended[0]
+            with _stream_client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
+                for key in keys:
+                    pipeline.zrem(key, name)
+                pipeline.execute()
+            del self._ended[0]
+
+    def _renew(self) -> None:
+        self._renewed_at = time.monotonic()
+        until = time.time() + STREAM_LEASE_SECONDS
+        with self._lock:
+            present = list(self._open.items())
+        with _stream_client(settings.REDIS_URL).pipeline(transaction=False) as pipeline:
+            for name, keys in present:
+                for key in keys:
+                    pipeline.zadd(key, {name: until})
+                    pipeline.pexpire(key, int(2000 * STREAM_LEASE_SECONDS))
+            pipeline.execute()
+
+
+open_streams = OpenStreams()
+
+
+def begin_stream(request: "AnyRequest", *, user_id: int | None) -> StreamLease:
+    """Count a stream until its lease ends. Raises `RateLimited`."""
+    return open_streams.begin(user_id=user_id, address=client_address(request))
+
+
 class RunningCalls:
     """Counts the running calls of each user in this process."""
 
@@ -184,12 +329,22 @@ def client_address(request: "AnyRequest") -> str:
     proxies, the n-th entry from the end is the last one that they wrote. An IPv6 client has a whole network of
     addresses and is counted by it.
     """
-    address = request.META.get("REMOTE_ADDR") or ""
+    return _client(request.META.get("REMOTE_ADDR") or "", request.META.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def address_of(scope: "MutableMapping[str, Any]") -> str:
+    """The same address, for an ASGI connection that is no request of Django's yet."""
+    forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return _client((scope.get("client") or ("",))[0] or "", forwarded.decode("latin-1"))
+
+
+def _client(peer: str, forwarded: str) -> str:
+    address = peer
     if settings.TRUSTED_PROXIES > 0:
-        heard = [entry.strip() for entry in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")]
+        heard = [entry.strip() for entry in forwarded.split(",")]
         if len(heard) >= settings.TRUSTED_PROXIES:
             address = heard[-settings.TRUSTED_PROXIES]
-    return _network(address) or _network(request.META.get("REMOTE_ADDR") or "") or "unknown"
+    return _network(address) or _network(peer) or "unknown"
 
 
 def network_of(address: str) -> str:
@@ -217,6 +372,11 @@ class RequestThrottle(BaseThrottle):
 def _limiter_of_this_process() -> SlidingWindowCounterRateLimiter:
     """Its windows expire automatically, so it holds only the requests of the current windows."""
     return SlidingWindowCounterRateLimiter(MemoryStorage())
+
+
+@lru_cache(maxsize=8)
+def _stream_client(url: str) -> "Redis":
+    return redis_clients.client(url, seconds=STREAM_SECONDS)
 
 
 @lru_cache(maxsize=8)

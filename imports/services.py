@@ -78,12 +78,12 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
         if used + size > settings.IMPORTS_BYTES_PER_PERSON:
             left = max(0, settings.IMPORTS_BYTES_PER_PERSON - used)
             raise QuotaExceeded(f"There is room for {left:,} more bytes, and this file has {size:,}.")
-        uploads.check_room(size)
         name = " ".join(storable_text(filename).split())[:MAX_FILENAME] or "export"
         batch = Import.objects.create(
             user=user, filename=name, bytes=size, product=product, created_at=now, updated_at=now
         )
         uploads.keep_until_expiry(batch, now=now)
+        uploads.reserve(batch)
     return batch
 
 

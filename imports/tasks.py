@@ -13,6 +13,8 @@ from imports.storing import jobs, running, uploads
 
 # The time for reporting that an import has taken too long.
 GRACE_SECONDS = 60
+# Each import has its own limit between two batches; this one is for a batch that never ends.
+LONGEST_TASK_SECONDS = settings.IMPORTS_SECONDS * (1 + max(1, settings.IMPORTS_AT_ONCE))
 
 
 @worker_process_init.connect
@@ -23,11 +25,9 @@ def bound_memory(**_: Any) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (settings.IMPORTS_MEMORY_BYTES, most))
 
 
-@shared_task(
-    name=jobs.TASK, soft_time_limit=settings.IMPORTS_SECONDS, time_limit=settings.IMPORTS_SECONDS + GRACE_SECONDS
-)
+@shared_task(name=jobs.TASK, soft_time_limit=LONGEST_TASK_SECONDS, time_limit=LONGEST_TASK_SECONDS + GRACE_SECONDS)
 def work() -> None:
-    """One job; a long queue is processed in several tasks, so that each has its own time limit."""
+    """One job, with those that take turns with it; a long queue is processed in several tasks."""
     if running.work() and jobs.has_due(now=timezone.now()):
         work.apply_async(retry=False)
 

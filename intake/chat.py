@@ -7,9 +7,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from asgiref.sync import sync_to_async
-from django.db import connections
-
 from core.isolation.caller import Caller
 from intake import services
 from intake.answers import streams
@@ -50,9 +47,6 @@ async def follow_answer(
     `is_still_in` is for this reader: without access the reader's stream ends and the answer continues. `with_blocks`
     adds `blocks`.
     """
-    # Return the request's own connection first. Otherwise it would be held for the whole answer, and a few dozen
-    # answers at once would use up the pool.
-    await sync_to_async(connections.close_all)()
     following = office().follow(turn, caller, after=after, is_still_in=is_still_in, with_blocks=with_blocks)
     async for events in following:
         yield events

@@ -14,6 +14,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
 from django.contrib.sessions.backends.db import SessionStore as DatabaseStore
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # The key of `request.META` that keeps the former visitor during a log-in.
 VISITOR = "recollect.visitor"
+# Encoded characters. Several log-ins that are under way through other services fit.
+LONGEST_STRANGERS_SESSION = 8_192
 SESSION_KEYS = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
 
 
@@ -120,10 +123,17 @@ class SessionStore(DatabaseStore):
         return Session
 
     def create_model_instance(self, data: dict[str, Any]) -> Session:
-        return _with_user(super().create_model_instance(data), data)
+        return _bounded(_with_user(super().create_model_instance(data), data))
 
     async def acreate_model_instance(self, data: dict[str, Any]) -> Session:
-        return _with_user(await super().acreate_model_instance(data), data)
+        return _bounded(_with_user(await super().acreate_model_instance(data), data))
+
+
+def _bounded(session: Session) -> Session:
+    """A stranger's session holds steps of a log-in, none of which is long; nothing of a stranger's length is stored."""
+    if session.user_id is None and len(session.session_data) > LONGEST_STRANGERS_SESSION:
+        raise SuspiciousOperation("A session without a user would have more than a log-in needs.")
+    return session
 
 
 def good_sessions(asked: "Collection[tuple[str | None, int]]") -> set[tuple[str | None, int]]:

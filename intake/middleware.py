@@ -63,6 +63,17 @@ class _Middleware:
         """A response instead of the view's."""
         return None
 
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """Here the caller is looked up first, so here a lost database or a full pool is met: it is no fault of ours."""
+        try:
+            return self.before_view(request)
+        except (OperationalError, InterfaceError, RecollectError) as error:
+            return answer_to(request, error)
+
+    def before_view(self, request: HttpRequest) -> HttpResponse | None:
+        """A response instead of the view's, once the view is known."""
+        return None
+
     def end(self, request: HttpRequest) -> None:
         """Runs however the request ended."""
 
@@ -92,7 +103,7 @@ class LanguageMiddleware(_Middleware):
         if _is_page(request):
             translation.activate(translation.get_language_from_request(request))
 
-    def process_view(self, request: HttpRequest, *_: Any) -> None:
+    def before_view(self, request: HttpRequest) -> None:
         if _is_page(request) and request.user.is_authenticated and (chosen := request.user.language):
             translation.activate(translation.get_supported_language_variant(chosen))
 
@@ -112,14 +123,10 @@ class LimitsMiddleware(_Middleware):
     (`rate_limits.begin_call`) ends here.
     """
 
-    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+    def before_view(self, request: HttpRequest) -> None:
         """A page may search and render answers, so it counts as a running call; the API counts its own."""
         if not request.path.startswith(API) and request.user.pk is not None:
-            try:
-                rate_limits.begin_call(request, user_id=request.user.pk)
-            except RateLimited as error:
-                return answer_to(request, error)
-        return None
+            rate_limits.begin_call(request, user_id=request.user.pk)
 
     def end(self, request: HttpRequest) -> None:
         rate_limits.end_call(request)

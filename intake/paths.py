@@ -18,6 +18,8 @@ from intake.models.conversations import TurnQuerySet
 
 # More than any conversation has.
 NO_LIMIT = 2**31 - 1
+# How many conversations above a branch are read. A chain of more holds no turn that a page or a model is shown.
+MOST_ORIGINS = 200
 
 # The owner is named although the conversation implies it, because rows are distributed by owner.
 _UPWARD = """
@@ -119,15 +121,36 @@ def ancestors(turn: Turn, *, at_most: int) -> list[Turn]:
 
 
 def shared_turns(conversation: Conversation, *, at_most: int) -> list[Turn]:
-    """The turns above the first ones of a branch, the nearest first; empty without a branch or if deleted."""
+    """The turns above the first ones of a branch, the nearest first; empty without a branch or if deleted.
+
+    `branched_from` has no foreign key, so rows may form a ring: no conversation is read twice.
+    """
     found: list[Turn] = []
-    while conversation.branched_from is not None and len(found) < at_most:
+    visited = {conversation.pk}
+    while conversation.branched_from is not None and len(found) < at_most and len(visited) <= MOST_ORIGINS:
+        if conversation.branched_from in visited:
+            break
+        visited.add(conversation.branched_from)
         origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
         if origin is None:
             break
         found += path_up(origin.user_id, origin.pk, conversation.branched_after, at_most=at_most - len(found))
         conversation = origin
     return found
+
+
+def leads_to(conversation: Conversation, wanted: UUID) -> bool:
+    """Whether `wanted` is this conversation, or one above it; true for a chain too long to read."""
+    visited = {conversation.pk}
+    while conversation.pk != wanted and conversation.branched_from is not None:
+        if conversation.branched_from == wanted or len(visited) > MOST_ORIGINS:
+            return True
+        origin = Conversation.objects.filter(user=conversation.user_id, pk=conversation.branched_from).first()
+        if origin is None or origin.pk in visited:
+            return False
+        visited.add(origin.pk)
+        conversation = origin
+    return conversation.pk == wanted
 
 
 def path_up(user_id: int | None, conversation_id: UUID, number: int | None, *, at_most: int) -> list[Turn]:

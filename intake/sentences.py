@@ -124,6 +124,14 @@ SENTENCES = (
     _("its number is none that a turn can have"),
     _("its status is unknown"),
     _("it follows no earlier turn"),
+    _("This took longer than the server allows, and was stopped. Try again in a moment."),
+    _("Too many requests with long bodies are under way. Try again in a moment."),
+    _(
+        "The zips in this zip are much larger than the file, as in no export: "
+        "they are not read. Unpack the file, and bring in what was in it."
+    ),
+    _("The server's disk has no room for this file. Ask the server's administrator."),
+    _("it says that it continues a conversation that is not here before it: it came in as one of its own"),
     _("its id is none of Recollect's"),
     _("its date is no day"),
     _("its %(name)s is no time"),

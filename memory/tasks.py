@@ -22,6 +22,7 @@ from intake import retention, temporary, visitors
 from intake.accounts import activity
 from intake.answers.sweeping import close_abandoned_turns as close_turns
 from intake.models import User
+from intake.models.sessions import Session
 from memory import indexing, term_segments, vectors
 from memory.embedders import EmbedderError, configured_embedders, get_embedder, require_active
 from memory.overview import drawing
@@ -178,13 +179,19 @@ def remove_temporary_chats() -> None:
 
 @shared_task(name="memory.remove_old_turns")
 def remove_old_turns() -> None:
-    """In the importing worker, which may act as each user (`CELERY_TASK_ROUTES`). Imports run between the steps."""
+    """In the worker of the queue `people`, which may act as each user (`CELERY_TASK_ROUTES`)."""
     steps("memory.remove_old_turns", _remove_old_turns)
 
 
 def _remove_old_turns() -> None:
     if retention.remove_old_turns(now=timezone.now()):
         remove_old_turns.apply_async(retry=False)
+
+
+@shared_task(name="memory.remove_expired_sessions")
+def remove_expired_sessions() -> None:
+    """As the web role too: no other may read sessions."""
+    Session.objects.remove_expired(now=timezone.now())
 
 
 @shared_task(name="memory.remove_old_activity")

@@ -451,6 +451,21 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 # The time in which a whole body must arrive, also over a slow connection.
 BODY_SECONDS = env.float("BODY_SECONDS", default=60.0)
 
+# How many bytes of bodies a web process holds at once, and how many of them for one address. Short ones always fit.
+BODIES_BYTES = env.int("BODIES_BYTES", default=32 * 1024**2)
+BODIES_BYTES_PER_ADDRESS = env.int("BODIES_BYTES_PER_ADDRESS", default=8 * 1024**2)
+SHORT_BODY_BYTES = 65_536
+
+# Deadlines, by the clock: until a response begins (pages and the API; messages at /mcp; deleting an account), and until
+# a stream or a download ends. The clients of a stream continue it with a new request.
+REQUEST_SECONDS = env.float("REQUEST_SECONDS", default=30.0)
+MCP_SECONDS = env.float("MCP_SECONDS", default=120.0)
+ACCOUNT_DELETION_SECONDS = env.float("ACCOUNT_DELETION_SECONDS", default=600.0)
+STREAM_SECONDS = env.float("STREAM_SECONDS", default=3600.0)
+# How many streams a user, and an address, may have open in all processes together. 0 is no limit.
+STREAMS_PER_PERSON = env.int("STREAMS_PER_PERSON", default=20)
+STREAMS_PER_ADDRESS = env.int("STREAMS_PER_ADDRESS", default=200)
+
 # Imports: uploads, their limits, and the worker that reads them
 
 # Private: web processes write uploads here, and the importing worker reads them.
@@ -464,6 +479,9 @@ IMPORTS_FREE_BYTES = env.int("IMPORTS_FREE_BYTES", default=1024**3)
 # Reading or storing one export may take this long.
 IMPORTS_SECONDS = env.int("IMPORTS_SECONDS", default=6 * 3600)
 IMPORTS_MEMORY_BYTES = env.int("IMPORTS_MEMORY_BYTES", default=2 * 1024**3)
+# How long one user's import runs before another's has its turn, and how many are under way in a worker at once.
+IMPORTS_TURN_SECONDS = env.float("IMPORTS_TURN_SECONDS", default=20.0)
+IMPORTS_AT_ONCE = env.int("IMPORTS_AT_ONCE", default=4)
 # Another worker takes over after this time without a sign of life.
 IMPORTS_LEASE_SECONDS = env.int("IMPORTS_LEASE_SECONDS", default=60)
 # Whether this is the importing worker, which logs in as the web role and acts as the owner of its import.
@@ -692,10 +710,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     **_sentinels,
 }
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
-# A separate worker runs them, so that no turn waits behind an import.
+# A separate worker runs both queues, so that no turn waits behind an import. It takes them in turns.
 CELERY_TASK_ROUTES = {
     "imports.*": {"queue": "imports"},
-    "memory.remove_old_turns": {"queue": "imports"},
+    "memory.remove_old_turns": {"queue": "people"},
+    "memory.remove_expired_sessions": {"queue": "people"},
     # Whatever may take long, or may wait: the worker that embeds does nothing else.
     "memory.draw_maps": {"queue": "housekeeping"},
     "memory.sweep_lost": {"queue": "housekeeping"},
@@ -717,6 +736,11 @@ CELERY_BEAT_SCHEDULE = {
     "remove-silent-visitors": {"task": "memory.remove_silent_visitors", "schedule": 3600, "options": {"expires": 3600}},
     "remove-temporary-chats": {"task": "memory.remove_temporary_chats", "schedule": 300, "options": {"expires": 300}},
     "remove-old-turns": {"task": "memory.remove_old_turns", "schedule": 3600, "options": {"expires": 3600}},
+    "remove-expired-sessions": {
+        "task": "memory.remove_expired_sessions",
+        "schedule": 3600,
+        "options": {"expires": 3600},
+    },
     "remove-old-activity": {"task": "memory.remove_old_activity", "schedule": 86_400, "options": {"expires": 86_400}},
     "sweep-imports": {"task": "imports.sweep", "schedule": 10, "options": {"expires": 10}},
     "sweep-oauth": {"task": "agent_tools.sweep_oauth", "schedule": 3600, "options": {"expires": 3600}},
@@ -739,7 +763,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": "core.logs.LineFormatter"}, "json": {"()": "core.logs.JsonFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT}},
+    "filters": {"one_line": {"()": "core.logs.OneLine"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["one_line"]}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {name: {"level": QUIET} for name in ("fido2", "httpx2", "mcp", "psycopg")},
 }

@@ -36,8 +36,8 @@ DEATHS_BEFORE_SHOWN = 3
 # The web process has run the system checks, which import much that neither needs.
 CELERY = ("celery", "--skip-checks", "-A", "config.celery")
 WORKER = (*CELERY, "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
-# A separate process, so that no turn waits behind an import. It embeds nothing.
-IMPORTER = (*CELERY, "worker", "--queues=imports", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
+# A separate process, so that no turn waits behind an import. It embeds nothing, and takes retention between imports.
+IMPORTER = (*CELERY, "worker", "--queues=imports,people", "--hostname=importer@%h", *WORKER[len(CELERY) + 1 :])
 # A separate process, so that no new text waits for its vector behind the drawing of a map, which may take minutes.
 HOUSEKEEPER = (*CELERY, "worker", "--queues=housekeeping", "--hostname=housekeeper@%h", *WORKER[len(CELERY) + 1 :])
 BEAT = (*CELERY, "beat")

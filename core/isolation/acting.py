@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InternalError, OperationalError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from core import deadlines
 from core.isolation import replica
 from core.isolation.caller import Caller
 from core.request_ids import APPLICATION, request_id
@@ -36,6 +37,11 @@ _BECOME = """
 SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s, true),
        set_config('application_name', %(name)s, true)
 """
+# From PostgreSQL 17 on the server ends a whole transaction at the request's deadline, before that each statement.
+_UNTIL = ", set_config(%(limit)s, %(milliseconds)s, true)"
+# The codes of `transaction_timeout` and of `idle_in_transaction_session_timeout`.
+_OUT_OF_TIME = ("25P04", "25P03")
+TRANSACTION_TIMEOUT_SINCE = 170_000
 # On a Citus cluster only a complete SET statement reaches the nodes; `set_config` stays on the coordinator.
 BECOME_ON_NODES = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL app.user_id = '{user_id}'"
 _ON_NODES_TOO = "SET LOCAL citus.propagate_set_commands = 'local'"
@@ -165,13 +171,14 @@ def _being(identity: _Identity) -> Iterator[None]:
 
 @contextmanager
 def losing_no_node(database: BaseDatabaseWrapper) -> Iterator[None]:
-    """Report a node that a cluster loses as an unavailable database; at a commit Citus raises an internal error
-    instead.
+    """Report a transaction that the server ended for its time, and a node that a cluster loses, as an unavailable
+    database: for the first PostgreSQL, for the second Citus at a commit, raises an internal error instead.
     """
     try:
         yield
     except InternalError as error:
-        if not is_cluster(database):
+        is_out_of_time = getattr(error.__cause__, "sqlstate", None) in _OUT_OF_TIME
+        if not is_out_of_time and not is_cluster(database):
             raise
         raise OperationalError(*error.args) from error
 
@@ -214,13 +221,18 @@ def _database() -> Any:
 
 def _become(identity: _Identity) -> None:
     database = _database()
-    statement = _BECOME
+    statement, left = _BECOME, deadlines.left()
+    limit = {}
+    if left is not None:
+        name = "transaction_timeout" if database.pg_version >= TRANSACTION_TIMEOUT_SINCE else "statement_timeout"
+        # 0 would be no limit.
+        statement, limit = statement + _UNTIL, {"limit": name, "milliseconds": str(max(1, int(left * 1000)))}
     if is_cluster(database):
         # One message. Only a number or nothing is interpolated, never a user's text.
         on_nodes = BECOME_ON_NODES.format(user_id=int(identity.user_id) if identity.user_id else "")
-        statement = f"{on_nodes}; {_BECOME}"
+        statement = f"{on_nodes}; {statement}"
     with database.cursor() as cursor:
-        cursor.execute(statement, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip()})
+        cursor.execute(statement, {**identity._asdict(), "name": f"{APPLICATION} {request_id.get()}".rstrip(), **limit})
 
 
 def _present() -> _Identity:

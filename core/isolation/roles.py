@@ -7,7 +7,7 @@ switches to it for a transaction, and otherwise has none of its rights.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,12 @@ DEFAULT_PREFIX = "recollect"
 # Another process may create the same roles at this moment, in another database of the server.
 LOST_RACES = (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation, psycopg.errors.InternalError_)
 TRIES = 5
+
+# The longest transaction of a role, also of a process that has lost its way: requests end theirs far earlier
+# (core/deadlines.py). An import's or a deletion's batch takes seconds.
+LONGEST_TRANSACTION = "1h"
+LONGEST_IDLE_TRANSACTION = "15min"
+TRANSACTION_TIMEOUT_SINCE = 170_000
 
 
 class RoleRefused(Exception):
@@ -78,6 +84,8 @@ def _make_roles(server: ServerConnection, roles: Roles, passwords: Mapping[str, 
     for name, kind in ((roles.web, "LOGIN"), (roles.worker, "LOGIN"), (roles.staff, "NOLOGIN")):
         _until_won(partial(_make, server, name, kind))
     _until_won(partial(_let_become, server, roles.web, roles.staff))
+    for name in (roles.web, roles.worker):
+        _until_won(partial(_bound, server, name))
     for name, password in passwords.items():
         _until_won(partial(_set_password, server, name, password))
 
@@ -110,6 +118,30 @@ def _until_won(step: Callable[[], None]) -> None:
 def _make(server: ServerConnection, name: str, kind: str) -> None:
     if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
         server.execute(sql.SQL("CREATE ROLE {} NOINHERIT {}").format(sql.Identifier(name), sql.SQL(kind)))
+
+
+def _bound(server: ServerConnection, name: str) -> None:
+    """Limits for each session of the role. Before PostgreSQL 17 a server can bound a statement, not a transaction."""
+    knows = server.info.server_version >= TRANSACTION_TIMEOUT_SINCE
+    wanted = {
+        "transaction_timeout" if knows else "statement_timeout": LONGEST_TRANSACTION,
+        "idle_in_transaction_session_timeout": LONGEST_IDLE_TRANSACTION,
+    }
+    row = server.execute(
+        "SELECT coalesce((SELECT setconfig FROM pg_db_role_setting "
+        "WHERE setdatabase = 0 AND setrole = %s::regrole), '{}')",
+        [name],
+    ).fetchone()
+    present = set(row[0]) if row else set()
+    for setting, value in wanted.items():
+        if not any(each.startswith(f"{setting}=") for each in present):
+            # An administrator's own value stays. A role that somebody else made may not be ours to change.
+            with suppress(psycopg.errors.InsufficientPrivilege):
+                server.execute(
+                    sql.SQL("ALTER ROLE {} SET {} = {}").format(
+                        sql.Identifier(name), sql.Identifier(setting), sql.Literal(value)
+                    )
+                )
 
 
 def _let_become(server: ServerConnection, member: str, role: str) -> None:

@@ -5,21 +5,29 @@
    themselves, then beside each attack in turn. Every client names an address of its own, so that no limit by address
    protects them.
 3. An attack runs in a process of its own, at a lower priority: it is the server that is to be measured.
+4. The control is the same load, of the quiet people and of the attack, on a server that answers all of it with the
+   same few bytes: the clients share the machine with the product, and this is their part of each figure.
 """
 
+import asyncio
+import io
 import json
 import os
 import random
 import secrets
+import socket
+import threading
 import time
+import zipfile
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.core.management import CommandError
@@ -29,7 +37,7 @@ from evals.client import Client
 from evals.datasets.loading import Report
 from evals.metrics import p50_and_p95
 from evals.options import Number
-from evals.processes import call_at_once
+from evals.processes import call, call_at_once, free_port
 from evals.reliability.product import Person, Product, Visitor, new_visitor, running_product
 
 NOTES = (
@@ -52,8 +60,24 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 FROM_ANYWHERE = {"X-Forwarded-For": "{address}"}
 WRONG_TOKEN = {**FROM_ANYWHERE, "Authorization": "Bearer {random}"}
 WARM_UP_SECONDS = 5
+STOP = "/stop"
+STATIC_ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"results": []}'
 SETTLING_SECONDS = 2
-HEADINGS = ["", "p50 ms", "p95 ms", "errors"]
+HEADINGS = ["", "p50 ms", "p95 ms", "errors", "of quiet", "control ms", "of control"]
+STREAMS = 60
+VISITORS_STREAMS = 400
+LONG_BODY = 2_500_000
+LONG_INVITATION = 60_000
+HOSTILE_CHARACTERS = 100_000
+HOSTILE_TEXTS = {
+    "brackets": "[" * HOSTILE_CHARACTERS,
+    "table": "|" * 300 + "\n" + "-|" * 300 + "\n" + ("|" * 300 + "\n") * 300,
+    "code": "```autoit\n" + " " * 20_000,
+    "formulas": "$" * HOSTILE_CHARACTERS,
+}
+HOSTILE_SUMMARY = 60_000
+# A stored zip of blanks, packed once more: 4 MB that unpack to hundreds.
+NESTED_BYTES = 300_000_000
 
 PreparedRequest = list[Any]
 """`[method, path, headers, body]`; `{random}` in a header or the body is another word each time, `{address}` another
@@ -62,11 +86,28 @@ client's address."""
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`rate`: requests a second over all `connections`; None is as fast as the answers come."""
+    """`rate`: requests a second over all `connections`; None is as fast as the answers come.
+
+    `holds`: each connection keeps its first response open and reads no more of it. `announces`: bytes of body that a
+    request announces beyond those that it sends. `before` prepares the attack, with the address of the product.
+    """
 
     requests: list[PreparedRequest]
     connections: int
     rate: float | None = None
+    holds: bool = False
+    announces: int = 0
+    before: Callable[[str], None] | None = None
+
+    def order(self) -> dict[str, Any]:
+        return {
+            "requests": self.requests,
+            "connections": self.connections,
+            "rate": self.rate,
+            "holds": self.holds,
+            "announces": self.announces,
+            "nice": ATTACKERS_NICENESS,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +117,10 @@ class Target:
     person: Person
     visitor: Visitor
     csrf: str
+    waiting_import: str
+    # A visitor whose chat continues itself, and pages with hostile texts, by their names.
+    ring: Visitor
+    hostile: dict[str, Visitor]
 
 
 ATTACKS = (
@@ -87,6 +132,16 @@ ATTACKS = (
     "registration",
     "wrong_tokens",
     "anonymous_pages",
+    "ring_of_branches",
+    "many_pieces",
+    "import_streams",
+    "visitor_streams",
+    "bodies_in_flight",
+    "wrong_hosts",
+    "long_invitations",
+    "nested_zips",
+    "hostile_markdown",
+    "hostile_summaries",
 )
 
 
@@ -108,7 +163,78 @@ def attacks_on(target: Target) -> dict[str, Attack]:
         "registration": Attack([_form("/register/", newcomer, target)], connections=32, rate=50),
         "wrong_tokens": Attack([_get("/api/v1/conversations/", WRONG_TOKEN)], connections=32, rate=500),
         "anonymous_pages": Attack([_get(path, here) for path in ("/", "/login/", "/healthz")], connections=16),
+        **_newer_attacks_on(target),
     }
+
+
+def _newer_attacks_on(target: Target) -> dict[str, Attack]:
+    """Those that hold something, or that a stored text or an upload carries."""
+    pieces = " ".join(f'"{first}{second}"' for first in "abcdefghij" for second in "klmnopqrst")[:500]
+    invitation = f"/register/?invitation={'x' * LONG_INVITATION}"
+    markdown = [_page(visitor) for name, visitor in target.hostile.items() if name != "summary"]
+    return {
+        "ring_of_branches": Attack([_page(target.ring)], connections=16),
+        "many_pieces": Attack([_chat_search(target.person, query=pieces)], connections=16),
+        "import_streams": Attack(_import_streams(target), connections=STREAMS, holds=True),
+        "visitor_streams": Attack(
+            [_get("/api/v1/intake/events", {"Cookie": target.visitor.cookie})], connections=VISITORS_STREAMS, holds=True
+        ),
+        "bodies_in_flight": Attack(
+            [["POST", "/login/", {**FROM_ANYWHERE, **FORM}, "x" * LONG_BODY]], connections=60, holds=True, announces=1
+        ),
+        "wrong_hosts": Attack([_get("/login/", {**FROM_ANYWHERE, "Host": "evil.invalid"})], connections=16, rate=500),
+        "long_invitations": Attack([_get(invitation, FROM_ANYWHERE)], connections=16, rate=100),
+        "nested_zips": Attack(
+            [_get("/api/v1/imports/", target.person.headers)],
+            connections=1,
+            rate=2,
+            before=partial(_bring_nested_zips, person=target.person),
+        ),
+        "hostile_markdown": Attack(markdown, connections=8),
+        "hostile_summaries": Attack([_page(target.hostile["summary"])], connections=8),
+    }
+
+
+def _page(visitor: Visitor) -> PreparedRequest:
+    return _get(f"/c/{visitor.conversation_id}/", {**FROM_ANYWHERE, "Cookie": visitor.cookie})
+
+
+def _chat_search(person: Person, **arguments: Any) -> PreparedRequest:
+    path = "/api/v1/tools/search_chat_history/"
+    return ["POST", path, {**FROM_ANYWHERE, **person.headers}, json.dumps({**arguments, "mode": "hybrid"})]
+
+
+def _import_streams(target: Target) -> list[PreparedRequest]:
+    """Of an import that waits for its upload, and so stays as it is."""
+    return [_get(f"/api/v1/imports/{target.waiting_import}/events/", {**FROM_ANYWHERE, **target.person.headers})]
+
+
+def _begin_import(address: str, person: Person, size: int) -> str:
+    """The id of the import."""
+    with Client(address, person.headers) as client:
+        answer = client.ask("POST", "/api/v1/imports/", {"filename": "export.zip", "bytes": size})
+    if not answer.is_ok:
+        raise CommandError(f"An import could not be begun: {answer}")
+    return str(json.loads(answer.body)["id"])
+
+
+def _bring_nested_zips(address: str, *, person: Person) -> None:
+    """The importing worker reads them while quiet people search."""
+    inner, outer = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_STORED) as packed:
+        packed.writestr("conversations.json", b" " * NESTED_BYTES)
+    with zipfile.ZipFile(outer, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("inner.zip", inner.getvalue())
+    data = outer.getvalue()
+    id_ = _begin_import(address, person, len(data))
+    with Client(address, person.headers) as client:
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}",
+        }
+        answer = client.ask("PUT", f"/api/v1/imports/{id_}/content/", data, headers)
+    if not answer.is_ok:
+        raise CommandError(f"A zip could not be uploaded: {answer}")
 
 
 def _get(path: str, headers: dict[str, str]) -> PreparedRequest:
@@ -134,24 +260,40 @@ def run(options: dict[str, Any], report: Report) -> Figures:
     rates = {f"RATE_LIMIT_{name.upper()}": rate for name, rate in settings.RATE_LIMITS.items()}
     concurrent = {name: str(getattr(settings, name)) for name in ("CONCURRENT_CALLS", "CONCURRENT_ANSWERS")}
     report("Starting a product of its own.")
-    with running_product(extra={**rates, **concurrent, "TRUSTED_PROXIES": "1"}) as product:
+    with running_product(extra={**rates, **concurrent, "TRUSTED_PROXIES": "1"}, has_importer=True) as product:
         quiet, target = _prepared(product, options["people"])
         # Once for nobody's figures: the first searches find nothing in memory.
         _measured(product, quiet, WARM_UP_SECONDS, None, report)
         report("Quiet people alone.")
         figures: Figures = {"quiet": _measured(product, quiet, options["seconds"], None, report), "attacks": {}}
+        figures["control"] = {"quiet": _control(product, quiet, options["seconds"], None), "attacks": {}}
         for name in options["attack"] or ATTACKS:
             time.sleep(SETTLING_SECONDS)
             report(f"Attack: {name}.")
             attack = attacks_on(target)[name]
+            if attack.before is not None:
+                attack.before(product.address)
             figures["attacks"][name] = _measured(product, quiet, options["seconds"], attack, report)
+            figures["control"]["attacks"][name] = _control(product, quiet, options["seconds"], attack)
     return figures
 
 
 def table(figures: Figures) -> list[list[str]]:
-    rows = [("quiet people alone", figures["quiet"]), *figures["attacks"].items()]
-    shown = [[name, f"{row['p50_ms']:.1f}", f"{row['p95_ms']:.1f}", f"{row['errors']:,}"] for name, row in rows]
+    """Each attack's p95 also as a multiple of the quiet run's, and of the same load's on the static server."""
+    quiet, control = figures["quiet"], figures["control"]
+    rows = [("quiet people alone", quiet, control["quiet"])]
+    rows += [(name, row, control["attacks"][name]) for name, row in figures["attacks"].items()]
+    shown = []
+    for name, row, beside in rows:
+        ratios = row["p95_ms"] / quiet["p95_ms"], row["p95_ms"] / _own(quiet, control, beside)
+        cells = [f"{row['p50_ms']:.1f}", f"{row['p95_ms']:.1f}", f"{row['errors']:,}"]
+        shown.append([name, *cells, f"{ratios[0]:.1f}", f"{beside['p95_ms']:.1f}", f"{ratios[1]:.1f}"])
     return [HEADINGS, *shown]
+
+
+def _own(quiet: dict[str, float], control: dict[str, Any], beside: dict[str, float]) -> float:
+    """The p95 that this attack's clients would cause alone: the quiet run's, and what the control adds to it."""
+    return quiet["p95_ms"] + max(0.0, beside["p95_ms"] - float(control["quiet"]["p95_ms"]))
 
 
 def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest], Target]:
@@ -175,19 +317,112 @@ def _prepared(product: Product, people_count: int) -> tuple[list[PreparedRequest
         )
     with Client(product.address) as client:
         csrf = client.ask("GET", "/login/").cookies["csrftoken"]
-    return searches, Target(attacker, visitor, csrf)
+    ring, hostile = _hostile_rows(product)
+    return searches, Target(attacker, visitor, csrf, _begin_import(product.address, attacker, 1_000), ring, hostile)
+
+
+def _hostile_rows(product: Product) -> tuple[Visitor, dict[str, Visitor]]:
+    """Chats as forged imports or models of the past may have left them: put into the database, past every check."""
+    ring = new_visitor(product.address, NOTES[0])
+    hostile = {name: new_visitor(product.address, NOTES[0]) for name in (*HOSTILE_TEXTS, "summary")}
+    call = {"id": "1", "name": "search", "input": {"query": "[" * HOSTILE_SUMMARY}, "summary": "[" * HOSTILE_SUMMARY}
+    with product.servers.connect_as_superuser() as connection:
+        connection.execute(
+            "UPDATE intake_conversations SET branched_from = id, branched_after = 77 WHERE id = %s",
+            [ring.conversation_id],
+        )
+        for name, text in HOSTILE_TEXTS.items():
+            connection.execute(
+                "UPDATE intake_conversation_turns SET assistant_message = %s WHERE conversation_id = %s",
+                [text, hostile[name].conversation_id],
+            )
+        connection.execute(
+            "UPDATE intake_conversation_turns SET tool_calls = %s WHERE conversation_id = %s",
+            [json.dumps([call]), hostile["summary"].conversation_id],
+        )
+    return ring, hostile
+
+
+def _control(product: Product, quiet: list[PreparedRequest], seconds: float, attack: Attack | None) -> dict[str, float]:
+    """The same load on a server that does nothing: the time that the clients themselves cost on this machine."""
+    port = free_port()
+    place = {"host": "127.0.0.1", "port": port, "seconds": seconds + 10}
+    with ThreadPoolExecutor(1) as beside:
+        serving = beside.submit(call, serve_statically, product.environment, **place)
+        _wait_for(port)
+        people, *_ = call_at_once(
+            send_at_a_rate, product.environment, _orders(f"http://127.0.0.1:{port}", quiet, seconds, attack)
+        )
+        _ask_to_stop(port)
+        serving.result()
+    p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
+    return {"p50_ms": p50, "p95_ms": p95, "errors": sum(people["statuses"].values()) - people["statuses"].get("200", 0)}
+
+
+def _wait_for(port: int) -> None:
+    """Raises `CommandError`."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise CommandError("The static server did not start.")
+
+
+def _ask_to_stop(port: int) -> None:
+    with Client(f"http://127.0.0.1:{port}") as client:
+        client.ask("GET", STOP)
+
+
+def serve_statically(*, host: str, port: int, seconds: float) -> Figures:
+    """Runs in a process of its own: reads whole requests and answers each with the same few bytes, until `STOP`."""
+    served = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                lines = head.lower().split(b"\r\n")
+                length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
+                await reader.readexactly(length)
+                served += 1
+                writer.write(STATIC_ANSWER)
+                await writer.drain()
+                if head.startswith(f"GET {STOP} ".encode()):
+                    ended.set()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(answer, host, port, limit=1024 * 1024)
+        async with server:
+            try:
+                async with asyncio.timeout(seconds):
+                    await ended.wait()
+            except TimeoutError:
+                pass
+
+    ended = asyncio.Event()
+    asyncio.run(serve())
+    return {"served": served}
+
+
+def _orders(address: str, quiet: list[PreparedRequest], seconds: float, attack: Attack | None) -> list[dict[str, Any]]:
+    common = {"address": address, "seconds": seconds}
+    rate = len(quiet) / SECONDS_BETWEEN_SEARCHES
+    orders = [{**common, "requests": quiet, "connections": len(quiet), "rate": rate, "nice": 0}]
+    return orders if attack is None else [*orders, {**common, **attack.order()}]
 
 
 def _measured(
     product: Product, quiet: list[PreparedRequest], seconds: float, attack: Attack | None, report: Report
 ) -> dict[str, float]:
     """Raises `CommandError` when the web process died of it: its restart would be measured."""
-    common = {"address": product.address, "seconds": seconds}
-    rate = len(quiet) / SECONDS_BETWEEN_SEARCHES
-    orders = [{**common, "requests": quiet, "connections": len(quiet), "rate": rate, "nice": 0}]
-    if attack is not None:
-        how = {"requests": attack.requests, "connections": attack.connections, "rate": attack.rate}
-        orders.append({**common, **how, "nice": ATTACKERS_NICENESS})
+    orders = _orders(product.address, quiet, seconds, attack)
     web = product.programs["web"]
     before = web.starts
     people, *attackers = call_at_once(send_at_a_rate, product.environment, orders)
@@ -201,13 +436,24 @@ def _measured(
 
 
 def send_at_a_rate(
-    *, address: str, requests: list[PreparedRequest], connections: int, rate: float | None, seconds: float, nice: int
+    *,
+    address: str,
+    requests: list[PreparedRequest],
+    connections: int,
+    rate: float | None,
+    seconds: float,
+    nice: int,
+    holds: bool = False,
+    announces: int = 0,
 ) -> Figures:
     """Runs in a process of its own: requests over kept connections, `rate` of them a second or as fast as they can.
 
-    A connection that breaks counts as the name of its failure.
+    A connection that breaks counts as the name of its failure. With `holds` each sends one request and keeps what it
+    gets open to the end.
     """
     os.nice(nice)
+    if holds:
+        return _hold(address, requests, connections, seconds, announces)
     begun, pause = time.perf_counter(), connections / rate if rate else 0.0
 
     def send(number: int) -> _Sender:
@@ -223,6 +469,47 @@ def send_at_a_rate(
         senders = list(pool.map(send, range(connections)))
     statuses = sum((sender.statuses for sender in senders), Counter[str]())
     return {"milliseconds": [each for sender in senders for each in sender.milliseconds], "statuses": statuses}
+
+
+def _hold(address: str, requests: list[PreparedRequest], connections: int, seconds: float, announces: int) -> Figures:
+    """A connection whose response ends, as a refused one's does, is opened anew a second later."""
+    until, statuses, lock = time.monotonic() + seconds, Counter[str](), threading.Lock()
+
+    def hold(number: int) -> None:
+        while time.monotonic() < until:
+            status = _held_once(address, requests[number % len(requests)], announces, until)
+            with lock:
+                statuses[status] += 1
+            time.sleep(max(0.0, min(1.0, until - time.monotonic())))
+
+    with ThreadPoolExecutor(max_workers=connections) as pool:
+        list(pool.map(hold, range(connections)))
+    return {"milliseconds": [], "statuses": statuses}
+
+
+def _held_once(address: str, request: PreparedRequest, announces: int, until: float) -> str:
+    """The status, or the name of the failure; "open" for a request that was never answered."""
+    method, path, headers, body = request
+    parts = urlsplit(address)
+    content = b"" if body is None else _filled(body).encode()
+    given = {"Host": parts.netloc, "Content-Length": str(len(content) + announces)}
+    given |= {name: _filled(value) for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    status = "open"
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as line:
+            line.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + content)
+            while (left := until - time.monotonic()) > 0:
+                line.settimeout(left)
+                piece = line.recv(1_024)
+                if not piece:
+                    return status
+                status = piece[9:12].decode("latin-1") if piece.startswith(b"HTTP/1.1 ") else status
+    except TimeoutError:
+        pass
+    except OSError as error:
+        return type(error).__name__
+    return status
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 from django.conf import settings
 
+from agent_tools.scopes import TokenScope
 from agent_tools.tokens import create_token
 from core.testing.throwaway_servers import ADDRESSES, ThrowawayServers
 from evals.client import Client
@@ -36,6 +37,7 @@ from evals.processes import (
 from evals.scratch import ending_by_exception
 from intake.models import User
 
+IMPORTER = (*WORKER, "--queues=imports", "--hostname=importer@%h")
 BEAT = ("celery", "--quiet", "-A", "config.celery", "beat")
 # Those that a run of one address and a few people would reach.
 LIMITS = ("api", "api_address", "refused_address", "page", "page_address", "health_address", "chat", "chat_address")
@@ -70,7 +72,7 @@ class Visitor:
 def make_people(*, count: int) -> list[tuple[int, str]]:
     """Runs in a process of the product's: each one's id and token."""
     people = [User.objects.create_user(f"person-{number}@evals.invalid") for number in range(count)]
-    return [(user.pk, create_token(user=user).secret) for user in people]
+    return [(user.pk, create_token(user=user, scopes=list(TokenScope)).secret) for user in people]
 
 
 def new_visitor(address: str, message: str) -> Visitor:
@@ -125,10 +127,12 @@ def running_product(
     worker_options: Sequence[str] = (),
     logs: Path | None = None,
     webs: Sequence[str] = ("web",),
+    has_importer: bool = False,
 ) -> Iterator[Product]:
     """Everything answers when the block begins, and nothing is left when it ends but the logs, if a place is given.
 
-    `webs`: the names of its web processes, the first of which is always "web".
+    `webs`: the names of its web processes, the first of which is always "web". `has_importer`: whether it has an
+    importing worker too.
     """
     with ending_by_exception(), ExitStack() as cleanup:
         folder = Path(tempfile.mkdtemp(prefix="recollect-product-"))
@@ -145,12 +149,16 @@ def running_product(
             **{name: partial(is_healthy, address) for name, address in addresses.items()},
             "worker": lambda: worker_answers(servers.urls["REDIS_URL"].replace("unix://", "redis+socket://", 1)),
             "beat": lambda: True,
+            "importer": lambda: True,
         }
         commands = {
             **{name: (["config.stack.web", "127.0.0.1", str(port)], given) for name, port in ports.items()},
             "worker": ([*WORKER, "--loglevel=WARNING", *worker_options], as_worker),
             "beat": (BEAT, as_worker),
         }
+        if has_importer:
+            as_importer = {**logging_in(given, "DATABASE_URL"), "IMPORTING_WORKER": "1"}
+            commands["importer"] = ([*IMPORTER, "--loglevel=WARNING"], as_importer)
         programs = {
             name: ModuleProcess(name, command, environment, log=folder / f"{name}.log")
             for name, (command, environment) in commands.items()

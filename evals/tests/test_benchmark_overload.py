@@ -20,7 +20,8 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
     monkeypatch.setattr(overload, "WARM_UP_SECONDS", 0.5)
     monkeypatch.setattr(overload, "SETTLING_SECONDS", 0)
     target = tmp_path / "figures.json"
-    attacks = ["schema_readers", "wrong_tokens"]
+    attacks = ["schema_readers", "wrong_tokens", "visitor_streams", "nested_zips"]
+    monkeypatch.setattr(overload, "NESTED_BYTES", 100_000)
     call_command(
         "benchmark",
         "overload",
@@ -30,14 +31,17 @@ def test_each_attack_is_measured_beside_an_unattacked_run(monkeypatch, tmp_path,
         f"--json={target}",
     )
     figures = json.loads(target.read_text())
-    assert list(figures) == ["quiet", "attacks"]
-    assert list(figures["attacks"]) == attacks
-    for each in (figures["quiet"], *figures["attacks"].values()):
+    assert list(figures) == ["quiet", "attacks", "control"]
+    assert list(figures["attacks"]) == list(figures["control"]["attacks"]) == attacks
+    measured = figures["quiet"], *figures["attacks"].values()
+    control = figures["control"]["quiet"], *figures["control"]["attacks"].values()
+    for each in (*measured, *control):
         assert list(each) == ["p50_ms", "p95_ms", "errors"]
         assert 0 < each["p50_ms"] <= each["p95_ms"]
         assert each["errors"] == 0
     shown = capsys.readouterr()
     assert "quiet people alone" in shown.out
+    assert "of control" in shown.out
     # What the attack was answered says that it was one.
     assert "'200': " in shown.err
     assert "'401': " in shown.err
@@ -58,6 +62,16 @@ def test_every_attack_of_the_table_is_there():
         "concurrent_calls",
         "registration",
         "wrong_tokens",
+        "ring_of_branches",
+        "many_pieces",
+        "import_streams",
+        "visitor_streams",
+        "bodies_in_flight",
+        "wrong_hosts",
+        "long_invitations",
+        "nested_zips",
+        "hostile_markdown",
+        "hostile_summaries",
     }
 
 

@@ -1,6 +1,9 @@
 """Limits the unpacked size of an export: counted over all levels of nested zips, before anything is unpacked."""
 
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from imports.reading.items import UnreadableExport
 
@@ -18,6 +21,12 @@ class Limits:
     ratio_from_bytes: int = 32 * _MEGABYTE
     # A zip, zips in it, and zips in those.
     depth: int = 3
+    # Copies of zips in a zip: their folder (the system's by default), the space that stays free there, and how many
+    # bytes they may have in all: a zip packed once more is no smaller, so hardly more than the file itself.
+    temporary: Path | None = None
+    free_bytes: int = 256 * _MEGABYTE
+    copies_ratio: float = 2.0
+    copies_from_bytes: int = 8 * _MEGABYTE
 
 
 class Budget:
@@ -28,6 +37,7 @@ class Budget:
         self._packed = packed
         self._bytes = 0
         self._entries = 0
+        self._copied = 0
 
     def claim(self, size: int, packed: int | None = None) -> None:
         """Counts one entry of `size` bytes unpacked; `packed` is its size in the zip. Raises `UnreadableExport`."""
@@ -43,6 +53,22 @@ class Budget:
                 "This zip unpacks to more than "
                 f"{self.limits.ratio} times its size, as no export does: it is not read. Download the export again."
             )
+
+    def claim_copy(self, size: int) -> None:
+        """Counts the copy of a zip in a zip, before it is made. Raises `UnreadableExport`."""
+        self._copied += size
+        limits = self.limits
+        if self._copied > limits.copies_from_bytes and self._copied > limits.copies_ratio * self._packed:
+            raise UnreadableExport(
+                "The zips in this zip are much larger than the file, as in no export: they are not read. "
+                "Unpack the file, and bring in what was in it."
+            )
+
+    def check_free(self) -> None:
+        """Raises `UnreadableExport` when the copies would fill the disk."""
+        folder = self.limits.temporary or Path(tempfile.gettempdir())
+        if shutil.disk_usage(folder).free < self.limits.free_bytes:
+            raise UnreadableExport("The server's disk has no room for this file. Ask the server's administrator.")
 
     def _is_bomb(self, size: int, packed: int | None) -> bool:
         return packed is not None and size > self.limits.ratio_from_bytes and size > self.limits.ratio * packed

@@ -2,7 +2,6 @@
 
 import io
 import re
-import shutil
 import stat
 import struct
 import tempfile
@@ -10,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import IO
+from typing import IO, Any
 
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.limits import Budget
@@ -22,6 +21,7 @@ _BEGINNINGS = (b"PK\x03\x04", _DIRECTORY_END)
 _END_RECORD_AND_COMMENT = 22 + 65535
 _DIRECTORY_BYTES_PER_ENTRY = 400
 _SPOOL_BYTES = 8 * 1024 * 1024
+_COPIED_AT_ONCE = 1024 * 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 # macOS adds these to every zip it makes.
 _CLUTTER = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._)")
@@ -85,13 +85,26 @@ class ZipEntries:
                     continue
             if depth == budget.limits.depth:
                 raise UnreadableExport("This zip holds zips in zips, deeper than can be read. Unpack the outer ones.")
-            copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115 - `opened` closes it
+            copy = self._copied(name, budget)
             opened.callback(copy.close)
-            with self.open(name) as packed:
-                shutil.copyfileobj(packed, copy)
-            copy.seek(0)
             self._inner[name] = ZipEntries(copy, budget, opened, depth + 1)
             del self._entries[name]
+
+    def _copied(self, name: str, budget: Budget) -> IO[bytes]:
+        """A copy that can be read from any position: of a packed zip nothing else can. Counted before it is written."""
+        budget.claim_copy(self._entries[name].file_size)
+        copy: Any = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=budget.limits.temporary)  # noqa: SIM115 - `opened` closes it
+        try:
+            with self.open(name) as packed:
+                while chunk := packed.read(_COPIED_AT_ONCE):
+                    budget.check_free()
+                    copy.write(chunk)
+        except BaseException:
+            copy.close()
+            raise
+        copy.seek(0)
+        found: IO[bytes] = copy
+        return found
 
     def names(self) -> list[str]:
         inner = [f"{outer}/{name}" for outer, entries in self._inner.items() for name in entries.names()]

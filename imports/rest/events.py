@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.db import connections
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.decorators import method_decorator
@@ -34,7 +34,7 @@ from intake.identity import is_registered
 from intake.models import User
 from intake.sse import KEEP_ALIVE
 from intake.standing import StillIn, session_is_good
-from intake.views.admission import refusal
+from intake.views.admission import event_stream, refusal
 
 LOOK_SECONDS = 0.5
 # The number of reads between two counts of the waiting vectors, which may be a hundred thousand rows.
@@ -61,14 +61,11 @@ class ImportEventsView(View):
     async def get(self, request: HttpRequest, import_id: str) -> HttpResponseBase:
         try:
             user, is_still_in = await sync_to_async(_admit)(request)
+            lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
             first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
-        response = StreamingHttpResponse(_events(user, import_id, first, is_still_in), content_type="text/event-stream")
-        response["Cache-Control"] = "no-store"
-        # Some proxies buffer a response; this header asks them not to.
-        response["X-Accel-Buffering"] = "no"
-        return response
+        return event_stream(_events(user, import_id, first, is_still_in), lease)
 
 
 def _admit(request: HttpRequest) -> tuple[User, StillIn]:

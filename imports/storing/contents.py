@@ -11,7 +11,7 @@ from imports.reading import products
 from imports.reading.files import open_files
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Notice, Skipped
 from imports.storing.keys import short_id
-from imports.storing.uploads import path_of
+from imports.storing.uploads import path_of, reading_limits
 
 MAX_LISTED = 100
 LONGEST_SENTENCE = 500
@@ -43,13 +43,13 @@ def product_of(batch: Import) -> str:
     """The product, as the user named it or else as recognised. Raises `UnreadableExport`."""
     if batch.product:
         return batch.product
-    with open_files(path_of(batch)) as files:
+    with open_files(path_of(batch), reading_limits()) as files:
         return products.recognise(files).product
 
 
 def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
     """All items that can be imported. Raises `UnreadableExport`."""
-    for item in products.read(path_of(batch), batch.product or None):
+    for item in products.read(path_of(batch), batch.product or None, reading_limits()):
         if isinstance(item, Skipped | Notice):
             left_out.add(item)
         else:

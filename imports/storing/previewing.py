@@ -28,8 +28,8 @@ TELL_SECONDS = 1.0
 STATES = (Import.State.READING,)
 
 
-def preview(job: ImportJob, user: User) -> None:
-    """Read the export and make it ready. Raises `UnreadableExport` and `LeaseLost`."""
+def preview(job: ImportJob, user: User) -> Iterator[None]:
+    """Read the export and make it ready; yields after each batch. Raises `UnreadableExport` and `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         # The data of a worker that died.
@@ -48,6 +48,7 @@ def preview(job: ImportJob, user: User) -> None:
             if time.monotonic() - told_at > TELL_SECONDS:
                 _save(batch, left_out)
                 told_at = time.monotonic()
+        yield
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         batch.state = Import.State.READY

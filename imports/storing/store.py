@@ -40,8 +40,8 @@ UPDATE import_entries AS entry
 """
 
 
-def store(job: ImportJob, user: User) -> None:
-    """Raises `UnreadableExport` and `LeaseLost`."""
+def store(job: ImportJob, user: User) -> Iterator[None]:
+    """Yields after each batch. Raises `UnreadableExport` and `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         batch.state = Import.State.RUNNING
@@ -62,6 +62,7 @@ def store(job: ImportJob, user: User) -> None:
         while together := upcoming.result():
             upcoming = beside.submit(next, batches, None)
             writer.store(together)
+            yield
     finally:
         beside.shutdown(wait=False, cancel_futures=True)
     with acting_as(user):
@@ -69,11 +70,12 @@ def store(job: ImportJob, user: User) -> None:
         finish(batch, Import.State.DONE)
 
 
-def expire(job: ImportJob, user: User) -> None:
-    """Delete an upload that the user did not continue. Raises `LeaseLost`."""
+def expire(job: ImportJob, user: User) -> Iterator[None]:
+    """Delete an upload that the user did not continue, in one step. Raises `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=(Import.State.UPLOADING, Import.State.READY))
         finish(batch, Import.State.CANCELLED, error=EXPIRED)
+    yield
 
 
 def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
@@ -146,7 +148,7 @@ class _Store:
                 jobs.count_anew(self._job)
             self._passed += sum(len(stretch.turns) for stretch in together.stretches)
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
-            _note_refused(batch, refused)
+            _note_refused(batch, refused | done.without_origin)
             self._count(batch, done, kept)
 
     def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
@@ -166,7 +168,7 @@ class _Store:
 
 
 def _note_refused(batch: Import, refused: dict[str, str]) -> None:
-    """A document without room in the one that it belongs to counts as skipped; reported once."""
+    """Counts as skipped, and is reported once: a document without room in the one that it belongs to, a lost branch."""
     known = {each["where"] for each in batch.skipped}
     new = [
         {"where": where, "reason": why, "external_id": where} for where, why in refused.items() if where not in known

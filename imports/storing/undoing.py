@@ -6,7 +6,7 @@
    them follow their parents. Documents and records follow.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -52,15 +52,15 @@ def continued_since(batch: Import, user: User) -> int:
     return int(conversations) + sum(is_changed_here(item, user) for item in documents.iterator(chunk_size=100))
 
 
-def undo(job: ImportJob, user: User) -> None:
-    """Raises `LeaseLost`."""
+def undo(job: ImportJob, user: User) -> Iterator[None]:
+    """Yields after each batch. Raises `LeaseLost`."""
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         total = max(1, _brought(batch, user).count())
     while _undo_changes(job, user) or _hand_over(job, user):
-        pass
+        yield
     while _undo_conversations(job, user, total) or _undo_documents(job, user, total):
-        pass
+        yield
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
         ImportEntry.objects.for_user(user).filter(batch=batch).update(stored=0, conversation_id=None)

@@ -1,7 +1,9 @@
 """Stores uploads on disk: a private folder for each user, a file for each import, written chunk by chunk."""
 
+import fcntl
 import os
 import shutil
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,12 +12,17 @@ from django.conf import settings
 from core.errors import NoRoom
 from core.periodic import for_each
 from imports.models import Import, ImportJob
+from imports.reading.limits import Limits
 from imports.storing import jobs
 
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 # A file is slightly older than the row that it belongs to.
 FORGOTTEN_SECONDS = 3600
+# In the folder of all uploads: held while one is counted against the free space.
+LOCK = ".lock"
+# The unit of `st_blocks`, by POSIX.
+BLOCK = 512
 
 
 def path_of(batch: Import) -> Path:
@@ -27,10 +34,11 @@ def write(batch: Import, data: bytes, *, offset: int) -> None:
     """Write a chunk, overwriting data of a broken attempt after the offset. Raises `NoRoom`."""
     path = path_of(batch)
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    if shutil.disk_usage(path.parent).free - len(data) < settings.IMPORTS_FREE_BYTES:
+        raise NoRoom
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE)
         with os.fdopen(descriptor, "wb") as upload:
-            upload.truncate(offset)
             upload.seek(offset)
             upload.write(data)
     except OSError:
@@ -62,9 +70,37 @@ def delete(batch: Import) -> None:
     path_of(batch).unlink(missing_ok=True)
 
 
-def check_room(size: int) -> None:
-    """Raises `NoRoom` unless the disk keeps enough free space."""
-    folder = Path(settings.IMPORTS_DIR)
+def reserve(batch: Import) -> None:
+    """Reserve the disk space of an announced upload. Raises `NoRoom` unless enough stays free once all are complete.
+
+    The file has its final length from the beginning, without the blocks: the missing blocks of all files are the space
+    that the uploads of all users may still take. So the folder itself counts, for every process that shares it.
+    """
+    folder, path = Path(settings.IMPORTS_DIR), path_of(batch)
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < settings.IMPORTS_FREE_BYTES:
+            raise NoRoom
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
+                upload.truncate(batch.bytes)
+        except OSError:
+            raise NoRoom from None
+
+
+def _announced(folder: Path) -> int:
+    """Bytes that open uploads have announced and not sent yet."""
+    missing = 0
+    for path in folder.glob("*/*"):
+        with suppress(FileNotFoundError):
+            kind = path.stat()
+            missing += max(0, kind.st_size - kind.st_blocks * BLOCK)
+    return missing
+
+
+def reading_limits() -> Limits:
+    """Zips in a zip are copied beside the uploads, on the disk whose space is checked, never to the system's folder."""
+    folder = Path(settings.IMPORTS_DIR) / "temporary"
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    if shutil.disk_usage(folder).free - size < settings.IMPORTS_FREE_BYTES:
-        raise NoRoom
+    return Limits(temporary=folder, free_bytes=settings.IMPORTS_FREE_BYTES)

@@ -21,17 +21,19 @@ from core.pg_text import storable_text
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import changes
-from imports.storing.keys import hash_of, short_id
+from imports.storing.keys import hash_of, key_of, short_id
 from imports.storing.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import history
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
+from intake.paths import leads_to
 from intake.services import title_from
 from intake.usage import Usage
 
 BATCH_TURNS = 400
 # Older programs that edit JSON keep milliseconds.
 SAME_TIME = timedelta(milliseconds=1)
+NO_ORIGIN = "it says that it continues a conversation that is not here before it: it came in as one of its own"
 
 _QUESTION = ("conversation_id", "said_at", "user_message")
 
@@ -55,6 +57,8 @@ class BatchOutcome:
     turns: int = 0
     versions: int = 0
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+    # By the external id of a conversation, why it is no branch here.
+    without_origin: dict[str, str] = field(default_factory=dict)
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
@@ -196,7 +200,9 @@ class _Batch:
         conversation = stretch.conversation
         source, external_id = _name_of(conversation)
         if conversation.exported is not None:
-            return _saved(_as_exported(conversation, conversation.exported, self._user))
+            made = _as_exported(conversation, conversation.exported, self._user)
+            self._check_origin(made, stretch)
+            return _saved(made)
         first = stretch.turns[0].said_at
         started_at = min(conversation.created_at or first, first)
         return Conversation(
@@ -208,6 +214,27 @@ class _Batch:
             last_active_at=(last := conversation.last_at or started_at),
             archived_at=last if conversation.is_archived else None,
         )
+
+    def _check_origin(self, made: Conversation, stretch: TurnStretch) -> None:
+        """Keep a branch only if it continues an earlier conversation of the user.
+
+        The origin is there before the branch is made, so a branch of a branch cannot lead back to itself; a deleted
+        conversation that comes in again could, and is followed upwards. A copy may have another id here.
+        """
+        if made.branched_from is None:
+            return
+        origin = self._origin_here(made.branched_from)
+        if origin is None or leads_to(origin, made.pk):
+            made.branched_from = made.branched_after = None
+            self._outcome.without_origin[stretch.conversation.external_id] = NO_ORIGIN
+        else:
+            made.branched_from = origin.pk
+
+    def _origin_here(self, exported_id: UUID) -> Conversation | None:
+        key = key_of("recollect", "conversation", str(exported_id))
+        item = self._known.get(key) or ImportedItem.objects.for_user(self._user).filter(key=key).first()
+        pk = item.conversation_id if item is not None and item.conversation_id else exported_id
+        return Conversation.objects.for_user(self._user).filter(pk=pk).first()
 
     def _add_turns(self, stretch: TurnStretch, conversation: Conversation) -> None:
         added = 0

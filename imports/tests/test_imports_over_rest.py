@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import zipfile
 
 import pytest
@@ -11,7 +12,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from imports.models import Import, ImportedChange, ImportJob
-from imports.storing import jobs, running, store
+from imports.storing import jobs, previewing, running, store, undoing
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
 from intake.models import ActivityEntry, Conversation, Turn
@@ -509,3 +510,80 @@ def test_notes_are_documents_of_their_own_with_their_dates(importer, alice):
     assert "To Norway." in trip.content
     importer.undo(done["id"])
     assert not MemoryDocument.objects.exists()
+
+
+def test_announced_uploads_of_all_people_count_against_the_free_space(importer, settings):
+    free = shutil.disk_usage("/").free
+    size = 100 * 1024 * 1024
+    settings.IMPORTS_FREE_BYTES = shutil.disk_usage(settings.IMPORTS_DIR.parent).free - 2 * size - size // 2
+    bob = Client()
+    bob.force_login(a_person("bob@example.com"))
+    wanted = {"filename": "x.zip", "bytes": size}
+    assert importer.post("", wanted).status_code == 201
+    assert Importer(bob).post("", wanted).status_code == 201
+    refused = importer.post("", wanted)
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
+    assert abs(free - shutil.disk_usage("/").free) < size, "nothing is written for it"
+    assert Import.objects.count() == 2
+
+
+def test_each_chunk_is_refused_once_the_disk_is_nearly_full(importer, settings):
+    data = export(conversations=1, turns=1)
+    id_ = importer.begin(data)
+    settings.IMPORTS_FREE_BYTES = 10**18
+    refused = importer.put(id_, data, first=0, total=len(data))
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_room")
+    settings.IMPORTS_FREE_BYTES = 0
+    assert importer.put(id_, data, first=0, total=len(data)).status_code == 200
+
+
+@pytest.mark.parametrize("step", ["reading", "storing", "undoing"])
+def test_a_short_import_does_not_wait_for_anothers_long_one(importer, alice, settings, monkeypatch, step):
+    settings.IMPORTS_TURN_SECONDS = 0.0
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
+    monkeypatch.setattr(previewing, "BATCH", 2)
+    monkeypatch.setattr(undoing, "BATCH", 2)
+    bob = a_person("bob@example.com")
+    client = Client()
+    client.force_login(bob)
+    long, short = export(conversations=20, turns=3), export(conversations=1, turns=1)
+    if step == "reading":
+        id_ = importer.begin(long)
+        importer.put(id_, long, first=0, total=len(long))
+    else:
+        id_ = importer.upload(long)
+        importer.post(f"{id_}/start/")
+    if step == "undoing":
+        assert running.work()
+        importer.undo(id_)
+    other = Importer(client)
+    short_id = other.begin(short)
+    other.put(short_id, short, first=0, total=len(short))
+    ended = []
+    save = Import.save
+
+    def note(self, *arguments, **options):
+        save(self, *arguments, **options)
+        if self.state in ("ready", "done", "undone") and self.pk not in ended:
+            ended.append(self.pk)
+
+    monkeypatch.setattr(Import, "save", note)
+    assert running.work()
+    assert [str(each) for each in ended] == [short_id, id_]
+    assert not ImportJob.objects.filter(due_at__lte=timezone.now()).exists()
+
+
+def test_imports_that_take_turns_each_store_everything(importer, alice, settings, monkeypatch):
+    settings.IMPORTS_TURN_SECONDS = 0.0
+    monkeypatch.setattr(store, "BATCH_TURNS", 6)
+    people = [a_person(f"{number}@example.com") for number in range(5)]
+    for person in people:
+        client = Client()
+        client.force_login(person)
+        one = Importer(client)
+        id_ = one.upload(export(conversations=6, turns=3))
+        one.post(f"{id_}/start/")
+    while running.work():
+        pass
+    assert [Turn.objects.for_user(person).count() for person in people] == [18] * 5
+    assert set(Import.objects.values_list("state", flat=True)) == {"done"}

@@ -1,7 +1,9 @@
 """Exports written here, read as the registry reads them; broken ones give a sentence or what is good in them."""
 
+import io
 import json
 import random
+import tempfile
 import zipfile
 from datetime import UTC, datetime
 from io import StringIO
@@ -394,3 +396,44 @@ def test_no_damage_of_a_web_page_raises_anything_but_a_sentence(tmp_path):
         path = tmp_path / "damaged.html"
         path.write_text(whole[:at] + whole[end:] if chance.random() < 0.5 else whole[:at] + whole[at:end] * 2)
         assert read_all(path, chance.choice([None, "gemini"])).outcome in ("imported", "partial", "refused")
+
+
+def nested(tmp_path, *, inner_bytes, copies=1):
+    """A zip of zips that are almost nothing but blanks."""
+    path = tmp_path / "outer.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as outer:
+        for number in range(copies):
+            inner = io.BytesIO()
+            with zipfile.ZipFile(inner, "w", zipfile.ZIP_STORED) as packed:
+                packed.writestr("conversations.json", b" " * inner_bytes)
+            outer.writestr(f"{number}.zip", inner.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(("inner_bytes", "copies"), [(30_000_000, 1), (7_000_000, 4)])
+def test_zips_in_a_zip_that_are_larger_than_it_are_not_copied(tmp_path, inner_bytes, copies):
+    path = nested(tmp_path, inner_bytes=inner_bytes, copies=copies)
+    written = []
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    limits = Limits(temporary=folder, ratio=10**6)
+    with pytest.raises(UnreadableExport, match="much larger than the file"), open_files(path, limits) as files:
+        written.append(files.names())
+    assert not written
+
+
+def test_a_zip_in_a_zip_is_not_copied_onto_a_full_disk(tmp_path):
+    path = nested(tmp_path, inner_bytes=1_000)
+    limits = Limits(temporary=tmp_path, free_bytes=10**18)
+    with pytest.raises(UnreadableExport, match="no room for this file"), open_files(path, limits):
+        pass
+
+
+def test_a_zip_in_a_zip_is_copied_to_the_folder_of_imports(tmp_path, monkeypatch):
+    folders = []
+    made = tempfile.SpooledTemporaryFile
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda *a, dir=None: folders.append(dir) or made(*a, dir=dir))
+    path = nested(tmp_path, inner_bytes=1_000)
+    with open_files(path, Limits(temporary=tmp_path)) as files:
+        assert files.names() == ["0.zip/conversations.json"]
+    assert folders == [tmp_path]

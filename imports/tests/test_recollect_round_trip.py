@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from core.ids import uuid7
 from core.isolation.acting import acting_as
 from core.testing.cluster import cluster_urls
 from imports.tests.over_rest import Importer
@@ -125,3 +126,55 @@ def test_a_turn_that_was_deleted_here_stays_deleted_and_a_later_one_comes(alice,
     everything = [item["external_id"] for item in importer.get(f"{id_}/preview/").json()["items"]]
     assert importer.bring(data, only=everything)["state"] == "done"
     assert exported(alice) == before
+
+
+def forged(user, *branches):
+    """An export in which conversations, named by number, continue others: pairs of (conversation, its origin)."""
+    document = json.loads(b"".join(exporting.account_as_json(user=user, now=NOW)))
+    [kept] = document["conversations"][:1]
+    ids = {}
+    for number in {number for pair in branches for number in pair if number is not None}:
+        ids[number] = str(uuid7())
+    document["conversations"] = [
+        {**kept, "id": ids[number], "branched_from": ids.get(origin), "branched_after": origin and 1}
+        for number, origin in branches
+    ]
+    return json.dumps(document).encode(), ids
+
+
+@pytest.mark.parametrize(
+    "branches", [[(1, 1)], [(1, 2), (2, 1)], [(1, 2), (2, 3), (3, 1)], [(1, 9)]], ids=["itself", "two", "three", "gone"]
+)
+def test_an_import_may_only_continue_an_earlier_conversation(branches):
+    bob = a_person("bob@example.com")
+    a_turn(bob, "Hello")
+    data, ids = forged(bob, *branches)
+    client = Client()
+    client.force_login(bob)
+    done = Importer(client).bring(data)
+    assert done["state"] == "done", done["error"]
+    first = Conversation.objects.get(pk=ids[1])
+    assert (first.branched_from, first.branched_after) == (None, None)
+    [said] = [each for each in done["skipped"] if each["external_id"] == ids[1]]
+    assert "continues a conversation that is not here before it" in said["reason"]
+    for number, origin in branches[1:]:
+        kept = Conversation.objects.get(pk=ids[number]).branched_from
+        assert kept is None or str(kept) == ids[origin]
+        assert client.get(f"/c/{ids[number]}/").status_code == 200
+
+
+def test_a_ring_cannot_be_closed_by_importing_an_origin_anew():
+    bob = a_person("bob@example.com")
+    a_turn(bob, "Hello")
+    client = Client()
+    client.force_login(bob)
+    data, ids = forged(bob, (1, None), (2, 1))
+    assert Importer(client).bring(data)["state"] == "done"
+    with acting_as(bob):
+        deleting.delete_conversation(caller=caller_for(bob), conversation_id=Conversation.objects.get(pk=ids[1]).pk)
+    again = json.loads(data)
+    again["conversations"] = [{**again["conversations"][0], "branched_from": ids[2], "branched_after": 1}]
+    name = again["conversations"][0]["id"]
+    assert Importer(client).bring(json.dumps(again).encode(), only=[name])["state"] == "done"
+    back = Conversation.objects.filter(pk=ids[1]).first()
+    assert back is None or back.branched_from is None

@@ -7,9 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from asgiref.sync import sync_to_async
-from django.db import connections
-
 from intake import sse
 from intake.agent.events import TextWritten
 from intake.answers.drawing import ReaderView
@@ -68,8 +65,6 @@ async def read(
 
 async def replay(*, turn: Turn, with_blocks: bool = False) -> AsyncIterator[bytes]:
     """The events of an ended turn again: its calls, its answer as one text, and its ending."""
-    # Return the request's own connection first: a slow reader must not hold it.
-    await sync_to_async(connections.close_all)()
     yield encode_turn(turn)
     for thought in events_of_reasoning(turn):
         yield encode_event(thought, turn)

@@ -18,6 +18,7 @@ from intake.models.users import User
 DEVICE = "recollect.device"
 LOGGED_IN_AT = "recollect.logged_in_at"
 
+SWEPT_AT_ONCE = 1_000
 USE_NOTED_EVERY = timedelta(minutes=5)
 
 
@@ -51,6 +52,15 @@ class SessionManager(BaseSessionManager["Session"]):
         """Accurate to about five minutes: a write for every page would cost more than it is worth."""
         seconds = int(now.timestamp())
         _note_use(key, now - timedelta(seconds=seconds % int(USE_NOTED_EVERY.total_seconds())))
+
+    def remove_expired(self, *, now: datetime) -> int:
+        """A batch at a time, so that no lock is held for long; returns how many there were."""
+        removed, batch = 0, SWEPT_AT_ONCE
+        while batch == SWEPT_AT_ONCE:
+            some = self.filter(expire_date__lt=now).order_by("expire_date").values("pk")[:SWEPT_AT_ONCE]
+            batch, _ = self.filter(pk__in=list(some.values_list("pk", flat=True))).delete()
+            removed += batch
+        return removed
 
 
 class Session(AbstractBaseSession):

@@ -6,20 +6,29 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.http import StreamingHttpResponse
 from django.utils.http import content_disposition_header
+from rest_framework.request import Request
 
+from core import rate_limits
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
+from core.rate_limits import CountedStream
 from intake.accounts import activity
 from intake.models import Activity, User
 
 
-def download(*, user: User, pieces: Iterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
-    """The pieces as a file. Each is made as this user, when the reader has taken the previous one."""
+def download(
+    *, request: Request, user: User, pieces: Iterator[bytes], name: str, content_type: str
+) -> StreamingHttpResponse:
+    """The pieces as a file. Each is made as this user, when the reader has taken the previous one.
+
+    Raises `RateLimited`.
+    """
+    lease = rate_limits.begin_stream(request, user_id=user.pk)
     activity.note(user, Activity.EXPORTED)
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
     return StreamingHttpResponse(
-        _in_steps(user, pieces),
+        CountedStream(_in_steps(user, pieces), lease),
         content_type=content_type,
         headers={
             "Content-Disposition": content_disposition_header(True, name) or "attachment",

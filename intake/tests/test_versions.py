@@ -11,7 +11,7 @@ from core.errors import Conflict, NotFound
 from core.isolation.acting import acting_as
 from intake import deleting, exporting, services, versions
 from intake.models import Conversation, Turn
-from intake.paths import Tree, upward
+from intake.paths import Tree, ancestors, leads_to, shared_turns, upward
 from intake.reading import shared_to_show, turns_to_show
 from intake.tests.factories import NOW, a_long_conversation, a_person, a_turn, caller_for
 from intake.usage import Usage
@@ -316,3 +316,30 @@ def test_an_export_tells_the_tree_the_chosen_path_and_where_a_branch_is_from(ali
     assert [(turn["turn_number"], turn["parent_number"]) for turn in first["turns"]] == [(1, None), (2, 1), (3, 1)]
     assert (first["current_number"], first["branched_from"]) == (2, None)
     assert (branch["branched_from"], branch["branched_after"]) == (str(conversation.pk), 2)
+
+
+@pytest.mark.usefixtures("as_alice")
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_ring_of_branches_ends_every_way_up(alice, length, client):
+    ring = [a_tree(alice, 0) for _ in range(length)]
+    for number, conversation in enumerate(ring):
+        conversation.branched_from, conversation.branched_after = ring[number - 1].pk, 77
+        conversation.save()
+    assert shared_turns(ring[0], at_most=10) == []
+    assert ancestors(ring[0].turns.get(), at_most=10) == []
+    assert leads_to(ring[0], ring[-1].pk)
+    client.force_login(alice)
+    assert client.get(f"/c/{ring[0].pk}/").status_code == 200
+
+
+@pytest.mark.usefixtures("as_alice")
+def test_a_long_chain_of_empty_branches_is_read_only_so_far(alice, django_assert_max_num_queries, monkeypatch):
+    monkeypatch.setattr("intake.paths.MOST_ORIGINS", 5)
+    origin = None
+    for _ in range(20):
+        origin = Conversation.objects.create(
+            user=alice, branched_from=origin and origin.pk, branched_after=origin and 77
+        )
+    with django_assert_max_num_queries(10):
+        assert shared_turns(origin, at_most=10) == []
+    assert leads_to(origin, Conversation.objects.order_by("pk").first().pk)

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from allauth.account.utils import perform_login, setup_user_email
+from django.conf import settings
 from django.contrib.auth import logout
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_not_required
@@ -75,8 +76,8 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
             context = {"refusal": refusal, "next": self.get_redirect_url()}
             return render(request, "intake/no_registration.html", context, status=HTTPStatus.FORBIDDEN)
         self.initial = {"invitation": invitation}
-        if invitation:
-            # For a registration through another service.
+        if settings.REGISTRATION == registration.Registration.INVITE:
+            # For a registration through another service. It is one of ours here, and so as long as ours are.
             request.session[INVITATION] = invitation
         return super().dispatch(request, *args, **kwargs)
 

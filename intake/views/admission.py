@@ -3,14 +3,14 @@
 Streaming views run on the event loop and are not DRF views. They refuse with the same responses.
 """
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
@@ -23,6 +23,7 @@ from core import rate_limits
 from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
+from core.rate_limits import CountedStream, StreamLease
 from intake.identity import caller_of
 from intake.standing import SessionCheck, StillIn
 
@@ -81,6 +82,15 @@ def admit(request: HttpRequest, *, scopes: Collection[str], lacking: str) -> Adm
             raise AuthenticationRequired("Log in to chat here.")
         return Admitted(caller)
     return Admitted(caller, SessionCheck(request.session.session_key, caller.user_id))
+
+
+def event_stream(events: AsyncIterator[bytes], lease: StreamLease) -> StreamingHttpResponse:
+    """The lease is that of `rate_limits.begin_stream`, and ends with the response."""
+    response = StreamingHttpResponse(CountedStream(events, lease), content_type="text/event-stream")
+    response["Cache-Control"] = "no-store"
+    # Some proxies buffer a response; this header asks them not to.
+    response["X-Accel-Buffering"] = "no"
+    return response
 
 
 def refusal(request: HttpRequest, error: Exception) -> HttpResponse:

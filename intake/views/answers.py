@@ -3,11 +3,10 @@
 `GET …/answering` lists the running answers, so that the page can mark their chats.
 """
 
-from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 
 from core import rate_limits
@@ -16,7 +15,7 @@ from core.isolation.acting import acting_as
 from core.validation import LONGEST_REFERENCE
 from intake.models import Turn
 from intake.reading import get_turn_by_id, open_answers
-from intake.views.admission import Admitted, StreamingView, admit, refusal
+from intake.views.admission import Admitted, StreamingView, admit, event_stream, refusal
 
 # RFC 7240: the answer also as HTML, block by block.
 PREFER_BLOCKS = "blocks"
@@ -28,6 +27,7 @@ class EventsView(StreamingView):
         try:
             after = _last_event_id(request)
             turn, admitted = await sync_to_async(_find)(request, turn_id, scope="read")
+            lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=admitted.caller.user_id)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
         # Imported here because it imports the agent loop, which no other page should wait for at start-up.
@@ -41,7 +41,7 @@ class EventsView(StreamingView):
             is_still_in=admitted.is_still_in,
             with_blocks=prefers_blocks(request),
         )
-        return event_stream(events)
+        return event_stream(events, lease)
 
 
 class StopView(StreamingView):
@@ -70,14 +70,6 @@ class AnsweringView(StreamingView):
 def prefers_blocks(request: HttpRequest) -> bool:
     """The chat's own page gets HTML while the answer is written; other clients render `delta` themselves."""
     return request.headers.get("Prefer") == PREFER_BLOCKS
-
-
-def event_stream(events: AsyncIterator[bytes]) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(events, content_type="text/event-stream")
-    response["Cache-Control"] = "no-store"
-    # Some proxies buffer a response; this header asks them not to.
-    response["X-Accel-Buffering"] = "no"
-    return response
 
 
 def _last_event_id(request: HttpRequest) -> str:

@@ -20,6 +20,7 @@ from core.errors import InvalidInput
 from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.rate_limits import StreamLease
 from core.validation import LONGEST_REFERENCE, parse_json, stated, text_limit, validate
 from intake import changes, idempotency
 from intake.choices import ChatOptions, refuse_temporary
@@ -30,8 +31,8 @@ from intake.repeating import Begun, begin_turn_once
 from intake.running_answers import refuse_one_too_many
 from intake.services import MAX_MESSAGE_LENGTH
 from intake.versions import TurnRequest
-from intake.views.admission import Admitted, StreamingView, admit, refusal
-from intake.views.answers import event_stream, prefers_blocks
+from intake.views.admission import Admitted, StreamingView, admit, event_stream, refusal
+from intake.views.answers import prefers_blocks
 
 TurnNumber = Annotated[int, Field(ge=1, le=LARGEST_NUMBER)]
 
@@ -109,7 +110,7 @@ class ChatView(StreamingView):
     async def post(self, request: HttpRequest) -> HttpResponseBase:
         # In its own task: a client who disconnects at this moment must not leave a turn without an answer.
         try:
-            begun, admitted = await asyncio.shield(asyncio.create_task(_open(request)))
+            begun, admitted, lease = await asyncio.shield(asyncio.create_task(_open(request)))
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
         from intake.chat import follow_answer, replay
@@ -120,24 +121,25 @@ class ChatView(StreamingView):
             if begun.turn.has_ended
             else follow_answer(
                 turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in, with_blocks=with_blocks
-            )
+            ),
+            lease,
         )
         if begun.is_replay:
             response[idempotency.REPLAYED] = "true"
         return response
 
 
-async def _open(request: HttpRequest) -> tuple[Begun, Admitted]:
-    begun, admitted = await sync_to_async(_begin)(request)
+async def _open(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
+    begun, admitted, lease = await sync_to_async(_begin)(request)
     if not begun.is_replay:
         # Imported here because it imports the agent loop, which no other page should wait for at start-up.
         from intake.chat import start_answer
 
         start_answer(turn=begun.turn, caller=admitted.caller, is_still_in=admitted.is_still_in)
-    return begun, admitted
+    return begun, admitted, lease
 
 
-def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
+def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
     """All checks that may refuse the request, in one step; then the message is saved."""
     lacking = "A chat recalls and records: its token needs the scope `chat`, or `search` and `write`."
     admitted = admit(request, scopes={"chat"}, lacking=lacking)
@@ -146,6 +148,8 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     rate_limits.take_for("chat", user_id=counted, address=rate_limits.client_address(request))
     if not is_recall_mode() and not admitted.caller.is_registered:
         rate_limits.take_all(("visitors",))
+    # Before anything is saved; a message that is refused gives it back.
+    lease = rate_limits.begin_stream(request, user_id=admitted.caller.user_id)
     wanted = validate(ChatMessage, parse_json(request.body))
     key = request.headers.get(idempotency.HEADER)
     begin = partial(
@@ -165,7 +169,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted]:
     if admitted.caller.is_visitor:
         # As long as the visitor's messages are kept.
         request.session.set_expiry(timedelta(days=settings.VISITOR_DAYS))
-    return begun, admitted
+    return begun, admitted, lease
 
 
 def _begin_as_visitor(request: HttpRequest, begin: Callable[..., Begun]) -> tuple[Admitted, Begun]:

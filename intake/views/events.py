@@ -5,16 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from core import rate_limits
 from core.errors import AuthenticationRequired
+from core.rate_limits import StreamLease
 from intake import sse
 from intake.changes import Changes
 from intake.standing import StillIn, is_in_now
-from intake.views.admission import Admitted, StreamingView, admit, refusal
+from intake.views.admission import Admitted, StreamingView, admit, event_stream, refusal
 
 # The interval of keep-alive comments; at each one the caller's access is checked.
 KEEP_ALIVE_SECONDS = 15.0
@@ -26,28 +26,24 @@ class ChangesView(StreamingView):
 
     async def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            admitted, user_id = await sync_to_async(_admit)(request)
+            admitted, user_id, lease = await sync_to_async(_admit)(request)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
-        response = StreamingHttpResponse(_events(user_id, admitted.is_still_in), content_type="text/event-stream")
-        response["Cache-Control"] = "no-store"
-        response["X-Accel-Buffering"] = "no"
-        return response
+        return event_stream(_events(user_id, admitted.is_still_in), lease)
 
 
-def _admit(request: HttpRequest) -> tuple[Admitted, int]:
+def _admit(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:
     admitted = admit(request, scopes=SCOPES, lacking=LACKING)
     user_id = admitted.caller.user_id
     if user_id is None:
         raise AuthenticationRequired
     counted = user_id if admitted.caller.is_registered else None
     rate_limits.take_for("api", user_id=counted, address=rate_limits.client_address(request))
-    return admitted, user_id
+    return admitted, user_id, rate_limits.begin_stream(request, user_id=user_id)
 
 
 async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
-    await sync_to_async(connections.close_all)()
     with Changes(user_id) as queue:
         yield sse.encode("open", {})
         while True:

@@ -1,5 +1,6 @@
 """Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user."""
 
+import sys
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse
@@ -48,7 +49,10 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """`handler500`."""
+    """`handler500`. A lost database or a full pool may be met outside a view, where no middleware sees it."""
+    expected = sys.exception()
+    if expected is not None and as_recollect_error(expected) is not None:
+        return answer_to(request, expected)
     return _answer(request, Broken(), page="500.html")
 
 

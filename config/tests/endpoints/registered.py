@@ -617,6 +617,7 @@ TASKS = {
     "memory.draw_maps",
     "memory.embed_pending",
     "memory.flush_terms",
+    "memory.remove_expired_sessions",
     "memory.remove_old_activity",
     "memory.remove_old_turns",
     "memory.remove_silent_visitors",

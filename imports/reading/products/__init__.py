@@ -8,6 +8,7 @@ from pathlib import Path
 
 from imports.reading.files import Files, open_files
 from imports.reading.items import Items, Skipped, UnreadableExport
+from imports.reading.limits import Limits
 
 MODULES = (
     "chatgpt",
@@ -61,10 +62,10 @@ def recognise(files: Files) -> ExportReader:
     return reader
 
 
-def read(path: Path, product: str | None = None) -> Items:
+def read(path: Path, product: str | None = None, limits: Limits | None = None) -> Items:
     """Everything in the export at `path`, read as `product`, or as the recognised one."""
     chosen = _named(product) if product else None
-    with open_files(path) as files:
+    with open_files(path, limits) as files:
         for refused in files.refused():
             yield Skipped(where=refused.where, reason=refused.reason)
         yield from (chosen or recognise(files)).read(files)
