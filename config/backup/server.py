@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 from django.conf import settings
 from django.db import connection, transaction
 
-from config.backup import BackupError
+from config.backup import CARRIED, BackupError
 from core.isolation.acting import is_cluster
 from core.isolation.cluster import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.connections import connected_as, connected_as_owner
@@ -107,10 +107,17 @@ def _drop_everything() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         if is_cluster(connection):
             cursor.execute(ONE_SHARD_AFTER_ANOTHER)
-        for query in (_TABLES, _ROUTINES):
-            cursor.execute(query)
-            for (statement,) in cursor.fetchall():
-                cursor.execute(statement)
+        # An interrupted restore left it.
+        cursor.execute(f"DROP SCHEMA IF EXISTS {CARRIED} CASCADE")
+        run_each(cursor, _TABLES)
+        run_each(cursor, _ROUTINES)
+
+
+def run_each(cursor: Any, query: str) -> None:
+    """Run each statement that a query writes."""
+    cursor.execute(query)
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
 
 
 def version() -> int:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from config.backup import BackupError, archive, contents, server
 from config.backup.inputs import passphrase
+from core.schema import applied_migrations, tables_found
 
 
 class Command(BaseCommand):
@@ -57,6 +58,9 @@ def _write(out: IO[bytes]) -> int:
             "postgresql": server.version(),
             "roles_prefix": settings.DATABASE_ROLES.prefix,
             "settings": contents.kept_settings(),
+            "migrations": applied_migrations(),
+            "columns": {table: {name: column.type for name, column in found.items()} for table, found in tables_found().items()},
+            "secret_key": contents.fingerprint(settings.SECRET_KEY),
             "tables": {name: asdict(table) for name, table in tables.items()},
         }
         with server.dumping() as dump:

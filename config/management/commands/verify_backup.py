@@ -24,8 +24,12 @@ class Command(BaseCommand):
             with opened(options["file"]) as file:
                 manifest = archive.read_manifest(file, passphrase=passphrase())
             complaints = [] if options["file_only"] else [*contents.differences(manifest), *contents.failing_searches()]
+            notes = [] if options["file_only"] else [*contents.compared_by_number(manifest)]
+            notes += contents.about_the_key(manifest, counts=not options["file_only"])
         except BackupError as error:
             raise CommandError(str(error)) from error
+        for note in notes:
+            self.stdout.write(note)
         if complaints:
             raise CommandError("\n".join(complaints))
         self.stdout.write(
