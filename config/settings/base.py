@@ -698,6 +698,7 @@ CELERY_BEAT_SCHEDULE = {
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.
+CELERY_BEAT_SCHEDULER = "config.celery:ClockwiseScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 
 # Logs: ids, counts and codes, never a user's text

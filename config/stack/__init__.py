@@ -5,5 +5,10 @@ class StackError(Exception):
     """A problem that the user can fix; the message is one sentence that says what it is and what to do."""
 
 
+# The exit status of a program that must not run as things are: its last line says why, and trying again is of no use.
+REFUSED = 78
+# In the environment of the programs: the run that they belong to, their name in it, the folder of the servers' data,
+# and the file that a worker touches with each task.
+RUN, PROGRAM, DATA, TASKS = "RECOLLECT_RUN", "RECOLLECT_PROGRAM", "RECOLLECT_DATA", "RECOLLECT_TASKS"
 # The setting for the number of web processes that share one address.
 WEB_PROCESSES = "WEB_PROCESSES"
