@@ -69,7 +69,9 @@ def carry_over() -> list[str]:
             cursor.execute(f"DROP SCHEMA {CARRIED} CASCADE")
     except DatabaseError as error:
         first_line = str(error).strip().splitlines()[0]
-        raise BackupError(f"The backup's rows do not fit this version ({first_line}): nothing of it is used.") from error
+        raise BackupError(
+            f"The backup's rows do not fit this version ({first_line}): nothing of it is used."
+        ) from error
     # Kinds of rows and rights that this version has and the backup had not.
     call_command("migrate", verbosity=0, interactive=False)
     return said
@@ -119,7 +121,9 @@ def _carry(cursor: Any, table: str, before: dict[str, Column], now: dict[str, Co
     for name in sorted(before.keys() - now.keys()):
         if not before[name].is_generated:
             cursor.execute(sql.SQL(_FILLED).format(source, sql.Identifier(name)))
-            said.append(f"{table}.{name}: this version has no such column; {cursor.fetchone()[0]:,} values are left out.")
+            said.append(
+                f"{table}.{name}: this version has no such column; {cursor.fetchone()[0]:,} values are left out."
+            )
     return said
 
 

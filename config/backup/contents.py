@@ -69,7 +69,7 @@ def kept_settings() -> dict[str, Any]:
 
 
 def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) -> Iterator[str]:
-    """A sentence for each table and setting of this product that differs from the backup.
+    """A sentence for each table of this product that differs from the backup.
 
     A product of another version has other columns in some tables, and lists of its own of what a version consists of:
     such tables are compared by their number of rows, if at all, unless the backup `was_just_restored` as it is.
@@ -89,6 +89,10 @@ def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) ->
             yield f"{name}: {before.rows:,} rows in the backup, {now.rows:,} in the product."
         elif before.hash != now.hash and name not in changed:
             yield f"{name}: as many rows ({now.rows:,}) with other contents."
+
+
+def changed_settings(manifest: dict[str, Any]) -> Iterator[str]:
+    """A sentence for each setting with which this product answers in another way than the backup's."""
     for name, value in kept_settings().items():
         if name in manifest["settings"] and manifest["settings"][name] != value:
             yield f"The setting {name} was {manifest['settings'][name]} and is {value}."
@@ -127,7 +131,9 @@ def about_the_key(manifest: dict[str, Any], *, counts: bool = True) -> Iterator[
     """A sentence if this product has another SECRET_KEY than the backup, or cannot open what the key has encrypted."""
     known = manifest.get("secret_key")
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    if known and not any(hmac.compare_digest(fingerprint(key, known["salt"])["digest"], known["digest"]) for key in keys):
+    if known and not any(
+        hmac.compare_digest(fingerprint(key, known["salt"])["digest"], known["digest"]) for key in keys
+    ):
         yield (
             "SECRET_KEY is another one than in the product that the backup is of: put that one into SECRET_KEY, or into "
             "SECRET_KEY_FALLBACKS beside this one (docs/operations.md says where to find it)."

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from config.stack import StackError
+from config.stack import StackError, use_utf8
 from config.stack.paths import full_disk, reason, refuse_another_data_folder, servers_dir, var_dir
 from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
@@ -26,6 +26,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
+    use_utf8()
     arguments = _parse()
     # Logs, passwords and the address are private.
     os.umask(0o077)

@@ -217,7 +217,9 @@ class Supervisor:
         deadline = time.monotonic() + READY_SECONDS
         while not (answer := ask(self._address, self._environment)).is_healthy:
             if answer.run and answer.run != self._run:
-                raise StackError(f"Another copy of Recollect answers at {self._address}: stop it, or choose another port.")
+                raise StackError(
+                    f"Another copy of Recollect answers at {self._address}: stop it, or choose another port."
+                )
             if time.monotonic() > deadline:
                 raise StackError(f"{self._address}/healthz did not become healthy (last answer: {answer.text}).")
             for watch in self._look_after():

@@ -33,11 +33,13 @@ class Command(BaseCommand):
                 file.seek(0)
                 server.restore(archive.read_dump(file, passphrase=passphrase()))
             complaints = list(contents.differences(manifest, was_just_restored=True))
+            settings_changed = list(contents.changed_settings(manifest))
             if columns.is_of_other_migrations(manifest):
                 self.stdout.write("The backup is of another version: its rows are carried over column by column.")
-                notes = columns.carry_over()
+                # Defaults of settings belong to a version too.
+                notes = [*columns.carry_over(), *settings_changed]
             else:
-                notes = []
+                notes, complaints = [], complaints + settings_changed
                 # A backup of an earlier version gets the later migrations.
                 call_command("migrate", verbosity=0, interactive=False)
             if is_cluster(connection):
