@@ -88,7 +88,7 @@ TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectE
     ((RecollectError,), lambda exc: exc),
     ((Http404,), lambda _: NotFound()),
     ((RequestDataTooBig,), lambda _: TooLarge()),
-    ((OperationalError, InterfaceError), lambda exc: database_away(exc)),
+    ((OperationalError, InterfaceError), lambda exc: database_away(exc)),  # noqa: PLW0108 - it is defined below
     ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), lambda _: AuthenticationRequired()),
     ((exceptions.PermissionDenied, PermissionDenied), lambda exc: AuthenticationRequired(str(exc) or None)),
     ((exceptions.Throttled,), lambda _: RateLimited()),

@@ -23,7 +23,8 @@ _COLUMNS = """
 SELECT relname, attname, format_type(atttypid, atttypmod),
        attnotnull AND NOT atthasdef AND attidentity = '', attgenerated <> ''
   FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
- WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p') AND NOT relispartition AND attnum > 0 AND NOT attisdropped
+ WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p') AND NOT relispartition
+   AND attnum > 0 AND NOT attisdropped
 """
 # Django's names of types that PostgreSQL calls otherwise.
 _SYNONYMS = {

@@ -28,8 +28,8 @@ SENTENCES = (
     _("%(count)s of your calls are running. Wait for one to end."),
     _("The request took too long to arrive."),
     _(
-        "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or has "
-        "the proxy pass on the Host header."
+        "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, "
+        "or has the proxy pass on the Host header."
     ),
     _("Something went wrong here. It has been written to the log."),
     _("Search failed."),
@@ -37,7 +37,7 @@ SENTENCES = (
     _("The service is away for the moment. Try again shortly."),
     _("The database is away for the moment. Try again shortly."),
     _("The disk is full. The administrator of this server has to make room on it."),
-    _("The disk is full, and the answer could not be kept. The administrator of this server has to make room on it."),
+    _("The disk is full, and the answer could not be kept. The administrator of this server has to make room."),
     _("The embedding model is away for the moment. Try again shortly."),
     _("The second factor cannot be read: SECRET_KEY has changed."),
     # A chat

@@ -20,20 +20,20 @@ from core.schema import Column, migration_hashes, tables_found
 # Written by the migrations themselves.
 _LEFT_OUT = "django_migrations"
 
-_MOVE_TABLES = f"""
-SELECT format('ALTER TABLE %I.%I SET SCHEMA {CARRIED}', relnamespace::regnamespace, relname) FROM pg_class
+_MOVE_TABLES = """
+SELECT format('ALTER TABLE %I.%I SET SCHEMA restored_from_backup', relnamespace::regnamespace, relname) FROM pg_class
  WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
    AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')
 """
-_MOVE_ROUTINES = f"""
-SELECT format('ALTER ROUTINE %s SET SCHEMA {CARRIED}', oid::regprocedure) FROM pg_proc
+_MOVE_ROUTINES = """
+SELECT format('ALTER ROUTINE %s SET SCHEMA restored_from_backup', oid::regprocedure) FROM pg_proc
  WHERE pronamespace = 'public'::regnamespace
    AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
 """
 # Row-level security binds the owner too, until it is put back in the same transaction.
-_FORCED = f"""
-SELECT format('ALTER TABLE %s {{}} ROW LEVEL SECURITY', oid::regclass) FROM pg_class
- WHERE relnamespace IN ('public'::regnamespace, '{CARRIED}'::regnamespace) AND relforcerowsecurity
+_FORCED = """
+SELECT format('ALTER TABLE %s {} ROW LEVEL SECURITY', oid::regclass) FROM pg_class
+ WHERE relnamespace IN ('public'::regnamespace, 'restored_from_backup'::regnamespace) AND relforcerowsecurity
 """
 # Tables refer to each other in circles: their references are checked after all rows are there.
 _REFERENCES = """

@@ -104,8 +104,8 @@ def compared_by_number(manifest: dict[str, Any]) -> Iterator[str]:
         changed = _changed_tables(manifest) & manifest["tables"].keys()
     if changed:
         yield (
-            f"The backup is of another version: {len(changed)} tables have other columns here and are compared by their "
-            "number of rows."
+            f"The backup is of another version: {len(changed)} tables have other columns here and are compared by "
+            "their number of rows."
         )
 
 
@@ -131,17 +131,16 @@ def about_the_key(manifest: dict[str, Any], *, counts: bool = True) -> Iterator[
     """A sentence if this product has another SECRET_KEY than the backup, or cannot open what the key has encrypted."""
     known = manifest.get("secret_key")
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    if known and not any(
-        hmac.compare_digest(fingerprint(key, known["salt"])["digest"], known["digest"]) for key in keys
-    ):
+    digests = [fingerprint(each, known["salt"])["digest"] for each in keys] if known else []
+    if known and not any(hmac.compare_digest(digest, known["digest"]) for digest in digests):
         yield (
-            "SECRET_KEY is another one than in the product that the backup is of: put that one into SECRET_KEY, or into "
-            "SECRET_KEY_FALLBACKS beside this one (docs/operations.md says where to find it)."
+            "SECRET_KEY is another one than in the product that the backup is of: put that one into SECRET_KEY, or "
+            "into SECRET_KEY_FALLBACKS beside this one (docs/operations.md says where to find it)."
         )
     if counts and (lost := _unreadable_factors()):
         yield (
-            f"{lost:,} authenticator apps and sets of recovery codes cannot be opened with this SECRET_KEY: their owners "
-            "log in with a recovery code that is kept as a digest, or with a passkey."
+            f"{lost:,} authenticator apps and sets of recovery codes cannot be opened with this SECRET_KEY: their "
+            "owners log in with a recovery code that is kept as a digest, or with a passkey."
         )
 
 

@@ -70,7 +70,7 @@ def dumping() -> Iterator[IO[bytes]]:
         cursor.execute("SELECT pg_export_snapshot()")
         snapshot = cursor.fetchone()[0]
     # Extensions are not dumped: the target server has its own, created by a superuser.
-    command = [_program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
+    command = [program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
     with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE) as process:
         yield cast(IO[bytes], process.stdout)
         if process.wait():
@@ -81,7 +81,7 @@ def restore(dump: Iterable[bytes]) -> None:
     """Replace all tables by those of the dump, in one transaction, as the owner. Raises `BackupError`."""
     with connected_as_owner():
         _drop_everything()
-        command = [_program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
+        command = [program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
         command += [f"--dbname={connection.settings_dict['NAME']}"]
         with subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE) as process:
             _feed(process, dump)
@@ -134,7 +134,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **given}
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     spec = find_spec(EMBEDDED)
     if spec is not None and spec.origin is not None:
         for folder in sorted(Path(spec.origin).parent.glob("pginstall[0-9]*"), reverse=True):

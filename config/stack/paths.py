@@ -75,7 +75,7 @@ def refuse_another_data_folder(var: Path) -> None:
     inside = var / "servers"
     if os.geteuid() == 0 and (remembered == inside or (not remembered and (inside / "data").exists())):
         name = _name_of(var)
-        raise StackError(f"The data of this copy in {inside} belongs to {name}: run `make up` as {name}, not as root.")
+        raise StackError(f"The data of this copy in {inside} belongs to {name}: run `make up` as that user.")
     if os.geteuid() != 0 and remembered and remembered != inside:
         raise StackError(
             f"The data of this copy is in {remembered} and was made by root: go on with `sudo make up`, or restore a "
@@ -83,14 +83,14 @@ def refuse_another_data_folder(var: Path) -> None:
         )
     if remembered and (other := _other_owner(remembered, var)):
         raise StackError(
-            f"This copy's data folder {remembered} belongs to {other}: run `make up` there; to begin with nothing here, "
-            f"remove {var / DATA_FOLDER} and {var / 'env'}."
+            f"This copy's data folder {remembered} belongs to {other}: run `make up` there; to begin with nothing "
+            f"here, remove {var / DATA_FOLDER} and {var / 'env'}."
         )
     if not (folder / "data").exists() and _has_had_a_database(var):
         raise StackError(
-            f"The settings in {var / 'env'} belong to a database that is not in {folder}: if the project was renamed or "
-            f"moved, write the former folder (see {SYSTEM_DIR}) into {var / DATA_FOLDER}; to begin with nothing, remove "
-            f"{var / 'env'} and {var / DATA_FOLDER}."
+            f"The settings in {var / 'env'} belong to a database that is not in {folder}: if the project was renamed "
+            f"or moved, write the former folder (see {SYSTEM_DIR}) into {var / DATA_FOLDER}; to begin with nothing, "
+            f"remove {var / 'env'} and {var / DATA_FOLDER}."
         )
 
 
@@ -149,8 +149,8 @@ def full_disk(*folders: Path) -> str:
         free = shutil.disk_usage(existing).free
         if free < LEAST_FREE_BYTES:
             return (
-                f"The disk is full: {free // 2**20} MB are free for {folder}, and {LEAST_FREE_BYTES // 2**20} are needed. "
-                "Make room on it."
+                f"The disk is full: {free // 2**20} MB are free for {folder}, and {LEAST_FREE_BYTES // 2**20} are "
+                "needed. Make room on it."
             )
     return ""
 

@@ -293,8 +293,8 @@ def _refuse_without_a_name() -> None:
         pwd.getpwuid(os.geteuid())
     except KeyError:
         raise StackError(
-            f"The user with the number {os.geteuid()} has no entry in /etc/passwd, and PostgreSQL makes no database without "
-            "one: add the entry, run as another user, or name a server in DATABASE_URL."
+            f"The user with the number {os.geteuid()} has no entry in /etc/passwd, and PostgreSQL makes no database "
+            "without one: add the entry, run as another user, or name a server in DATABASE_URL."
         ) from None
 
 

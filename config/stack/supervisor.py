@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
@@ -290,7 +291,7 @@ def ask(address: Address, environment: Mapping[str, str]) -> Answer:
     except (ValueError, KeyError, TypeError):
         return Answer(text)
     is_ours = run == environment[RUN]
-    return Answer(text, is_healthy=is_ours and response.status == 200, run=run, program=program)
+    return Answer(text, is_healthy=is_ours and response.status == HTTPStatus.OK, run=run, program=program)
 
 
 class Listening:

@@ -19,7 +19,7 @@ from intake.models import User
 
 # In the data of a set of recovery codes.
 DIGESTS, SALT, USED = "digests", "salt", "used_mask"
-# Of scrypt (RFC 7914): 16 MB and some 50 ms for each code. A code has eight digits, and is asked for after the password.
+# Of scrypt (RFC 7914): 16 MB and some 50 ms for each code. A code has eight digits and comes after a password.
 SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
 
 

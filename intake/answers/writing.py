@@ -228,7 +228,7 @@ class Writing:
                 return saved
         logger.error("The answer of turn %s could not be saved", turn)
         raise Unavailable(
-            "The disk is full, and the answer could not be kept. The administrator of this server has to make room on it."
+            "The disk is full, and the answer could not be kept. The administrator of this server has to make room."
             if is_full
             else "The database is away, and the answer could not be kept. Try again."
         )

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNKNOWN_HOST = (
-    "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or has the "
-    "proxy pass on the Host header."
+    "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or "
+    "has the proxy pass on the Host header."
 )
 WRONG_HOST = _(
-    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy pass on the Host header, "
-    "or puts CSRF_TRUSTED_ORIGINS={page} into .env."
+    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy pass on the Host "
+    "header, or puts CSRF_TRUSTED_ORIGINS={page} into .env."
 )
 WRONG_SCHEME_OF_PROXY = _(
     "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy send "
