@@ -189,7 +189,7 @@ def test_two_copies_a_process_that_hangs_and_a_broker_that_cannot_start(tmp_path
             wait_until(lambda: status(f"{address}/login/")[0] == 200, 60)
             assert not psutil.pid_exists(web.pid)
             broker.rmdir()
-            wait_until(lambda: broker.exists(), 60)
+            wait_until(broker.exists, 60)
     finally:
         shutil.rmtree(servers_dir(var), ignore_errors=True)
 
