@@ -43,6 +43,13 @@ def add_digests(codes: Authenticator) -> None:
     codes.data = {**codes.data, SALT: salt, DIGESTS: digests}
 
 
+def keep_digests(user: User) -> None:
+    """Add the digests of a set that was made before there were any."""
+    for codes in Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES):
+        if DIGESTS not in codes.data and is_readable(codes.data):
+            codes.save()
+
+
 def use_digest(user: User, code: str) -> Authenticator | None:
     """The recovery codes of which `code` is an unused one, by its digest; it is used up then."""
     digits = "".join(code.split())

@@ -181,6 +181,7 @@ class _CountedCode:
             code: str = super().clean_code()  # type: ignore[misc]
         except Unavailable:
             return self._by_digest(self.cleaned_data["code"])
+        factors.keep_digests(self.user)
         if not self._is_first_use():
             raise ValidationError(_("This code has been used. Wait for the next one."), code="used_code")
         return code

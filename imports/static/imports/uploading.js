@@ -19,8 +19,8 @@ export async function upload(api, shown, file, { signal, onProgress, onWait }) {
       failures = 0;
       onProgress(shown);
     } catch (failure) {
-      if (failure.isTooMuchForProxy && size > SMALLEST_CHUNK) {
-        most = Math.floor(size / 2);
+      if (failure.isTooMuchForProxy && chunk.size > SMALLEST_CHUNK) {
+        most = Math.floor(chunk.size / 2);
         continue;
       }
       if (failure.code !== "wrong_offset") {
