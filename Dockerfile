@@ -1,9 +1,12 @@
 # One image for web, worker and beat; docker-compose.yml says which of them a container is.
-FROM python:3.11-slim
+FROM python:3.11-slim-trixie
 
 ENV PYTHONUNBUFFERED=1 \
     DJANGO_SETTINGS_MODULE=config.settings.production \
     RECOLLECT_VAR=/var/lib/recollect
+
+# `manage.py backup` and `restore` run pg_dump and pg_restore, of the major version of the postgres image.
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql-client-17 && rm -rf /var/lib/apt/lists/*
 
 RUN useradd --system --uid 10001 --home-dir /var/lib/recollect --create-home --shell /usr/sbin/nologin recollect
 WORKDIR /app

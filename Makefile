@@ -24,6 +24,8 @@ help: ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
 		printf '  make %-12s %s\n' "$$target" "$$text"; done
 
+export PYTHONUTF8 := 1
+
 up: install ## Start everything and print the address (PORT=8000 HOST=127.0.0.1 DEMO=1 for sample data).
 	@exec $(IN_VENV) config.stack up --host "$(HOST)" --port "$(PORT)" $(if $(DEMO),--demo)
 

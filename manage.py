@@ -9,6 +9,9 @@ MEASURING = (["run_evals"], ["fit_ranking"], ["benchmark"])
 
 
 def main() -> None:
+    from config.stack import use_utf8
+
+    use_utf8()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
     from django.core.management import execute_from_command_line
     from django.db import OperationalError, connection

@@ -37,6 +37,7 @@ from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.log_checks import warn_of_texts_in_logs  # noqa: E402
+from core.schema import refuse_unless_fitting  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
 
@@ -123,8 +124,9 @@ def has_credentials(scope: Any) -> bool:
 
 
 def _make_sure_of_the_database() -> None:
-    """A process that could show rows of other users, or whose embedding model did not make the index, never serves."""
+    """A process that could show rows of other users, or does not fit the tables or the index, never serves."""
     try:
+        refuse_unless_fitting()
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))

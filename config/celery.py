@@ -1,16 +1,23 @@
 """The Celery application: workers fill vectors, beat runs the sweeps for rows without a message."""
 
+import logging
 import os
 from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, Task
+from celery.beat import PersistentScheduler
 from celery.signals import before_task_publish, task_postrun, task_prerun
 from django.db import DatabaseError, connection
 
+from config.stack import TASKS
 from core.request_ids import APPLICATION, request_id, sane
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+
+logger = logging.getLogger(__name__)
 
 app = Celery("recollect")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -24,6 +31,32 @@ REQUEST = "recollect_request"
 def name_the_request(headers: dict[str, Any] | None = None, **_: Any) -> None:
     if headers is not None:
         headers[REQUEST] = request_id.get()
+
+
+class ClockwiseScheduler(PersistentScheduler):
+    """Beat's schedule on disk, without times in the future.
+
+    After the clock was set back, every entry was last sent in the future, and beat would send nothing until then, also
+    after a restart, because the times are on disk.
+    """
+
+    def tick(self, *args: Any, **kwargs: Any) -> Any:
+        latest = self.app.now() + timedelta(seconds=1)
+        ahead = [entry for entry in self.schedule.values() if entry.last_run_at and entry.last_run_at > latest]
+        for entry in ahead:
+            entry.last_run_at = self.app.now()
+        if ahead:
+            logger.warning("The clock went back: %d times of the schedule were in the future", len(ahead))
+            self.populate_heap()
+        return super().tick(*args, **kwargs)
+
+
+@task_prerun.connect
+def show_that_tasks_come(**_: Any) -> None:
+    """For the supervisor of `make up`, which starts beat again when none comes."""
+    if path := os.environ.get(TASKS):
+        with suppress(OSError):
+            Path(path).touch()
 
 
 @task_prerun.connect

@@ -7,10 +7,14 @@ from types import FrameType
 
 import uvicorn
 
+from config.stack import REFUSED
+
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
 # The default of uvicorn's own command.
 STARTUP_FAILURE = 3
+# Connections that wait to be accepted; uvicorn's default.
+BACKLOG = 2048
 # How long a thread may compute before another has its turn; Python's own 5 ms are for programs that only compute. A
 # request waits for the database some twenty times, and after each time for a turn: beside eight threads that rendered
 # long answers a search took 1.0 s instead of 1.8 s.
@@ -62,7 +66,15 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     # Each accepted connection inherits it.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    listener.bind((host, port))
+    try:
+        listener.bind((host, port))
+        if not shares_address:
+            # Two sockets may be bound to one address, and only one may listen there. Where several processes share the
+            # address, each listens when it is ready: the kernel would send it requests before.
+            listener.listen(BACKLOG)
+    except OSError as error:
+        sys.stderr.write(f"{host} port {port} cannot be listened on: {error.strerror}.\n")
+        sys.exit(REFUSED)
     return listener
 
 

@@ -1,12 +1,16 @@
 """Turns every failure of a DRF view into `application/problem+json` (RFC 9457) with the contract's fields."""
 
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse, JsonResponse
+from psycopg.errors import DiskFull
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -73,20 +77,38 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return Response(body, status=body["status"], content_type=CONTENT_TYPE, headers=_headers(error))
 
 
+DATABASE_AWAY = "The database is away for the moment. Try again shortly."
+DISK_FULL = "The disk is full. The administrator of this server has to make room on it."
+# PostgreSQL stops if it has no room for one more file of its log, which has 16 MB.
+LEAST_FREE_BYTES = 20 * 2**20
+
+
 # The first match wins. Errors that are not listed are unexpected.
 TRANSLATIONS: list[tuple[tuple[type[Exception], ...], Callable[[Any], RecollectError]]] = [
     ((RecollectError,), lambda exc: exc),
     ((Http404,), lambda _: NotFound()),
     ((RequestDataTooBig,), lambda _: TooLarge()),
-    (
-        (OperationalError, InterfaceError),
-        lambda _: Unavailable("The database is away for the moment. Try again shortly."),
-    ),
+    ((OperationalError, InterfaceError), lambda exc: database_away(exc)),  # noqa: PLW0108 - it is defined below
     ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), lambda _: AuthenticationRequired()),
     ((exceptions.PermissionDenied, PermissionDenied), lambda exc: AuthenticationRequired(str(exc) or None)),
     ((exceptions.Throttled,), lambda _: RateLimited()),
     ((exceptions.APIException,), lambda exc: InvalidInput(str(exc.detail))),
 ]
+
+
+def database_away(error: Exception | None = None) -> Unavailable:
+    """The reason why the database cannot be used: a full disk, where PostgreSQL or this machine says so."""
+    return Unavailable(DISK_FULL if is_disk_full(error) else DATABASE_AWAY)
+
+
+def is_disk_full(error: Exception | None = None) -> bool:
+    if isinstance(getattr(error, "__cause__", None), DiskFull):
+        return True
+    if not settings.DATABASE_FOLDER:
+        return False
+    with suppress(OSError):
+        return shutil.disk_usage(settings.DATABASE_FOLDER).free < LEAST_FREE_BYTES
+    return False
 
 
 def as_recollect_error(exc: Exception) -> RecollectError | None:

@@ -3,17 +3,20 @@
 # its workers log in as (docs/isolation.md). No one of them is a superuser, since row-level security does not bind one,
 # and every database has pgvector from the start.
 set -euo pipefail
-for name in database_owner_password database_password database_worker_password; do
+for name in database_owner_password database_password database_worker_password database_backup_password; do
     export "${name^^}=$(< "${SECRETS:-/run/secrets}/$name")"
 done
 psql --no-psqlrc --set=ON_ERROR_STOP=1 --username="$POSTGRES_USER" --dbname=template1 <<'SQL'
 \getenv owner_password DATABASE_OWNER_PASSWORD
 \getenv web_password DATABASE_PASSWORD
 \getenv worker_password DATABASE_WORKER_PASSWORD
+\getenv backup_password DATABASE_BACKUP_PASSWORD
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE ROLE recollect LOGIN PASSWORD :'owner_password';
 CREATE ROLE recollect_web LOGIN NOINHERIT PASSWORD :'web_password';
 CREATE ROLE recollect_worker LOGIN NOINHERIT PASSWORD :'worker_password';
+CREATE ROLE recollect_backup LOGIN BYPASSRLS PASSWORD :'backup_password';
+GRANT pg_read_all_data TO recollect_backup;
 CREATE ROLE recollect_staff NOLOGIN NOINHERIT;
 GRANT recollect_staff TO recollect_web;
 \connect postgres

@@ -10,13 +10,14 @@ from allauth.mfa.models import Authenticator
 from allauth.socialaccount import signals as services
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
-from django.db.models.signals import post_save
+from django.db.models.signals import post_save, pre_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
 from intake import visitors
 from intake.accounts import activity, devices, proof
+from intake.accounts import factors as factors_of_accounts
 from intake.identity import VISITOR, tell_what_came_along
 from intake.models import Activity, User
 from intake.models.sessions import DEVICE, LOGGED_IN_AT
@@ -43,6 +44,13 @@ def note_proof(*, request: HttpRequest, **kwargs: Any) -> None:
     """A log-in with several steps counts when it is complete."""
     if kwargs.get("reauthenticated"):
         proof.note(request)
+
+
+@receiver(pre_save, sender=Authenticator, dispatch_uid="intake.add_digests")
+def add_digests(*, instance: Authenticator, raw: bool = False, **kwargs: Any) -> None:
+    """So that recovery codes outlive a SECRET_KEY."""
+    if not raw:
+        factors_of_accounts.add_digests(instance)
 
 
 # The audit log's entry for each of these signals, which are sent with `user`.

@@ -27,11 +27,17 @@ SENTENCES = (
     _("Too many requests. Try again in a moment."),
     _("%(count)s of your calls are running. Wait for one to end."),
     _("The request took too long to arrive."),
+    _(
+        "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, "
+        "or has the proxy pass on the Host header."
+    ),
     _("Something went wrong here. It has been written to the log."),
     _("Search failed."),
     _("Search failed: what was found could not be read in time."),
     _("The service is away for the moment. Try again shortly."),
     _("The database is away for the moment. Try again shortly."),
+    _("The disk is full. The administrator of this server has to make room on it."),
+    _("The disk is full, and the answer could not be kept. The administrator of this server has to make room."),
     _("The embedding model is away for the moment. Try again shortly."),
     _("Search failed: it took too long."),
     _("Too many searches are running at the moment. Try again shortly."),

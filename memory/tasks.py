@@ -18,6 +18,7 @@ from django.utils import timezone
 from core import redis_clients
 from core.isolation.checks import NotIsolated, refuse_unless_isolated
 from core.periodic import for_each, seconds_until, steps
+from core.schema import DifferentTables, refuse_unless_fitting
 from intake import retention, temporary, visitors
 from intake.accounts import activity
 from intake.answers.sweeping import close_abandoned_turns as close_turns
@@ -46,8 +47,9 @@ def refuse_unless_a_worker_in_the_database(**_: Any) -> None:
     """
     roles = settings.DATABASE_ROLES
     try:
+        refuse_unless_fitting()
         refuse_unless_isolated(roles.web if settings.IMPORTING_WORKER else roles.worker)
-    except NotIsolated as refusal:
+    except (DifferentTables, NotIsolated) as refusal:
         sys.exit(f"The worker cannot start: {refusal}")
     except DatabaseError as error:
         sys.exit(f"The worker cannot start: the database does not answer ({error}).")

@@ -21,6 +21,11 @@ class Failure(Exception):
         self.problem = problem or {}
 
     @property
+    def is_too_much_for_proxy(self) -> bool:
+        """Whether a proxy in between, and not the server, refused the size of the request."""
+        return self.code == "413" and not self.problem
+
+    @property
     def may_pass(self) -> bool:
         """Whether the same request may succeed in a moment."""
         return not self.code or bool(self.problem.get("retryable"))

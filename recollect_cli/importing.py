@@ -18,6 +18,8 @@ from recollect_cli.packing import FoundFile, pack, wanted_files
 from recollect_cli.showing import Shows
 
 IMPORTS = "/api/v1/imports/"
+# A proxy that takes less at once is of no use.
+SMALLEST_CHUNK = 4096
 TRIES = 6
 LONGEST_WAIT = 30
 RESTS = ("ready", "done", "failed", "cancelled", "undone")
@@ -96,12 +98,12 @@ def _resumed(server: Server, key: str | None, size: int) -> dict[str, Any] | Non
 
 def _uploaded(server: Server, content: IO[bytes], shown: dict[str, Any], show: Shows) -> dict[str, Any]:
     """Chunk after chunk; after a failure it goes on where the server says."""
-    failures = 0
+    failures, most = 0, shown["chunk_bytes"]
     while shown["state"] == "uploading":
         first, total = shown["bytes_received"], shown["bytes"]
         show("uploading", first / total)
         content.seek(first)
-        chunk = content.read(min(shown["chunk_bytes"], total - first))
+        chunk = content.read(min(most, shown["chunk_bytes"], total - first))
         if not chunk:
             raise Failure("The file became shorter while it was read.")
         where = f"bytes {first}-{first + len(chunk) - 1}/{total}"
@@ -110,6 +112,9 @@ def _uploaded(server: Server, content: IO[bytes], shown: dict[str, Any], show: S
             shown = server.ask("PUT", shown["content_url"], chunk, **headers)
             failures = 0
         except Failure as failure:
+            if failure.is_too_much_for_proxy and len(chunk) > SMALLEST_CHUNK:
+                most = len(chunk) // 2
+                continue
             failures += 1
             if failures == TRIES or not (failure.may_pass or failure.code == "wrong_offset"):
                 raise

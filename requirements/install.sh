@@ -8,6 +8,12 @@ lock=$2
 # A moved project or another Python needs another environment. What was interrupted has left no mark, and begins anew.
 made_for=$("$python" -c 'import sys; print(*sys.version_info[:2])')" $PWD"
 if [ "$(cat .venv/made-for 2>/dev/null)" != "$made_for" ]; then
+    # Before anything is removed.
+    if ! mkdir .venv.writable 2>/dev/null; then
+        echo "$PWD cannot be written by this user, and .venv has to be made in it: make it writable, or copy the project." >&2
+        exit 1
+    fi
+    rmdir .venv.writable
     echo "Making .venv with Python ${made_for%% /*}."
     rm -rf .venv
     "$python" -m venv .venv || {

@@ -11,7 +11,8 @@ from agent_tools.arguments import ToolInput
 from agent_tools.registry import Tool, ToolOutput
 from agent_tools.tools.wording import NO_CALLER, NOBODY
 from agent_tools.untrusted import as_one_line
-from core.errors import RecollectError, SearchFailed, Unavailable
+from core.errors import RecollectError, SearchFailed
+from core.problems import database_away
 from core.validation import refuse_nul
 from intake.models import User
 from memory.embedders import EmbedderError
@@ -132,7 +133,7 @@ def _as_told(error: MemorySearchError) -> RecollectError:
         case EmbedderError():
             return EmbeddingModelAway()
         case OperationalError() | InterfaceError():
-            return Unavailable("The database is away for the moment. Try again shortly.")
+            return database_away(error.cause)
         case cause:
             logger.error("search_memory failed: %s", type(cause).__name__)
             return SearchFailed()

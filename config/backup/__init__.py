@@ -3,3 +3,7 @@
 
 class BackupError(Exception):
     """One sentence for the operator: the fault and the fix."""
+
+
+# The schema that holds the tables of another version while their rows are carried over.
+CARRIED = "restored_from_backup"

@@ -1,15 +1,21 @@
 """Summarises a database, to compare a backup with a product: rows and a hash per table, one search per user."""
 
+import hashlib
+import hmac
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.db import connection
 from psycopg import sql
 
-from config.backup import server
+from config.backup import archive, server
 from core.isolation.acting import acting_as
+from core.schema import applied_migrations, tables_found
+from intake.accounts.adapters import is_readable
 from intake.models import Turn, User
 from memory.search.chat_history import SearchMode, search_chat_history
 
@@ -27,6 +33,9 @@ SELECT relname FROM pg_class
 _COUNT = "SELECT count(*), coalesce(sum(hashtextextended(item::text, 0)::numeric), 0)::text FROM {} AS item"
 
 # Settings that must be equal for a restored product to answer alike. No secrets.
+
+# Filled by migrations and for each version anew.
+OF_THE_VERSION = ("django_migrations", "django_content_type", "auth_permission")
 SETTINGS = ("TEXT_SEARCH_CONFIG", "HISTORY_DECAY_RATE", "HISTORY_WEIGHTS")
 
 # The number of a user's search results to check.
@@ -59,22 +68,86 @@ def kept_settings() -> dict[str, Any]:
     return {name: getattr(settings, name) for name in SETTINGS}
 
 
-def differences(manifest: dict[str, Any]) -> Iterator[str]:
-    """A sentence for each table and setting of this product that differs from the backup."""
+def differences(manifest: dict[str, Any], *, was_just_restored: bool = False) -> Iterator[str]:
+    """A sentence for each table of this product that differs from the backup.
+
+    A product of another version has other columns in some tables, and lists of its own of what a version consists of:
+    such tables are compared by their number of rows, if at all, unless the backup `was_just_restored` as it is.
+    """
     wanted = {name: TableContents(**table) for name, table in manifest["tables"].items()}
     with server.reading_everything():
         found = tables()
+        changed = set() if was_just_restored else _changed_tables(manifest)
+        is_other_version = not was_just_restored and _is_of_another_version(manifest)
     for name in sorted(wanted.keys() | found.keys()):
         before, now = wanted.get(name), found.get(name)
+        if is_other_version and (name in OF_THE_VERSION or before is None or now is None):
+            continue
         if before is None or now is None:
             yield f"{name}: only in the {'product' if before is None else 'backup'}."
         elif before.rows != now.rows:
             yield f"{name}: {before.rows:,} rows in the backup, {now.rows:,} in the product."
-        elif before.hash != now.hash:
+        elif before.hash != now.hash and name not in changed:
             yield f"{name}: as many rows ({now.rows:,}) with other contents."
+
+
+def changed_settings(manifest: dict[str, Any]) -> Iterator[str]:
+    """A sentence for each setting with which this product answers in another way than the backup's."""
     for name, value in kept_settings().items():
         if name in manifest["settings"] and manifest["settings"][name] != value:
             yield f"The setting {name} was {manifest['settings'][name]} and is {value}."
+
+
+def compared_by_number(manifest: dict[str, Any]) -> Iterator[str]:
+    """A sentence about the tables that this version has changed, if there are any."""
+    with server.reading_everything():
+        changed = _changed_tables(manifest) & manifest["tables"].keys()
+    if changed:
+        yield (
+            f"The backup is of another version: {len(changed)} tables have other columns here and are compared by "
+            "their number of rows."
+        )
+
+
+def _changed_tables(manifest: dict[str, Any]) -> set[str]:
+    """The tables with other columns than in the backup; all of them, if it does not name its columns."""
+    found = {table: {name: column.type for name, column in one.items()} for table, one in tables_found().items()}
+    before = manifest.get("columns", {})
+    return {table for table, columns in found.items() if before.get(table) != columns}
+
+
+def _is_of_another_version(manifest: dict[str, Any]) -> bool:
+    return bool(manifest.get("migrations") != applied_migrations())
+
+
+def fingerprint(key: str, salt: str | None = None) -> dict[str, str]:
+    """Recognises a key, and is of no use for guessing it: a slow digest with a salt."""
+    salt = salt or secrets.token_hex(16)
+    digest = hashlib.scrypt(key.encode(), salt=bytes.fromhex(salt), **archive.SCRYPT)
+    return {"salt": salt, "digest": digest.hex()}
+
+
+def about_the_key(manifest: dict[str, Any], *, counts: bool = True) -> Iterator[str]:
+    """A sentence if this product has another SECRET_KEY than the backup, or cannot open what the key has encrypted."""
+    known = manifest.get("secret_key")
+    keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    digests = [fingerprint(each, known["salt"])["digest"] for each in keys] if known else []
+    if known and not any(hmac.compare_digest(digest, known["digest"]) for digest in digests):
+        yield (
+            "SECRET_KEY is another one than in the product that the backup is of: put that one into SECRET_KEY, or "
+            "into SECRET_KEY_FALLBACKS beside this one (docs/operations.md says where to find it)."
+        )
+    if counts and (lost := _unreadable_factors()):
+        yield (
+            f"{lost:,} authenticator apps and sets of recovery codes cannot be opened with this SECRET_KEY: their "
+            "owners log in with a recovery code that is kept as a digest, or with a passkey."
+        )
+
+
+def _unreadable_factors() -> int:
+    with server.reading_everything():
+        rows = list(Authenticator.objects.values_list("data", flat=True))
+    return sum(not is_readable(data) for data in rows)
 
 
 def total_rows(manifest: dict[str, Any]) -> int:

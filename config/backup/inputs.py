@@ -30,6 +30,10 @@ def opened(name: str) -> Iterator[IO[bytes]]:
                 yield file
         except FileNotFoundError:
             raise BackupError(f"There is no file {name}.") from None
+        except IsADirectoryError:
+            raise BackupError(f"{name} is a folder: name the file of the backup.") from None
+        except PermissionError:
+            raise BackupError(f"{name} may not be read by this user: change its owner or its mode.") from None
         return
     with tempfile.TemporaryFile() as file:
         copyfileobj(sys.stdin.buffer, file)

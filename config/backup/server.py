@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 from django.conf import settings
 from django.db import connection, transaction
 
-from config.backup import BackupError
+from config.backup import CARRIED, BackupError
 from core.isolation.acting import is_cluster
 from core.isolation.cluster import ONE_SHARD_AFTER_ANOTHER
 from core.isolation.connections import connected_as, connected_as_owner
@@ -70,7 +70,7 @@ def dumping() -> Iterator[IO[bytes]]:
         cursor.execute("SELECT pg_export_snapshot()")
         snapshot = cursor.fetchone()[0]
     # Extensions are not dumped: the target server has its own, created by a superuser.
-    command = [_program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
+    command = [program("pg_dump"), "--format=custom", f"--snapshot={snapshot}", "--no-owner", "--extension=plpgsql"]
     with subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE) as process:
         yield cast(IO[bytes], process.stdout)
         if process.wait():
@@ -81,7 +81,7 @@ def restore(dump: Iterable[bytes]) -> None:
     """Replace all tables by those of the dump, in one transaction, as the owner. Raises `BackupError`."""
     with connected_as_owner():
         _drop_everything()
-        command = [_program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
+        command = [program("pg_restore"), "--exit-on-error", "--single-transaction", "--no-owner"]
         command += [f"--dbname={connection.settings_dict['NAME']}"]
         with subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE) as process:
             _feed(process, dump)
@@ -107,10 +107,17 @@ def _drop_everything() -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         if is_cluster(connection):
             cursor.execute(ONE_SHARD_AFTER_ANOTHER)
-        for query in (_TABLES, _ROUTINES):
-            cursor.execute(query)
-            for (statement,) in cursor.fetchall():
-                cursor.execute(statement)
+        # An interrupted restore left it.
+        cursor.execute(f"DROP SCHEMA IF EXISTS {CARRIED} CASCADE")
+        run_each(cursor, _TABLES)
+        run_each(cursor, _ROUTINES)
+
+
+def run_each(cursor: Any, query: str) -> None:
+    """Run each statement that a query writes."""
+    cursor.execute(query)
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
 
 
 def version() -> int:
@@ -127,7 +134,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **given}
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     spec = find_spec(EMBEDDED)
     if spec is not None and spec.origin is not None:
         for folder in sorted(Path(spec.origin).parent.glob("pginstall[0-9]*"), reverse=True):

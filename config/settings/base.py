@@ -48,6 +48,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="")
 # Former keys, for reading data that they signed or encrypted.
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_FAILURE_VIEW = "intake.views.failures.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 
 INSTALLED_APPS = [
@@ -122,6 +123,9 @@ FORMAT_MODULE_PATH = ["config.formats"]
 TIME_ZONE = env.str("TIME_ZONE", default="UTC")
 USE_I18N = True
 USE_TZ = True
+
+# The folder of the embedded server's data, named by `make up`: its disk may be full.
+DATABASE_FOLDER = env.str("RECOLLECT_DATA", default="")
 
 STATIC_URL = "/static/"
 # Swagger UI, without the rest of the package that carries it.
@@ -747,6 +751,7 @@ CELERY_BEAT_SCHEDULE = {
     "close-abandoned-turns": {"task": "memory.close_abandoned_turns", "schedule": 5, "options": {"expires": 5}},
 }
 # Beat's state file; it may be lost at any time.
+CELERY_BEAT_SCHEDULER = "config.celery:ClockwiseScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR_DIR / "celerybeat-schedule")
 
 # Logs: ids, counts and codes, never a user's text

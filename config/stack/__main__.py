@@ -8,12 +8,13 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from config.stack import StackError
-from config.stack.paths import servers_dir, var_dir
+from config.stack import StackError, use_utf8
+from config.stack.paths import full_disk, reason, refuse_another_data_folder, servers_dir, var_dir
 from config.stack.preflight import check_port, read_environment
 from config.stack.processes import find_marked, find_servers, stop
 from config.stack.supervisor import Address, RunPaths, Supervisor, say
@@ -25,6 +26,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
+    use_utf8()
     arguments = _parse()
     # Logs, passwords and the address are private.
     os.umask(0o077)
@@ -34,8 +36,8 @@ def main() -> None:
             down()
         else:
             up(Address(arguments.host, _port(arguments.port)), demo=arguments.demo)
-    except StackError as error:
-        sys.exit(f"{error}")
+    except (StackError, OSError) as error:
+        sys.exit(reason(error))
 
 
 def _parse() -> argparse.Namespace:
@@ -68,7 +70,9 @@ class RunLock:
             self._lock.acquire(blocking=False)
         except Timeout:
             return False
-        self._path.write_text(str(os.getpid()))
+        # A full disk keeps nobody from stopping.
+        with suppress(OSError):
+            self._path.write_text(str(os.getpid()))
         return True
 
     def holder(self) -> int | None:
@@ -80,6 +84,7 @@ class RunLock:
 def up(address: Address, *, demo: bool) -> None:
     """Run everything until a signal ends it; raises StackError if something prevents the start."""
     paths = RunPaths(var_dir())
+    refuse_another_data_folder(paths.var)
     paths.make()
     lock = RunLock(paths.lock)
     if not lock.acquire():
@@ -88,6 +93,8 @@ def up(address: Address, *, demo: bool) -> None:
     paths.address.unlink(missing_ok=True)
     if _end_earlier_run(paths):
         say("Stopped what an earlier run had left behind.")
+    if full := full_disk(paths.var, servers_dir(paths.var)):
+        raise StackError(full)
     check_port(address.host, address.port)
     supervisor = Supervisor(paths, address)
     for number in ENDING_SIGNALS:
@@ -118,6 +125,8 @@ def down() -> None:
     left_behind = _end_earlier_run(paths)
     paths.address.unlink(missing_ok=True)
     say("Stopped." if was_running or left_behind else "Nothing is running.")
+    if full := full_disk(paths.var, servers_dir(paths.var)):
+        say(full)
 
 
 def _report_running(paths: RunPaths, lock: RunLock) -> None:

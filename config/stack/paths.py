@@ -1,5 +1,6 @@
 """The folders that `make up` writes to, and the account of the servers."""
 
+import errno
 import hashlib
 import os
 import pwd
@@ -22,6 +23,10 @@ UNPRIVILEGED = ("postgres", "nobody")
 LONGEST_SOCKET_DIR = 85
 SHARED_TEMPORARY_DIR = Path("/tmp")  # noqa: S108 - folders in it are made private and under new names
 PRIVATE = 0o700
+# PostgreSQL writes its log in files of 16 MB, and a start needs a few megabytes more.
+LEAST_FREE_BYTES = 48 * 2**20
+# In `var`: the folder of the servers' data. In that folder: the `var` that it belongs to.
+DATA_FOLDER, BELONGS_TO = "data-folder", "belongs-to"
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,112 @@ def var_dir() -> Path:
 
 
 def servers_dir(var: Path) -> Path:
-    """Return the folder for the servers' data: below `var`, except under root, whose `var` may be in a private home."""
+    """Return the folder for the servers' data: the remembered one, or else below `var`.
+
+    Under root it is elsewhere, because root's `var` may be in a private home.
+    """
+    if remembered := _remembered(var):
+        return remembered
     if os.geteuid() != 0:
         return var / "servers"
     return SYSTEM_DIR / f"{BASE_DIR.name}-{_short_hash(var)}"
+
+
+def refuse_another_data_folder(var: Path) -> None:
+    """Raise StackError where a start would use the data of another copy or user, or would begin with an empty product
+    beside the settings of one that was not empty.
+    """
+    folder, remembered = servers_dir(var), _remembered(var)
+    inside = var / "servers"
+    if os.geteuid() == 0 and (remembered == inside or (not remembered and (inside / "data").exists())):
+        name = _name_of(var)
+        raise StackError(f"The data of this copy in {inside} belongs to {name}: run `make up` as that user.")
+    if os.geteuid() != 0 and remembered and remembered != inside:
+        raise StackError(
+            f"The data of this copy is in {remembered} and was made by root: go on with `sudo make up`, or restore a "
+            f"backup of it into a copy of your own; to begin with nothing, remove {var} as root."
+        )
+    if remembered and (other := _other_owner(remembered, var)):
+        raise StackError(
+            f"This copy's data folder {remembered} belongs to {other}: run `make up` there; to begin with nothing "
+            f"here, remove {var / DATA_FOLDER} and {var / 'env'}."
+        )
+    if not (folder / "data").exists() and _has_had_a_database(var):
+        raise StackError(
+            f"The settings in {var / 'env'} belong to a database that is not in {folder}: if the project was renamed "
+            f"or moved, write the former folder (see {SYSTEM_DIR}) into {var / DATA_FOLDER}; to begin with nothing, "
+            f"remove {var / 'env'} and {var / DATA_FOLDER}."
+        )
+
+
+def remember_data_folder(var: Path) -> None:
+    """Write down which data folder belongs to which `var`, once the folder is there."""
+    folder = servers_dir(var)
+    for path, text in ((var / DATA_FOLDER, folder), (folder / BELONGS_TO, var)):
+        if not path.exists() or path.read_text().strip() != str(text):
+            partial = path.with_name(f"{path.name}.new")
+            partial.write_text(f"{text}\n")
+            # Another user is to read whose it is.
+            partial.chmod(0o644)
+            partial.replace(path)
+
+
+def _remembered(var: Path) -> Path | None:
+    try:
+        remembered = Path((var / DATA_FOLDER).read_text().strip())
+    except OSError:
+        return None
+    # A folder below `var` moves with it.
+    return var / "servers" if remembered.name == "servers" and remembered.parent.name == var.name else remembered
+
+
+def _other_owner(folder: Path, var: Path) -> Path | None:
+    """The other `var` that has the same data folder; a renamed one is not there any more."""
+    try:
+        owner = Path((folder / BELONGS_TO).read_text().strip())
+    except OSError:
+        return None
+    return owner if owner != var and _remembered(owner) == folder else None
+
+
+def _has_had_a_database(var: Path) -> bool:
+    """Whether an earlier run has made its own database for this `var`; the settings name it by a socket."""
+    try:
+        lines = (var / "env").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("DATABASE_URL=") and "?host=%2F" in line for line in lines)
+
+
+def _name_of(path: Path) -> str:
+    """The owner of a file, by name or by number."""
+    uid = path.stat().st_uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"the user with the number {uid}"
+
+
+def full_disk(*folders: Path) -> str:
+    """A sentence if the disk of one of the folders has no room for a start; empty otherwise."""
+    for folder in folders:
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(existing).free
+        if free < LEAST_FREE_BYTES:
+            return (
+                f"The disk is full: {free // 2**20} MB are free for {folder}, and {LEAST_FREE_BYTES // 2**20} are "
+                "needed. Make room on it."
+            )
+    return ""
+
+
+def reason(error: Exception) -> str:
+    """An error as one sentence."""
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"The disk is full{f' ({error.filename})' if error.filename else ''}: make room on it."
+        return f"{error.filename or 'A file'} cannot be used ({error.strerror})."
+    return str(error)
 
 
 def temporary_servers_dir() -> Path:

@@ -1,6 +1,8 @@
 """PostgreSQL with pgvector on a private Unix socket: passwords for all roles, a superuser only for the set-up."""
 
 import locale
+import os
+import pwd
 import secrets
 import shutil
 import signal
@@ -16,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from config.stack import StackError
-from config.stack.paths import choose_account, make_private, programs, socket_dir, write_secret
+from config.stack.paths import choose_account, full_disk, make_private, programs, socket_dir, write_secret
 from config.stack.processes import find_servers, start_server, stop
 from core.isolation.roles import Roles, make_roles
 
@@ -188,6 +190,7 @@ class EmbeddedPostgres:
 
     def _initialise(self) -> None:
         """Run initdb in another folder and move the result, so that data is either complete or missing."""
+        _refuse_without_a_name()
         partial, password_file = self.root / "initdb", self.root / "initdb-password"
         shutil.rmtree(partial, ignore_errors=True)
         self._write_passwords()
@@ -205,7 +208,9 @@ class EmbeddedPostgres:
         status = start_server(command, folder=self.root, log=self.log, account=self._account).wait()
         password_file.unlink()
         if status:
-            raise StackError(f"The database could not be made in {self.root}: {self.log} says why.")
+            raise StackError(
+                full_disk(self.root) or f"The database could not be made in {self.root}: {self.log} says why."
+            )
         partial.rename(self.data)
 
     def _write_passwords(self, known: Mapping[str, str] | None = None) -> None:
@@ -245,7 +250,7 @@ class EmbeddedPostgres:
             else:
                 return
         self.stop()
-        raise StackError(f"The database in {self.root} does not start: {self.log} says why.")
+        raise StackError(full_disk(self.root) or f"The database in {self.root} does not start: {self.log} says why.")
 
     def _prepare(self) -> None:
         """Create the application's roles, its database and pgvector; once for each version of the server package."""
@@ -280,6 +285,17 @@ class EmbeddedPostgres:
             rights = sql.SQL("LOGIN NOSUPERUSER BYPASSRLS NOCREATEROLE PASSWORD {}").format(password)
             connection.execute(sql.SQL("CREATE ROLE {} {}").format(role, rights))
         connection.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(role))
+
+
+def _refuse_without_a_name() -> None:
+    """Raise StackError if the current user has no entry in the list of users, which initdb asks for."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise StackError(
+            f"The user with the number {os.geteuid()} has no entry in /etc/passwd, and PostgreSQL makes no database "
+            "without one: add the entry, run as another user, or name a server in DATABASE_URL."
+        ) from None
 
 
 def _add_vector(connection: psycopg.Connection) -> None:

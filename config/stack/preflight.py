@@ -30,6 +30,8 @@ def check_port(host: str, port: int) -> None:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
+            # Another copy that starts at this moment has bound it, and does not answer yet.
+            probe.listen()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             hint = f"Port {port} is taken: stop what uses it, or choose another, as in `make up PORT={port + 1}`."

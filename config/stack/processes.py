@@ -15,7 +15,8 @@ from typing import Protocol
 
 import psutil
 
-from config.stack.paths import BASE_DIR, Account
+from config.stack import REFUSED, StackError
+from config.stack.paths import BASE_DIR, Account, reason
 
 # In the environment of every process that a supervisor starts; the value is the supervisor's folder.
 MARK = "RECOLLECT_SUPERVISED_IN"
@@ -133,6 +134,11 @@ class Program:
                 start_new_session=True,
             )
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether it has ended because it must not run as things are."""
+        return self._process is not None and self._process.poll() == REFUSED
+
     def stop(self) -> None:
         if self._process and self._process.poll() is None:
             process = psutil.Process(self._process.pid)
@@ -149,28 +155,49 @@ class Watch:
 
     service: Service
     deaths: int = 0
-    _started_at: float = 0.0
+    started_at: float = 0.0
     _start_at: float = 0.0
+    _said: str = ""
 
     def start(self) -> None:
-        self._started_at = time.monotonic()
+        self.started_at = time.monotonic()
         self._start_at = 0.0
         self.service.start()
 
+    def start_or_wait(self) -> str:
+        """Start the service, or plan another attempt; returns a sentence if it could not start for a new reason."""
+        try:
+            self.start()
+        except (StackError, OSError) as error:
+            why = reason(error)
+            self._plan()
+            is_new, self._said = why != self._said, why
+            return f"{self.service.name} cannot start and is tried again: {why}" if is_new else ""
+        self._said = ""
+        return ""
+
+    def start_again(self) -> str:
+        """End a service that runs and does no work, and start another."""
+        self.service.stop()
+        return self.start_or_wait()
+
+    def _plan(self) -> int:
+        """Returns the seconds until the next attempt."""
+        wait = min(2 ** min(self.deaths, 10) - 1, LONGEST_WAIT_SECONDS)
+        self.deaths += 1
+        self._start_at = time.monotonic() + wait
+        return wait
+
     def tend(self) -> str:
-        """Start the service if it is due; returns a sentence if it has just died, otherwise nothing."""
+        """Start the service if it is due; returns a sentence if it has just died or cannot start, otherwise nothing."""
         now = time.monotonic()
         if self.service.is_running:
-            if now - self._started_at > HEALTHY_SECONDS:
+            if now - self.started_at > HEALTHY_SECONDS:
                 self.deaths = 0
             return ""
         if self._start_at:
-            if now >= self._start_at:
-                self.start()
-            return ""
-        wait = min(2**self.deaths - 1, LONGEST_WAIT_SECONDS)
-        self.deaths += 1
-        self._start_at = now + wait
+            return self.start_or_wait() if now >= self._start_at else ""
+        wait = self._plan()
         return f"{self.service.name} ended and is started again{f' in {wait} s' if wait else ''}."
 
 

@@ -1,18 +1,21 @@
 """The supervisor of `make up`: starts all parts in order, watches and restarts them, and stops them."""
 
 import http.client
+import json
 import secrets
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from config.stack import WEB_PROCESSES, StackError
+from config.stack import DATA, PROGRAM, RUN, TASKS, WEB_PROCESSES, StackError
 from config.stack.broker import EmbeddedRedis
-from config.stack.paths import BASE_DIR, make_private, servers_dir, write_secret
+from config.stack.paths import BASE_DIR, make_private, remember_data_folder, servers_dir, write_secret
 from config.stack.postgres import EmbeddedPostgres
 from config.stack.preflight import (
     addresses,
@@ -32,6 +35,11 @@ LOOK_SECONDS = 0.2
 DEATHS_BEFORE_READY = 2
 # Later it is restarted forever; the reason is shown once it has died this often in a row.
 DEATHS_BEFORE_SHOWN = 3
+# Later it is asked now and then, and started again if it has not answered for so long.
+ASK_SECONDS = 10
+HANGS_SECONDS = 60
+# Every few seconds a task is due: if none has come for so long, beat sends nothing.
+NO_TASK_SECONDS = 180
 # One worker process: its embedding model uses every core already. There is no other worker to exchange messages with.
 # The web process has run the system checks, which import much that neither needs.
 CELERY = ("celery", "--skip-checks", "-A", "config.celery")
@@ -84,6 +92,11 @@ class RunPaths:
         return self.run / "address"
 
     @property
+    def tasks(self) -> Path:
+        """Touched by the worker with each task."""
+        return self.run / "tasks"
+
+    @property
     def environment(self) -> Path:
         """Contains generated values for missing settings; commands beside the supervisor read it too."""
         return self.var / "env"
@@ -107,6 +120,8 @@ class Supervisor:
         self._watches: list[Watch] = []
         self._logs: list[tuple[str, LogReader]] = []
         self._environment: dict[str, str] = {}
+        self._run = secrets.token_urlsafe(12)
+        self._listening = Listening(paths.tasks)
 
     def start(self, *, demo: bool) -> None:
         """Start every part and return when the address answers; raises StackError if something prevents it."""
@@ -134,6 +149,7 @@ class Supervisor:
         """Keep every part running."""
         while True:
             self._look_after()
+            self._restart_the_idle()
             time.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
@@ -157,18 +173,21 @@ class Supervisor:
             if not postgres.data.exists():
                 say("Making the database …")
             self._start_service(postgres)
+            remember_data_folder(self._paths.var)
             made |= postgres.addresses
         if "REDIS_URL" in given:
             check_broker(given["REDIS_URL"])
         else:
             broker = EmbeddedRedis(root, log=self._begin_log("redis"))
-            self._start_service(broker)
+            # Everything but wake-up messages works without it.
+            self._start_service(broker, must_start=False)
             made["REDIS_URL"] = broker.url
         if self._address.host not in ("127.0.0.1", "localhost", "::1") and "ALLOWED_HOSTS" not in given:
             made["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{self._address.host}"
         write_secret(self._paths.environment, "".join(f"{name}={value}\n" for name, value in made.items()))
         # A command makes backups: no serving process may bypass row-level security.
         own = {MARK: str(self._paths.var), "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_BACKUP_URL": ""}
+        own |= {RUN: self._run, DATA: str(root), TASKS: str(self._paths.tasks)}
         return given | made | own
 
     def _kept_key(self) -> str:
@@ -190,12 +209,16 @@ class Supervisor:
 
     def _start_program(self, name: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
         log = self._begin_log(name)
-        self._start_service(Program(name, arguments, environment=environment or self._environment, log=log))
+        named = (environment or self._environment) | {PROGRAM: name}
+        self._start_service(Program(name, arguments, environment=named, log=log))
 
-    def _start_service(self, service: Service) -> None:
+    def _start_service(self, service: Service, *, must_start: bool = True) -> None:
         watch = Watch(service)
         self._watches.append(watch)
-        watch.start()
+        if must_start:
+            watch.start()
+        elif sentence := watch.start_or_wait():
+            say(sentence)
 
     def _begin_log(self, name: str) -> Path:
         path = begin_log(self._paths.log / f"{name}.log")
@@ -204,29 +227,35 @@ class Supervisor:
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while not (answer := self._ask()).startswith("200"):
+        while not (answer := ask(self._address, self._environment)).is_healthy:
+            if answer.run and answer.run != self._run:
+                raise StackError(
+                    f"Another copy of Recollect answers at {self._address}: stop it, or choose another port."
+                )
             if time.monotonic() > deadline:
-                raise StackError(f"{self._address}/healthz did not become healthy (last answer: {answer}).")
+                raise StackError(f"{self._address}/healthz did not become healthy (last answer: {answer.text}).")
             for watch in self._look_after():
-                if watch.deaths >= DEATHS_BEFORE_READY:
+                if isinstance(watch.service, Program) and watch.service.has_refused:
+                    raise StackError(last_lines(watch.service.log).splitlines()[-1].strip())
+                if isinstance(watch.service, Program) and watch.deaths >= DEATHS_BEFORE_READY:
                     say(last_lines(watch.service.log))
                     raise StackError(
                         f"{watch.service.name} does not start: the lines above and {watch.service.log} say why."
                     )
             time.sleep(LOOK_SECONDS / 2)
 
-    def _ask(self) -> str:
-        """Query the web process; returns the status and the body, or the reason for the missing answer."""
-        hosts = [host for host in self._environment.get("ALLOWED_HOSTS", "").split(",") if host.strip(".*")]
-        connection = http.client.HTTPConnection(self._address.local_host, self._address.port, timeout=10)
-        try:
-            connection.request("GET", "/healthz", headers={"Host": hosts[0].lstrip(".") if hosts else "localhost"})
-            response = connection.getresponse()
-            return f"{response.status} {response.read(200).decode(errors='replace')}"
-        except (OSError, http.client.HTTPException) as error:
-            return f"{error}"
-        finally:
-            connection.close()
+    def _restart_the_idle(self) -> None:
+        """Start again the web processes that do not answer, and beat if no task comes."""
+        self._listening.ask_now_and_then(self._address, self._environment)
+        for watch in self._watches:
+            if sentence := self._listening.complaint(watch):
+                say(sentence)
+                if watch.service.name == "beat":
+                    # A schedule that was written by another clock.
+                    for path in self._paths.var.glob("celerybeat-schedule*"):
+                        path.unlink(missing_ok=True)
+                if failure := watch.start_again():
+                    say(failure)
 
     def _look_after(self) -> list[Watch]:
         """Restart dead parts and show errors; returns the watches whose service has just died."""
@@ -242,6 +271,87 @@ class Supervisor:
             for error in reader.new_errors():
                 say(f"{name}: {error}")
         return died
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of `/healthz`, or the reason why there is none."""
+
+    text: str
+    is_healthy: bool = False
+    run: str = ""
+    program: str = ""
+
+
+def ask(address: Address, environment: Mapping[str, str]) -> Answer:
+    """Query a web process."""
+    hosts = [host for host in environment.get("ALLOWED_HOSTS", "").split(",") if host.strip(".*")]
+    connection = http.client.HTTPConnection(address.local_host, address.port, timeout=ASK_SECONDS)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": hosts[0].lstrip(".") if hosts else "localhost"})
+        response = connection.getresponse()
+        body = response.read(1000).decode(errors="replace")
+        text = f"{response.status} {body[:200]}"
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(str(error))
+    finally:
+        connection.close()
+    try:
+        named = json.loads(body)
+        run, program = str(named["run"]), str(named["program"])
+    except (ValueError, KeyError, TypeError):
+        return Answer(text)
+    is_ours = run == environment[RUN]
+    return Answer(text, is_healthy=is_ours and response.status == HTTPStatus.OK, run=run, program=program)
+
+
+class Listening:
+    """Notices programs that run and do no work: by their answers, and by the tasks that come.
+
+    Times are the machine's own, which no change of the clock moves.
+    """
+
+    def __init__(self, tasks: Path) -> None:
+        self._tasks = tasks
+        self._last: dict[str, float] = {}
+        self._stamp = 0
+        self._failures = 0
+        self._asked_at = time.monotonic()
+        self._asking = ThreadPoolExecutor(max_workers=1)
+        self._answer: Future[Answer] | None = None
+
+    def ask_now_and_then(self, address: Address, environment: Mapping[str, str]) -> None:
+        """In a thread, because an answer may take long, and several processes may share the address."""
+        if self._answer is None:
+            if time.monotonic() - self._asked_at >= ASK_SECONDS:
+                self._asked_at = time.monotonic()
+                self._answer = self._asking.submit(ask, address, environment)
+            return
+        if self._answer.done():
+            answer, self._answer = self._answer.result(), None
+            if answer.run == environment[RUN]:
+                self._last[answer.program] = time.monotonic()
+            else:
+                self._failures += 1
+
+    def complaint(self, watch: Watch) -> str:
+        """A sentence if the program of a watch must be started again."""
+        name = watch.service.name
+        heard = self._last.get(name, 0.0)
+        silent = time.monotonic() - max(watch.started_at, heard)
+        if name.startswith("web"):
+            if watch.service.is_running and silent > HANGS_SECONDS and self._failures > 1:
+                self._failures = 0
+                self._last[name] = time.monotonic()
+                return f"{name} has not answered for {HANGS_SECONDS} s and is started again."
+        elif name == "beat" and watch.service.is_running:
+            stamp = self._tasks.stat().st_mtime_ns if self._tasks.exists() else 0
+            if stamp != self._stamp:
+                self._stamp, self._last[name] = stamp, time.monotonic()
+            elif silent > NO_TASK_SECONDS:
+                self._last[name] = time.monotonic()
+                return f"No task has come for {NO_TASK_SECONDS} s: beat is started again with a new schedule."
+        return ""
 
 
 def say(text: str) -> None:

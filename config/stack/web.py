@@ -4,10 +4,10 @@ import os
 import sys
 
 import django
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from config.serving import serve
-from config.stack import WEB_PROCESSES
+from config.stack import REFUSED, WEB_PROCESSES
 
 # A user who presses Ctrl-C waits less long than an operator who restarts a busy server.
 GRACEFUL_SECONDS = 3
@@ -18,7 +18,11 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
     django.setup()
     # In this process and not in an earlier one, because loading Django takes longer than both together.
-    call_command("migrate", interactive=False, verbosity=0)
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+    except CommandError as refusal:
+        print(refusal, file=sys.stderr)
+        sys.exit(REFUSED)
     call_command("collectstatic", interactive=False, verbosity=0)
     is_one_of_several = (os.environ.get(WEB_PROCESSES) or "1") != "1"
     serve(host, port, graceful_seconds=GRACEFUL_SECONDS, shares_address=is_one_of_several)

@@ -1,5 +1,6 @@
 """Backup, restore and verification by their commands, from one product to another on servers of its own."""
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from config.backup import archive
 from core.testing.throwaway_servers import ThrowawayServers
 
 
@@ -96,6 +98,67 @@ def test_a_backup_with_a_flipped_byte_is_refused_and_changes_nothing(product, ba
     assert "damaged" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert product.execute(tables) == before
+
+
+def test_a_backup_restored_under_another_key_says_what_cannot_be_opened(product, other, tmp_path):
+    fill = (
+        "from allauth.mfa.models import Authenticator; from allauth.mfa.utils import encrypt; "
+        "from core.isolation.acting import acting_as; from intake.models import User; user = User.objects.first()\n"
+        "with acting_as(user): Authenticator.objects.create(user=user, type='totp', data={'secret': encrypt('JBSWY3DP')})"
+    )
+    filled = product.manage("shell", "--no-imports", "-c", fill)
+    assert filled.returncode == 0, filled.stderr
+    path = tmp_path / "key.backup"
+    assert product.manage("backup", str(path)).returncode == 0
+    elsewhere = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "SECRET_KEY": "of another server"}
+
+    restored = other.manage("restore", str(path), **elsewhere)
+    assert restored.returncode == 0, restored.stderr
+    for said in (restored.stdout, other.manage("verify_backup", str(path), **elsewhere).stdout):
+        assert "SECRET_KEY is another one than in the product that the backup is of" in said
+        assert "1 authenticator apps and sets of recovery codes cannot be opened" in said
+    assert "SECRET_KEY" not in other.manage("verify_backup", str(path)).stdout
+
+
+def test_a_backup_of_other_migrations_is_carried_over_by_columns(product, other, tmp_path):
+    """As of data that was made before a migration was edited."""
+    changes = (
+        "ALTER TABLE users DROP COLUMN language; ALTER TABLE users ADD nickname text; UPDATE users SET nickname = 'x';"
+        "CREATE TABLE forgotten (id int); INSERT INTO forgotten VALUES (1)"
+    )
+    source = Product()
+    try:
+        assert source.manage("load_demo").returncode == 0
+        source.execute(changes)
+        path = tmp_path / "other.backup"
+        assert source.manage("backup", str(path)).returncode == 0
+        before = source.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id")
+    finally:
+        source.servers.stop()
+    _forget_migrations(path)
+
+    restored = other.manage("restore", str(path))
+
+    assert restored.returncode == 0, restored.stderr
+    assert "users.language: new, with its default in 1 rows." in restored.stdout
+    assert "users.nickname: this version has no such column; 1 values are left out." in restored.stdout
+    assert "forgotten: this version has no such table; its 1 rows are left out." in restored.stdout
+    assert other.execute("SELECT language FROM users") == [("",)]
+    assert other.execute("SELECT user_message FROM intake_conversation_turns ORDER BY id") == before != []
+    assert other.manage("verify_backup", str(path)).returncode == 0
+    assert other.manage("check", "--database", "default").returncode == 0
+    assert other.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'restored_from_backup'") == [(0,)]
+
+
+def _forget_migrations(path):
+    """Backups did not name their migrations once."""
+    with path.open("rb") as file:
+        manifest = archive.read_manifest(file, passphrase=None)
+        file.seek(0)
+        dump = b"".join(archive.read_dump(file, passphrase=None))
+    del manifest["migrations"], manifest["columns"]
+    with path.open("wb") as file:
+        archive.write(file, manifest, io.BytesIO(dump), passphrase=None)
 
 
 def test_a_backup_is_written_for_its_owner_alone_and_only_when_it_is_whole(product, backup, tmp_path):

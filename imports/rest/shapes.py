@@ -11,7 +11,7 @@ from core.pagination import ListPage
 from core.validation import Input
 from imports.models import Import, ImportEntry
 from imports.reading.products import readers
-from imports.services import MAX_CHOSEN, MAX_CHUNK
+from imports.services import CHUNK, MAX_CHOSEN
 from imports.storing.keys import LONGEST_ID
 from imports.storing.waiting import Waiting
 
@@ -110,7 +110,7 @@ class ImportOutput(BaseModel):
             state=batch.state,
             bytes=batch.bytes,
             bytes_received=batch.bytes_received,
-            chunk_bytes=MAX_CHUNK,
+            chunk_bytes=CHUNK,
             content_url=reverse("import_content", args=[batch.pk]),
             found=batch.found,
             selected=batch.selected,

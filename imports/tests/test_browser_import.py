@@ -146,7 +146,7 @@ def test_an_undo_asks_again_when_something_was_continued(open_page, person, expo
 
 def test_an_upload_goes_on_after_the_connection_broke_off_and_after_a_reload(open_page, person, export, monkeypatch):
     size = export.stat().st_size
-    monkeypatch.setattr("imports.rest.shapes.MAX_CHUNK", size // 4)
+    monkeypatch.setattr("imports.rest.shapes.CHUNK", size // 4)
     page = open_page("/import/", user=person)
     asked = []
 

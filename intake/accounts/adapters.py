@@ -197,6 +197,15 @@ def other_services(request: HttpRequest) -> list[OtherService]:
     ]
 
 
+def is_readable(data: dict[str, Any]) -> bool:
+    """Whether this SECRET_KEY, or a fallback, opens the secrets of an authenticator app or of recovery codes."""
+    sealed = [data[name] for name in ("secret", "seed") if name in data] + list(data.get("migrated_codes", []))
+    try:
+        return all(_cipher().decrypt(str(one).encode()) for one in sealed)
+    except InvalidToken:
+        return False
+
+
 def _cipher() -> MultiFernet:
     return MultiFernet([Fernet(_key(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
 

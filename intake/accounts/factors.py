@@ -1,10 +1,26 @@
-"""Describes the log-in methods of an account besides its password."""
+"""The log-in methods of an account besides its password.
+
+Recovery codes are encrypted with SECRET_KEY, so that their owner can see them again. Each also has a digest, with which
+it still lets its owner in when a backup was restored under another key.
+"""
+
+import hashlib
+import hmac
+import secrets
+from typing import Any
 
 from allauth.mfa.models import Authenticator
+from django.db import transaction
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from intake.accounts.adapters import is_readable
 from intake.models import User
+
+# In the data of a set of recovery codes.
+DIGESTS, SALT, USED = "digests", "salt", "used_mask"
+# Of scrypt (RFC 7914): 16 MB and some 50 ms for each code. A code has eight digits and comes after a password.
+SCRYPT: dict[str, Any] = {"n": 2**14, "r": 8, "p": 1, "dklen": 32}
 
 
 def in_words(user: User) -> str:
@@ -16,3 +32,42 @@ def in_words(user: User) -> str:
     if Authenticator.Type.TOTP in types:
         words.append(_("codes of an app"))
     return _(" and ").join(words) if words else _("None yet")
+
+
+def add_digests(codes: Authenticator) -> None:
+    """Add the digests of recovery codes that have none yet, before they are stored."""
+    if codes.type != Authenticator.Type.RECOVERY_CODES or DIGESTS in codes.data or not is_readable(codes.data):
+        return
+    salt = secrets.token_hex(16)
+    digests = [_digest(code, salt) for code in codes.wrap().generate_codes()]
+    codes.data = {**codes.data, SALT: salt, DIGESTS: digests}
+
+
+def keep_digests(user: User) -> None:
+    """Add the digests of a set that was made before there were any."""
+    for codes in Authenticator.objects.filter(user=user, type=Authenticator.Type.RECOVERY_CODES):
+        if DIGESTS not in codes.data and is_readable(codes.data):
+            codes.save()
+
+
+def use_digest(user: User, code: str) -> Authenticator | None:
+    """The recovery codes of which `code` is an unused one, by its digest; it is used up then."""
+    digits = "".join(code.split())
+    with transaction.atomic():
+        codes = (
+            Authenticator.objects.select_for_update().filter(user=user, type=Authenticator.Type.RECOVERY_CODES).first()
+        )
+        if codes is None or DIGESTS not in codes.data:
+            return None
+        wanted = _digest(digits, codes.data[SALT])
+        for number, digest in enumerate(codes.data[DIGESTS]):
+            used = int(codes.data.get(USED, 0))
+            if not used & 1 << number and hmac.compare_digest(digest, wanted):
+                codes.data = {**codes.data, USED: used | 1 << number}
+                codes.save(update_fields=["data"])
+                return codes
+    return None
+
+
+def _digest(code: str, salt: str) -> str:
+    return hashlib.scrypt(code.encode(), salt=bytes.fromhex(salt), **SCRYPT).hex()

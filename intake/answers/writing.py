@@ -21,6 +21,7 @@ from pydantic_ai.messages import ModelMessage
 
 from core.errors import RecollectError, TooLarge, Unavailable
 from core.isolation.caller import Caller
+from core.problems import database_away, is_disk_full
 from intake import services
 from intake.agent import loop, prompt
 from intake.agent.deps import ChatDeps, deps_for
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 # How many seconds the last save is retried while the database is away, and the pauses in between, which double. Giving
 # up leaves the turn open, and a client without an Idempotency-Key that then repeats its message adds a second turn.
 LAST_SAVE_SECONDS = 60.0
+FULL_DISK_SECONDS = 3.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.2, 2.0
 # Limits every answer, also one without readers.
 LONGEST_ANSWER = 500_000
@@ -213,14 +215,17 @@ class Writing:
         finds the turn closed.
         """
         turn, wait = self._turn, SHORTEST_WAIT
-        deadline = time.monotonic() + LAST_SAVE_SECONDS
+        began, is_full = time.monotonic(), False
+        deadline = began + LAST_SAVE_SECONDS
         while True:
             try:
                 saved = await as_caller(
                     self.caller, services.finish_turn, turn_id=turn.pk, attempt=turn.attempt, answer=answer
                 ) or await load_turn(turn.pk, caller=self.caller)
-            except (OperationalError, InterfaceError):
-                if time.monotonic() > deadline:
+            except (OperationalError, InterfaceError) as error:
+                is_full = is_disk_full(error)
+                # A full disk stays full until somebody makes room: the reader learns it soon.
+                if time.monotonic() > (min(deadline, began + FULL_DISK_SECONDS) if is_full else deadline):
                     break
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
@@ -228,7 +233,11 @@ class Writing:
                 after_answer(turn, self.caller, answer, model=self._draft.model)
                 return saved
         logger.error("The answer of turn %s could not be saved", turn)
-        raise Unavailable("The database is away, and the answer could not be kept. Try again.")
+        raise Unavailable(
+            "The disk is full, and the answer could not be kept. The administrator of this server has to make room."
+            if is_full
+            else "The database is away, and the answer could not be kept. Try again."
+        )
 
     async def _stop_when_out(self, is_still_in: StillIn) -> None:
         await until_out(is_still_in)
@@ -239,6 +248,6 @@ def _shown(error: Exception) -> RecollectError:
     if isinstance(error, RecollectError):
         return error
     if isinstance(error, OperationalError | InterfaceError):
-        return Unavailable("The database is away for the moment. Try again shortly.")
+        return database_away(error)
     logger.exception("An answer failed")
     return Unavailable("Something went wrong here. Try again.")

@@ -2,6 +2,7 @@
 
 import base64
 import hmac
+import html
 import re
 import struct
 import time
@@ -226,6 +227,24 @@ def test_a_recovery_code_lets_its_owner_in_once(alice):
         another.post(LOGIN, WORKER)
         another.post(CODE, {"code": codes[0]})
         assert is_in(another) is expected
+
+
+def test_after_another_secret_key_a_recovery_code_lets_in_and_the_page_says_why(alice, settings):
+    client, secret = with_an_app(alice)
+    codes = client.get(reverse("mfa_view_recovery_codes")).context["unused_codes"]
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "of another server", []
+    another = Client()
+    another.post(LOGIN, WORKER)
+    refused = another.post(CODE, {"code": code_of(secret)})
+    assert refused.status_code == 200
+    assert "SECRET_KEY is another one than when the app was set up" in html.unescape(refused.text)
+    assert not is_in(another)
+    for expected in (True, False):
+        another = Client()
+        another.post(LOGIN, WORKER)
+        another.post(CODE, {"code": codes[0]})
+        assert is_in(another) is expected
+    assert codes[1] not in str(list(Authenticator.objects.values()))
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,16 +1,47 @@
 """Error responses: a problem document under `/api/`, a page elsewhere, both independent of the user."""
 
+import logging
+import re
 import sys
 from http import HTTPStatus
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import override
 
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.problems import as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
 from intake.sentences import in_page_language
+
+if TYPE_CHECKING:
+    from django.utils.functional import _StrPromise as StrPromise
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_HOST = (
+    "This server does not know the name that it was asked by. Its administrator adds the name to ALLOWED_HOSTS, or "
+    "has the proxy pass on the Host header."
+)
+WRONG_HOST = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy pass on the Host "
+    "header, or puts CSRF_TRUSTED_ORIGINS={page} into .env."
+)
+WRONG_SCHEME_OF_PROXY = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator has the proxy send "
+    "X-Forwarded-Proto: https."
+)
+WRONG_SCHEME = _(
+    "The page is at {page}, and this server was asked for {server}. Its administrator puts CSRF_TRUSTED_ORIGINS={page} "
+    "into .env."
+)
+ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,260}", re.ASCII)
 
 HEADINGS = {
     HTTPStatus.BAD_REQUEST: _("That was not understood"),
@@ -26,6 +57,8 @@ HEADINGS = {
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """`handler400`: does not repeat the input that Django found suspicious."""
+    if isinstance(exception, DisallowedHost):
+        return _answer(request, InvalidInput(UNKNOWN_HOST), page="intake/problem.html")
     return _answer(request, InvalidInput("The request is not valid."), page="400.html")
 
 
@@ -34,6 +67,35 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
     if _is_api(request):
         return problem_response(AuthenticationRequired())
     return HttpResponse(render_to_string("403.html"), status=HTTPStatus.FORBIDDEN)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """`CSRF_FAILURE_VIEW`: tells a page that was open for too long from a proxy that passes on the wrong headers."""
+    sentence = _mismatch(request)
+    if not sentence:
+        return HttpResponse(render_to_string("403_csrf.html"), status=HTTPStatus.FORBIDDEN)
+    with override("en"):
+        logger.warning("A form was refused: %s", sentence)
+    context = {"heading": _("The address of this page does not fit"), "detail": sentence}
+    return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
+
+
+def _mismatch(request: HttpRequest) -> "StrPromise | None":
+    """The origin that the browser names, if it is not the one that this server was asked for, and how to mend it."""
+    try:
+        sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
+        host = request.get_host()
+    except (ValueError, DisallowedHost):
+        return None
+    page, server = f"{sent.scheme}://{sent.netloc}", f"{request.scheme}://{host}"
+    # Nothing else of a stranger's is repeated.
+    if not ORIGIN.fullmatch(page) or page == server or page in settings.CSRF_TRUSTED_ORIGINS:
+        return None
+    if sent.netloc != host:
+        sentence = WRONG_HOST
+    else:
+        sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
+    return format_lazy(sentence, page=page, server=server)
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

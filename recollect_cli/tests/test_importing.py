@@ -94,7 +94,7 @@ def test_only_what_went_on_since_a_day_comes_in(recollect, alice, export):
 
 def test_a_large_file_goes_in_chunks_and_a_broken_off_upload_goes_on(recollect, alice, export, monkeypatch):
     monkeypatch.setattr(services, "MAX_CHUNK", 150)
-    monkeypatch.setattr("imports.rest.shapes.MAX_CHUNK", 150)
+    monkeypatch.setattr("imports.rest.shapes.CHUNK", 150)
     monkeypatch.setattr(importing.time, "sleep", lambda seconds: None)
     ask, asked = importing.Server.ask, []
 

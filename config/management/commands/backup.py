@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from config.backup import BackupError, archive, contents, server
 from config.backup.inputs import passphrase
+from core.schema import applied_migrations, tables_found
 
 
 class Command(BaseCommand):
@@ -34,6 +35,8 @@ class Command(BaseCommand):
 
 def _write_file(path: Path) -> int:
     """Under another name until it is complete, readable only by its owner."""
+    if path.is_dir():
+        raise BackupError(f"{path} is a folder: name a file in it, as in {path / 'recollect.backup'}.")
     partial = path.with_name(f"{path.name}.part")
     try:
         partial.unlink(missing_ok=True)
@@ -57,6 +60,11 @@ def _write(out: IO[bytes]) -> int:
             "postgresql": server.version(),
             "roles_prefix": settings.DATABASE_ROLES.prefix,
             "settings": contents.kept_settings(),
+            "migrations": applied_migrations(),
+            "columns": {
+                table: {name: column.type for name, column in found.items()} for table, found in tables_found().items()
+            },
+            "secret_key": contents.fingerprint(settings.SECRET_KEY),
             "tables": {name: asdict(table) for name, table in tables.items()},
         }
         with server.dumping() as dump:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.management import BaseCommand, CommandError, call_command
 from django.db import connection, connections
 
-from config.backup import BackupError, archive, contents, server
+from config.backup import BackupError, archive, columns, contents, server
 from config.backup.inputs import opened, passphrase
 from core.isolation.acting import is_cluster
 from core.isolation.connections import connected_as_owner
@@ -32,9 +32,16 @@ class Command(BaseCommand):
                 _refuse_unless_fitting(manifest)
                 file.seek(0)
                 server.restore(archive.read_dump(file, passphrase=passphrase()))
-            complaints = list(contents.differences(manifest))
-            # A backup of an earlier version gets the later migrations.
-            call_command("migrate", verbosity=0, interactive=False)
+            complaints = list(contents.differences(manifest, was_just_restored=True))
+            settings_changed = list(contents.changed_settings(manifest))
+            if columns.is_of_other_migrations(manifest):
+                self.stdout.write("The backup is of another version: its rows are carried over column by column.")
+                # Defaults of settings belong to a version too.
+                notes = [*columns.carry_over(), *settings_changed]
+            else:
+                notes, complaints = [], complaints + settings_changed
+                # A backup of an earlier version gets the later migrations.
+                call_command("migrate", verbosity=0, interactive=False)
             if is_cluster(connection):
                 # It came to the coordinator.
                 call_command("distribute", verbosity=0)
@@ -42,6 +49,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         finally:
             connections.close_all()
+        for note in (*notes, *contents.about_the_key(manifest)):
+            self.stdout.write(note)
         if complaints:
             raise CommandError("Not everything is as it was in the backup:\n" + "\n".join(complaints))
         self.stdout.write(

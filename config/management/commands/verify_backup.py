@@ -23,9 +23,18 @@ class Command(BaseCommand):
         try:
             with opened(options["file"]) as file:
                 manifest = archive.read_manifest(file, passphrase=passphrase())
-            complaints = [] if options["file_only"] else [*contents.differences(manifest), *contents.failing_searches()]
+            complaints: list[str] = []
+            notes: list[str] = []
+            if not options["file_only"]:
+                complaints += [*contents.differences(manifest), *contents.failing_searches()]
+                notes += contents.compared_by_number(manifest)
+                # Defaults of settings belong to a version.
+                (notes if notes else complaints).extend(contents.changed_settings(manifest))
+            notes += contents.about_the_key(manifest, counts=not options["file_only"])
         except BackupError as error:
             raise CommandError(str(error)) from error
+        for note in notes:
+            self.stdout.write(note)
         if complaints:
             raise CommandError("\n".join(complaints))
         self.stdout.write(

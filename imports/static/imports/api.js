@@ -6,8 +6,10 @@ const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection."
 const TRANSIENT = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 export class ImportFailure extends Error {
-  constructor({ detail, code = "", retryable = false, ...more }) {
+  constructor({ detail, code = "", retryable = false, isProxys = false, ...more }) {
     super(detail);
+    // The answer came from a proxy in between, which takes less at once than this product.
+    this.isTooMuchForProxy = isProxys && more.status === 413;
     this.code = code;
     this.retryable = retryable;
     this.more = more;
@@ -84,7 +86,7 @@ async function failureOf(response) {
   const problem = await response.json().catch(() => null);
   if (!problem?.detail) {
     const detail = gettext("The server answered %(status)s. Reload the page, and try again.", { status: response.status });
-    return new ImportFailure({ detail, retryable: TRANSIENT.has(response.status) });
+    return new ImportFailure({ detail, status: response.status, isProxys: true, retryable: TRANSIENT.has(response.status) });
   }
   const fields = Object.values(problem.errors ?? {}).flat().filter((sentence) => sentence !== problem.detail);
   return new ImportFailure({ ...problem, detail: [problem.detail, ...fields].map(inPageLanguage).join(" ") });

@@ -1,6 +1,7 @@
 /** Sends a file in chunks, in order, from where the server says; after a failure that may pass, it goes on by itself. */
 
 const LONGEST_WAIT = 30_000;
+const SMALLEST_CHUNK = 4096;
 
 /**
  * Resolves with the import once all bytes are there. `onProgress` gets the import after each chunk, `onWait` the failure
@@ -8,14 +9,20 @@ const LONGEST_WAIT = 30_000;
  */
 export async function upload(api, shown, file, { signal, onProgress, onWait }) {
   let failures = 0;
+  let most = Infinity;
   while (shown.state === "uploading") {
     const first = shown.bytes_received;
-    const chunk = file.slice(first, first + shown.chunk_bytes);
+    const size = Math.min(most, shown.chunk_bytes);
+    const chunk = file.slice(first, first + size);
     try {
       shown = await api.put(shown.content_url, chunk, { first, total: file.size, signal });
       failures = 0;
       onProgress(shown);
     } catch (failure) {
+      if (failure.isTooMuchForProxy && chunk.size > SMALLEST_CHUNK) {
+        most = Math.floor(chunk.size / 2);
+        continue;
+      }
       if (failure.code !== "wrong_offset") {
         if (!failure.retryable) throw failure;
         onWait(failure);

@@ -1,0 +1,380 @@
+"""What `make up` does when something around it fails: a full disk, a second copy, a clock, another user's folder."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import psutil
+import psycopg
+import pytest
+from celery.beat import ScheduleEntry
+
+from config.celery import ClockwiseScheduler, app
+from config.serving import _listen
+from config.stack import RUN, StackError, paths
+from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
+from config.stack.preflight import check_port
+from config.stack.processes import Watch, find_marked
+from config.stack.supervisor import Address, Answer, Listening, ask
+from config.tests.test_up import STACK, assert_one_sentence, environment, free_port, stack
+
+ROOT = os.geteuid() == 0
+MOUNTED = 400 * 2**20
+
+
+@pytest.fixture
+def disk():
+    """A small disk of its own, which the servers' account can enter."""
+    folder = Path("/tmp") / f"recollect-test-disk-{os.getpid()}"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={MOUNTED}", "tmpfs", folder]
+    if not ROOT or subprocess.run(command, capture_output=True, check=False).returncode:
+        folder.rmdir()
+        pytest.skip("a disk of its own needs root's rights")
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+    folder.rmdir()
+
+
+@contextmanager
+def running(var, output, **others):
+    port = free_port()
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [*STACK, "up", "--port", str(port)], cwd=BASE_DIR, env=environment(var, **others), stdout=file, stderr=file
+        )
+    try:
+        wait_until(lambda: "answers at" in output.read_text() or process.poll() is not None, 200)
+        assert process.poll() is None, output.read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        stack("down", var=var)
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def fill(disk):
+    with suppress_full(), (disk / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(2**20))
+
+
+@contextmanager
+def suppress_full():
+    try:
+        yield
+    except OSError as error:
+        assert error.strerror == "No space left on device"
+
+
+def status(address, **headers):
+    try:
+        with urlopen(Request(address, headers=headers), timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def superuser(folder):
+    """A connection as the superuser of an embedded server."""
+    passwords = dict(line.split() for line in (folder / "postgres-passwords").read_text().splitlines())
+    socket = paths.socket_dir(folder)
+    return psycopg.connect(
+        host=str(socket), user="postgres", password=passwords["postgres"], dbname="recollect", autocommit=True
+    )
+
+
+def need_another_file_of_the_log(folder):
+    """Write until PostgreSQL has to make a file of its write-ahead log, and stops for want of room."""
+    with superuser(folder) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS written (text text)")
+        for _ in range(400):
+            connection.execute(
+                "INSERT INTO written SELECT repeat(md5(random()::text), 60) FROM generate_series(1, 500)"
+            )
+            connection.execute("TRUNCATE written")
+
+
+def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_path):
+    var, output, data = tmp_path / "var", tmp_path / "output", disk / "servers"
+    var.mkdir()
+    (var / "data-folder").write_text(f"{data}\n")
+    with running(var, output) as address:
+        (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
+        fill(disk)
+        with pytest.raises(psycopg.OperationalError):
+            need_another_file_of_the_log(data)
+        wait_until(lambda: "postgres cannot start and is tried again: The disk is full" in output.read_text(), 60)
+        code, page = status(f"{address}/login/", Cookie="sessionid=abcdefgh12345678")
+        assert (code, "The disk is full" in page) == (503, True), page
+        code, problem = status(f"{address}/api/v1/conversations/", Cookie="sessionid=abcdefgh12345678")
+        assert (code, json.loads(problem)["code"]) == (503, "unavailable")
+        assert "The disk is full" in json.loads(problem)["detail"]
+        assert web.is_running() and status(f"{address}/healthz")[0] == 503
+        (disk / "filler").unlink()
+        wait_until(lambda: status(f"{address}/healthz")[0] == 200, 90)
+        assert web.is_running()
+    text = output.read_text()
+    assert text.count("postgres cannot start") == 1
+    assert "Traceback" not in text
+    fill(disk)
+    assert_one_sentence(stack("up", "--port", str(free_port()), var=var), "The disk is full: ")
+    stopped = stack("down", var=var)
+    assert stopped.returncode == 0 and "The disk is full: " in stopped.stdout and not stopped.stderr
+
+
+def test_a_part_that_cannot_start_is_said_once_and_tried_again(tmp_path):
+    class Stubborn:
+        name, log, is_running = "redis", tmp_path / "log", False
+
+        def start(self):
+            if not (tmp_path / "mended").exists():
+                raise StackError("Its folder has another mode.")
+            self.is_running = True
+
+    watch = Watch(Stubborn())
+    assert watch.start_or_wait() == "redis cannot start and is tried again: Its folder has another mode."
+    for _ in range(2):
+        watch._start_at = time.monotonic() - 1
+        assert watch.tend() == ""
+        assert watch._start_at > time.monotonic()
+    (tmp_path / "mended").touch()
+    watch._start_at = time.monotonic() - 1
+    assert watch.tend() == ""
+    assert watch.service.is_running
+
+
+def test_an_address_that_another_copy_has_bound_is_taken_at_once():
+    port = free_port()
+    with _listen("127.0.0.1", port, shares_address=False):
+        with pytest.raises(StackError, match="is taken"):
+            check_port("127.0.0.1", port)
+        with pytest.raises(SystemExit):
+            _listen("127.0.0.1", port, shares_address=False)
+
+
+def test_two_copies_a_process_that_hangs_and_a_broker_that_cannot_start(tmp_path):
+    var, output = tmp_path / "var", tmp_path / "output"
+    broker = servers_dir(var) / "broker"
+    paths.make_private(servers_dir(var), paths.choose_account())
+    broker.mkdir()
+    broker.chmod(0o755)
+    try:
+        with running(var, output) as address:
+            assert "redis cannot start and is tried again" in output.read_text()
+            found = ask(Address("127.0.0.1", int(address.rpartition(":")[2])), {RUN: "of another copy"})
+            assert found.run and not found.is_healthy and found.program == "web"
+            other = stack("up", "--port", address.rpartition(":")[2], var=tmp_path / "other")
+            assert_one_sentence(other, "is taken")
+            (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
+            web.send_signal(signal.SIGSTOP)
+            wait_until(lambda: "web has not answered for 60 s and is started again" in output.read_text(), 120)
+            wait_until(lambda: status(f"{address}/login/")[0] == 200, 60)
+            assert not psutil.pid_exists(web.pid)
+            broker.rmdir()
+            wait_until(broker.exists, 60)
+    finally:
+        shutil.rmtree(servers_dir(var), ignore_errors=True)
+
+
+def test_a_schedule_in_the_future_is_thrown_away(tmp_path):
+    def scheduler():
+        return ClockwiseScheduler(app=app, schedule_filename=str(tmp_path / "schedule"), lazy=False)
+
+    sent = []
+    first = scheduler()
+    for entry in first.schedule.values():
+        entry.last_run_at = app.now() + timedelta(days=400)
+    first.close()
+    again = scheduler()
+    again.apply_async = lambda entry, **_: sent.append(entry.name)
+    assert again.tick() is not None
+    assert all(entry.last_run_at <= app.now() for entry in again.schedule.values())
+    assert all(isinstance(entry, ScheduleEntry) for entry in again.schedule.values())
+    # While it runs the clock goes back, too.
+    some = next(iter(again.schedule.values()))
+    some.last_run_at = app.now() + timedelta(days=400)
+    again.tick()
+    assert some.last_run_at <= app.now()
+    again.close()
+
+
+def test_beat_that_sends_no_task_is_started_again(tmp_path, monkeypatch):
+    class Beat:
+        name, is_running = "beat", True
+
+    watch, listening = Watch(Beat()), Listening(tmp_path / "tasks")
+    watch.started_at = time.monotonic()
+    assert listening.complaint(watch) == ""
+    (tmp_path / "tasks").touch()
+    assert listening.complaint(watch) == ""
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 200)
+    assert "No task has come for 180 s" in listening.complaint(watch)
+    assert listening.complaint(watch) == ""
+    os.utime(tmp_path / "tasks", (0, 0))
+    monkeypatch.setattr(time, "monotonic", lambda: now + 390)
+    assert listening.complaint(watch) == ""
+
+
+def test_one_web_process_of_several_that_hangs_is_told_from_the_others(tmp_path, monkeypatch):
+    class Web:
+        is_running = True
+
+        def __init__(self, name):
+            self.name = name
+
+    watches, listening = [Watch(Web("web")), Watch(Web("web-2"))], Listening(tmp_path / "tasks")
+    now = time.monotonic()
+    answers = iter([Answer("", True, "run", "web"), Answer("timed out"), Answer("timed out")] * 3)
+    monkeypatch.setattr("config.stack.supervisor.ask", lambda *_: next(answers))
+    for step in range(1, 10):
+        monkeypatch.setattr(time, "monotonic", lambda step=step: now + 11 * step)
+        listening.ask_now_and_then(None, {RUN: "run"})
+        listening._answer.result()
+        listening.ask_now_and_then(None, {RUN: "run"})
+    for watch in watches:
+        watch.started_at = now
+    assert [bool(listening.complaint(watch)) for watch in watches] == [False, True]
+
+
+@pytest.fixture
+def as_root(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(paths, "SYSTEM_DIR", tmp_path / "system")
+    return monkeypatch
+
+
+def a_product(var):
+    (servers_dir(var) / "data").mkdir(parents=True)
+    var.mkdir(exist_ok=True)
+    (var / "env").write_text("DATABASE_URL=postgres://x:y@/recollect?host=%2Fsomewhere\n")
+    remember_data_folder(var)
+
+
+def test_a_renamed_checkout_keeps_its_data_and_a_copied_one_is_refused(as_root, tmp_path):
+    old, new, copy = tmp_path / "old" / "var", tmp_path / "new" / "var", tmp_path / "copy" / "var"
+    old.parent.mkdir()
+    a_product(old)
+    data = servers_dir(old)
+    shutil.copytree(old.parent, copy.parent)
+    with pytest.raises(StackError, match=f"belongs to {old}"):
+        refuse_another_data_folder(copy)
+    old.parent.rename(new.parent)
+    refuse_another_data_folder(new)
+    assert servers_dir(new) == data
+    remember_data_folder(new)
+    shutil.rmtree(data)
+    with pytest.raises(StackError, match="belong to a database that is not in"):
+        refuse_another_data_folder(new)
+    (new / "env").unlink()
+    (new / "data-folder").unlink()
+    refuse_another_data_folder(new)
+
+
+def test_settings_of_an_earlier_run_without_their_database_are_refused(as_root, tmp_path):
+    var = tmp_path / "var"
+    a_product(var)
+    (var / "data-folder").unlink()
+    as_root.setattr(paths, "BASE_DIR", tmp_path / "renamed")
+    with pytest.raises(StackError, match="write the former folder"):
+        refuse_another_data_folder(var)
+
+
+def test_root_does_not_begin_anew_beside_a_users_data_nor_a_user_beside_roots(as_root, tmp_path):
+    var = tmp_path / "var"
+    (var / "servers" / "data").mkdir(parents=True)
+    with pytest.raises(StackError, match="run `make up` as that user"):
+        refuse_another_data_folder(var)
+    roots = tmp_path / "roots"
+    a_product(roots)
+    as_root.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(StackError, match="go on with `sudo make up`"):
+        refuse_another_data_folder(roots)
+
+
+def test_a_folder_as_a_backup_file_gets_a_sentence(tmp_path):
+    for command in ("backup", "restore", "verify_backup"):
+        done = subprocess.run(
+            [sys.executable, "manage.py", command, str(tmp_path)],
+            cwd=BASE_DIR,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, "is a folder: name" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+def test_a_locale_that_is_not_utf8_changes_nothing(tmp_path):
+    strange = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    assert_one_sentence(stack("up", "--port", "ü…", var=tmp_path, **strange), "is not a port")
+    listed = subprocess.run(
+        [sys.executable, "manage.py", "help"],
+        cwd=BASE_DIR,
+        env=environment(tmp_path, **strange),
+        capture_output=True,
+        check=False,
+    )
+    assert listed.returncode == 0 and b"Traceback" not in listed.stderr
+
+
+@pytest.mark.skipif(not ROOT, reason="another user needs root's rights")
+def test_a_user_without_an_entry_gets_a_sentence(tmp_path):
+    home = Path("/tmp") / f"recollect-test-nameless-{os.getpid()}"
+    home.mkdir()
+    os.chown(home, 54321, 54321)
+    try:
+        command = [*STACK, "up", "--port", str(free_port())]
+        done = subprocess.run(
+            command,
+            cwd=BASE_DIR,
+            env=environment(home / "var"),
+            user=54321,
+            group=54321,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        shutil.rmtree(home)
+    assert done.returncode == 1
+    assert "The user with the number 54321 has no entry in /etc/passwd" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not ROOT, reason="a read-only folder needs root's rights")
+def test_a_read_only_checkout_loses_nothing_and_gets_a_sentence(tmp_path):
+    shutil.copytree(BASE_DIR / "requirements", tmp_path / "requirements")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "kept").touch()
+    subprocess.run(["mount", "--bind", tmp_path, tmp_path], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", tmp_path], check=True)
+    try:
+        done = subprocess.run(
+            [tmp_path / "requirements" / "install.sh", sys.executable, "local"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert done.returncode == 1 and "cannot be written by this user" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (tmp_path / ".venv" / "kept").exists()
