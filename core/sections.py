@@ -55,7 +55,9 @@ def read_head(text: str) -> dict[str, Any]:
     if lines[0] != HEAD.strip() or HEAD.strip() not in lines[1:]:
         return {}
     fields = (line.partition(":") for line in lines[1 : lines.index(HEAD.strip(), 1)])
-    return {name: _value(value.strip(" \t\r")) for name, colon, value in fields if colon and _FIELD_NAME.fullmatch(name)}
+    return {
+        name: _value(value.strip(" \t\r")) for name, colon, value in fields if colon and _FIELD_NAME.fullmatch(name)
+    }
 
 
 def read_sections(text: str) -> Iterator[Section]:

@@ -33,7 +33,9 @@ def _is_obeyed(character: str) -> bool:
     if character in "\n\t":
         return False
     # U+200D joins emojis. Of the format characters, those of direction do harm.
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNING
+    return (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNING
+    )
 
 
 _TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -96,14 +98,18 @@ def preview_text(preview: dict[str, Any]) -> str:
     lines += [f"Note: {printable_line(notice)}" for notice in shown.get("notices") or []]
     if found.get("skipped"):
         lines.append(f"{found['skipped']:,} cannot come in:")
-        lines += [f"  {printable_line(each['where'])}: {printable_line(each['reason'])}" for each in shown["skipped"][:20]]
+        lines += [
+            f"  {printable_line(each['where'])}: {printable_line(each['reason'])}" for each in shown["skipped"][:20]
+        ]
     if newest:
         lines += ["The newest:", *(f"  {printable_line(title)}" for title in newest)]
     return "\n".join(lines)
 
 
 def report_text(shown: dict[str, Any], address: str) -> str:
-    lines = [f"Imported from {printable_line(shown['product_label'] or shown['filename'])}: {in_numbers(shown['stored'])}."]
+    lines = [
+        f"Imported from {printable_line(shown['product_label'] or shown['filename'])}: {in_numbers(shown['stored'])}."
+    ]
     if (shown["found"] or {}).get("skipped"):
         lines.append(f"{shown['found']['skipped']:,} could not come in; the report lists them.")
     if shown["can_undo"]:

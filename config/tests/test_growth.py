@@ -47,9 +47,60 @@ TRIES = 3
 UNITS = (
     *"[]()<>{}|`$*_~#!\\\"'-+=.,:;/@^&%?0a ",
     *("\n", "\t", "\r\n", "\u00a0", "\u00e9", "e\u0301", "\u6771", "\U0001f1e9", "\u200d", "\0"),
-    *("a\n", "- ", "> ", "a b ", "1. ", "0,", "0.", "<a", "</", "<!--", "$$", "\\(", "\\[", "\\begin{", "\\left(", "{{"),
-    *("http://", "mailto:", "www.", "a@", "a\n\n", "|a", "a|\n", "-|", "[a](", "![", "[^a]", "[^a]: ", "[a]: /a\n", "**a", "*a_"),
-    *("```\n", "~~~", "    a\n", "`a", "# a\n", "a\n=\n", "===\n", "---\n", "\\", "&amp;", "&#", "a. ", "A", "1 ", "\"a ", "a-", "_a_ "),
+    *(
+        "a\n",
+        "- ",
+        "> ",
+        "a b ",
+        "1. ",
+        "0,",
+        "0.",
+        "<a",
+        "</",
+        "<!--",
+        "$$",
+        "\\(",
+        "\\[",
+        "\\begin{",
+        "\\left(",
+        "{{",
+    ),
+    *(
+        "http://",
+        "mailto:",
+        "www.",
+        "a@",
+        "a\n\n",
+        "|a",
+        "a|\n",
+        "-|",
+        "[a](",
+        "![",
+        "[^a]",
+        "[^a]: ",
+        "[a]: /a\n",
+        "**a",
+        "*a_",
+    ),
+    *(
+        "```\n",
+        "~~~",
+        "    a\n",
+        "`a",
+        "# a\n",
+        "a\n=\n",
+        "===\n",
+        "---\n",
+        "\\",
+        "&amp;",
+        "&#",
+        "a. ",
+        "A",
+        "1 ",
+        '"a ',
+        "a-",
+        "_a_ ",
+    ),
     *("10:00 ", "2025-01-01 ", "last ", "in may ", "a: ", "%(", "a, ", "did "),
 )
 
@@ -90,7 +141,9 @@ def seconds_of(run: Callable[[str], object], text: str, tries: int = 1) -> float
     return best
 
 
-def growth_of(name: str, run: Callable[[str], object], pieces: tuple[str, ...], sizes=SIZES) -> tuple[list[str], Measured]:
+def growth_of(
+    name: str, run: Callable[[str], object], pieces: tuple[str, ...], sizes=SIZES
+) -> tuple[list[str], Measured]:
     """The families that are too slow or recurse too deeply, and the slowest measurement at the largest size."""
     complaints = []
     slowest = Measured(name, "", 0.0, 0)
@@ -102,7 +155,9 @@ def growth_of(name: str, run: Callable[[str], object], pieces: tuple[str, ...], 
                 if taken > FLOOR and before and taken > ALLOWED * before:
                     before, taken = seconds_of(run, make(size // 4), TRIES), seconds_of(run, make(size), TRIES)
                     if taken > FLOOR and taken > ALLOWED * max(before, FLOOR / ALLOWED):
-                        complaints.append(f"{name}: {size} characters of {family} take {taken:.3f} s, and a quarter {before:.4f} s")
+                        complaints.append(
+                            f"{name}: {size} characters of {family} take {taken:.3f} s, and a quarter {before:.4f} s"
+                        )
                         break
             except RecursionError:
                 complaints.append(f"{name}: {size} characters of {family} recurse too deeply")
@@ -142,11 +197,18 @@ USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "s
 # By module: examples of the expressions that it makes from values which only exist while the product runs.
 MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     "memory.search.excerpts": lambda: [
-        each for query in ("a", "[[[", "the rye bread, 1.5", "a b a b") for each in (Matcher.of(query).literal, Matcher.of(query).likely) if each
+        each
+        for query in ("a", "[[[", "the rye bread, 1.5", "a b a b")
+        for each in (Matcher.of(query).literal, Matcher.of(query).likely)
+        if each
     ],
     "memory.search.time_windows": lambda: [rule.pattern for rule in RULES],
-    "intake.sentences": lambda: [sentences._pattern(text) for text in sentences.SENTENCES if "%(" in text and text.count("%(") == 1],
-    "recollect_cli.packing": lambda: [re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)],
+    "intake.sentences": lambda: [
+        sentences._pattern(text) for text in sentences.SENTENCES if "%(" in text and text.count("%(") == 1
+    ],
+    "recollect_cli.packing": lambda: [
+        re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)
+    ],
     "config.settings.base": list,
     "config.asgi": list,
     "memory.vectors": list,
@@ -170,7 +232,11 @@ def expressions() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...
             if isinstance(node, ast.Attribute) and node.attr in USES and isinstance(node.value, ast.Name):
                 uses.setdefault(node.value.id, set()).add(node.attr)
     for module, tree in modules:
-        names = {id(node.value): node.targets[0].id for node in ast.walk(tree) if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
+        names = {
+            id(node.value): node.targets[0].id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
         for node in ast.walk(tree):
             if not is_of_re(node):
                 continue
@@ -181,18 +247,32 @@ def expressions() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...
                 continue
             methods = uses.get(names.get(id(node), ""), set()) if node.func.attr == "compile" else {node.func.attr}
             for method in sorted(methods or {"fullmatch", "search"}):
-                yield f"{where} {method} {pattern.pattern[:60]!r}", using(pattern, method), literal_pieces(str(pattern.pattern))
+                yield (
+                    f"{where} {method} {pattern.pattern[:60]!r}",
+                    using(pattern, method),
+                    literal_pieces(str(pattern.pattern)),
+                )
 
 
 def is_of_re(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "re" and node.func.attr in {*USES, "compile"}
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "re"
+        and node.func.attr in {*USES, "compile"}
+    )
 
 
 def compiled(node: ast.Call, module: types.ModuleType) -> re.Pattern[str] | None:
     """None if it is made from local variables."""
-    flags = [keyword.value for keyword in node.keywords if keyword.arg == "flags"] + (node.args[1:2] if node.func.attr == "compile" else [])
+    flags = [keyword.value for keyword in node.keywords if keyword.arg == "flags"] + (
+        node.args[1:2] if node.func.attr == "compile" else []
+    )
     try:
-        pattern, *given = (eval(compile(ast.Expression(each), "", "eval"), vars(module)) for each in [node.args[0], *flags])  # noqa: S307 - our own source
+        pattern, *given = (
+            eval(compile(ast.Expression(each), "", "eval"), vars(module)) for each in [node.args[0], *flags]
+        )  # noqa: S307 - our own source
     except NameError:
         return None
     return re.compile(pattern, *given)
@@ -230,7 +310,9 @@ def functions_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[
     """Each function of these modules, also the private ones, whose only required argument is a text."""
     seen = set()
     for module, _ in product_modules():
-        if module.__name__ in ASIDE or not any(module.__name__ == each or module.__name__.startswith(each + ".") for each in TEXT_MODULES):
+        if module.__name__ in ASIDE or not any(
+            module.__name__ == each or module.__name__.startswith(each + ".") for each in TEXT_MODULES
+        ):
             continue
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ != module.__name__ or function in seen or not takes_only_a_text(function):
@@ -240,8 +322,16 @@ def functions_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[
 
 
 def takes_only_a_text(function: Callable[..., object]) -> bool:
-    required = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
-    return len(required) == 1 and required[0].annotation in ("str", str) and required[0].kind is not inspect.Parameter.KEYWORD_ONLY
+    required = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    ]
+    return (
+        len(required) == 1
+        and required[0].annotation in ("str", str)
+        and required[0].kind is not inspect.Parameter.KEYWORD_ONLY
+    )
 
 
 def consumed(function: Callable[[str], object]) -> Callable[[str], object]:
@@ -268,7 +358,11 @@ def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str
     for language in ("python", "csharp", "c", "shell-session", "typescript", "autoit", "html"):
         yield f"render_code {language}", lambda text, language=language: code.render_code(text, language), ()
     yield "without_links", lambda text: deleting.without_links(text, "/c/1", instead=""), ("](/c/1", "[a](/c/1)", "[")
-    yield "_without_quotes", lambda text: deleting._without_quotes(text, "/c/1"), ("- **a**, in ", "[a](/c/1)", ":\n  > ")
+    yield (
+        "_without_quotes",
+        lambda text: deleting._without_quotes(text, "/c/1"),
+        ("- **a**, in ", "[a](/c/1)", ":\n  > "),
+    )
     yield "cut", lambda text: cut(text, Matcher.of("a [ 0"), length=500), ()
     yield "find_window", lambda text: find_window(text, today=date.today), ()
 
@@ -276,7 +370,11 @@ def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str
         with translation.override("de"):
             sentences.in_page_language(text)
 
-    yield "in_page_language", in_german, ("Found 2 results: ", "That did not work: ", "a: ", " and ", ", project ", ", tagged ")
+    yield (
+        "in_page_language",
+        in_german,
+        ("Found 2 results: ", "That did not work: ", "a: ", " and ", ", project ", ", tagged "),
+    )
 
 
 def test_everything_that_takes_a_text_grows_no_faster_than_it():
@@ -292,9 +390,9 @@ def readers_of(folder: Path) -> Iterator[tuple[str, Callable[[str], object], tup
     names = ("conversations.json", "a.md", "conversations/a.md", "memory/2025-01-01.md", "a.html", "MyActivity.html", "projects/p/a.jsonl",
         "sessions/rollout-2025-01-01T10-00-00-a.jsonl", "agents/a/sessions/a.jsonl", "records.md")  # fmt: skip
     beginnings = {
-        ".md": ("---\n", "---\nrecollect: \"conversation\"\ntitle:", "<!-- turn {", "# "),
+        ".md": ("---\n", '---\nrecollect: "conversation"\ntitle:', "<!-- turn {", "# "),
         ".html": ('<div class="outer-cell"><div class="content-cell">', "<div class="),
-        ".json": ('[{"title":"', '{"format": "recollect-export-1", "exported_at": 1, "conversations": [', "[" , '{"a":'),
+        ".json": ('[{"title":"', '{"format": "recollect-export-1", "exported_at": 1, "conversations": [', "[", '{"a":'),
         ".jsonl": ('{"type":"user","message":"', "["),
     }
     for reader in products.readers():

@@ -130,7 +130,9 @@ class _Teller:
         match event:
             case FunctionToolCallEvent(part=part):
                 id_ = self.ids[part.tool_call_id] = str(uuid7())
-                return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=_bounded(storable(_arguments(part))))]
+                return [
+                    ToolCalled(id=id_, name=storable_text(part.tool_name), input=_bounded(storable(_arguments(part))))
+                ]
             case FunctionToolResultEvent(part=part):
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
             case AgentRunResultEvent(result=result):
@@ -177,7 +179,9 @@ def _returned(id_: str, part: Any) -> ToolReturned:
     if part.outcome != "success":
         return ToolReturned(id_, _failure(part), is_error=True)
     told = part.metadata or {}
-    return ToolReturned(id_, cut(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place"))
+    return ToolReturned(
+        id_, cut(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place")
+    )
 
 
 def _arguments(part: Any) -> dict[str, Any]:

@@ -26,7 +26,9 @@ LANGUAGES = frozenset(
         "TypeScript", "XML", "YAML",
     )
 )  # fmt: skip
-_NAMES = frozenset(alias for name, aliases, *_ in get_all_lexers(plugins=False) if name in LANGUAGES for alias in aliases)
+_NAMES = frozenset(
+    alias for name, aliases, *_ in get_all_lexers(plugins=False) if name in LANGUAGES for alias in aliases
+)
 
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}")
 _formatter = HtmlFormatter(nowrap=True, classprefix=CLASS_PREFIX)

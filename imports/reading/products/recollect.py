@@ -103,8 +103,10 @@ def _conversation_file(files: Files, name: str) -> Iterator[Item]:
 def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
     """Orders of a stranger would be obeyed in every answer of the chat, so the person sees them, and sets them or not."""
     if instructions := text_of(fields.get("instructions")).strip():
-        title = text_of(fields.get("title"))[:LONGEST["title"]]
-        yield Notice(text=f"The instructions of “{title}” are off. Set them in its chat if you want them: {instructions}")
+        title = text_of(fields.get("title"))[: LONGEST["title"]]
+        yield Notice(
+            text=f"The instructions of “{title}” are off. Set them in its chat if you want them: {instructions}"
+        )
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
