@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.utils.crypto import constant_time_compare, salted_hmac
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.module_loading import import_string
 
 from core.isolation.acting import acting_as

@@ -27,7 +27,7 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
-from imports.reading.values import list_of, object_of, objects_of, text_of
+from imports.reading.values import list_of, objects_of, text_of
 
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use

@@ -45,7 +45,6 @@ from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
 
-
 # Of a call, in characters: each is rendered at every view of its chat, and translated.
 LONGEST_SUMMARY = 4_000
 LONGEST_INPUT = 150_000
