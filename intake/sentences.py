@@ -128,6 +128,12 @@ SENTENCES = (
     _("its %(name)s is no text"),
     _("its %(name)s has more than %(count)s characters"),
     _("none of its turns can be read: %(reason)s"),
+    _("left out of this turn, since it cannot be read: %(places)s"),
+    _("tool calls"),
+    _("error"),
+    _("usage"),
+    _("the end of its thoughts"),
+    _("The instructions of “%(title)s” are off. Set them in its chat if you want them: %(place)s"),
     # What a tool call did
     _("Search"),
     _("Fetch"),
@@ -178,7 +184,7 @@ def in_page_language(sentence: str) -> str:
 
 
 def _translated(sentence: str, levels: int) -> str:
-    """Values are sentences again, `levels` deep: stored text can have the form of a sentence within itself many times."""
+    """Values are sentences again, `levels` deep: a stored text can repeat the form of a sentence within itself."""
     if len(sentence) > LONGEST_SENTENCE or levels < 0:
         return sentence
     if sentence in SENTENCES:
