@@ -25,3 +25,8 @@ def storable(value: Any) -> Any:
             return [storable(each) for each in value]
         case _:
             return value
+
+
+def cut(text: str, at_most: int) -> str:
+    """The text, or its beginning with an ellipsis and the number of characters that are left out."""
+    return text if len(text) <= at_most else f"{text[:at_most]}… ({len(text) - at_most:,} more characters)"

@@ -26,7 +26,7 @@ _ESCAPED = re.compile(r"^\\(?=\\*<!-- (?:turn|answer|record|end)\b)", re.MULTILI
 _HEADING = re.compile(r"## [^\n]*\n")
 # Separate line ends in YAML, and characters that YAML does not allow literally.
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_FIELD = re.compile(r"(?P<name>[a-z_]+):[ \t]*(?P<value>.*?)[ \t\r]*")
+_FIELD_NAME = re.compile(r"[a-z_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,10 @@ def read_head(text: str) -> dict[str, Any]:
     lines = text[: 64 * 1024].replace("\r\n", "\n").split("\n")
     if lines[0] != HEAD.strip() or HEAD.strip() not in lines[1:]:
         return {}
-    found = map(_FIELD.fullmatch, lines[1 : lines.index(HEAD.strip(), 1)])
-    return {match["name"]: _value(match["value"]) for match in found if match}
+    fields = (line.partition(":") for line in lines[1 : lines.index(HEAD.strip(), 1)])
+    return {
+        name: _value(value.strip(" \t\r")) for name, colon, value in fields if colon and _FIELD_NAME.fullmatch(name)
+    }
 
 
 def read_sections(text: str) -> Iterator[Section]:

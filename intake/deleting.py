@@ -270,11 +270,52 @@ def _withdraw_quotes(caller: Caller, *paths: str) -> None:
         text = turn.assistant_message
         quoted = [path for path in paths if path in str(turn.tool_calls) or (turn.is_recall and path in text)]
         for path in quoted:
-            link = rf"\[(?:\\.|[^\]\\\n])*\]\({re.escape(path)}[^)\s]*\)"
             for call in turn.tool_calls:
-                call["summary"] = re.sub(link, "a deleted chat", call.get("summary", ""))
+                if isinstance(call, dict) and isinstance(call.get("summary"), str):
+                    call["summary"] = without_links(call["summary"], path, instead="a deleted chat")
             if turn.is_recall:
-                text = re.sub(rf"- \*\*[^*\n]*\*\*, in {link}:\n  > [^\n]*\n\n", "", text)
+                text = _without_quotes(text, path)
         if quoted:
             # Not `save`: the indexed text has not changed.
             Turn.objects.filter(pk=turn.pk).update(tool_calls=turn.tool_calls, assistant_message=text)
+
+
+# A quote of recall mode: its line with the day and the link, then the words.
+_QUOTE = re.compile(r"^- \*\*[^*\n]*\*\*, in (?P<link>[^\n]*):\n  > [^\n]*\n\n", re.MULTILINE)
+_LABEL_SIGN = re.compile(r"\\.|[\[\]\n]")
+_END_OF_LINK = re.compile(r"[^)\s]{0,200}\)")
+
+
+def without_links(text: str, path: str, *, instead: str) -> str:
+    """The text with `instead` for each Markdown link to the path or below it.
+
+    Each character is read once: the path is found first and its label before it, because an expression that begins
+    with a label reads all the text for each bracket of it.
+    """
+    kept: list[str] = []
+    read, target = 0, f"]({path}"
+    while (close := text.find(target, read)) >= 0:
+        start = _label_start(text, read, close)
+        end = _END_OF_LINK.match(text, close + len(target))
+        if start is None or end is None:
+            kept.append(text[read : close + len(target)])
+            read = close + len(target)
+        else:
+            kept += [text[read:start], instead]
+            read = end.end()
+    return "".join([*kept, text[read:]])
+
+
+def _label_start(text: str, start: int, close: int) -> int | None:
+    """The opening bracket of the label that ends at `close`; None if there is none on its line."""
+    opening: int | None = None
+    for sign in _LABEL_SIGN.finditer(text, start, close):
+        if sign[0] == "[":
+            opening = sign.start() if opening is None else opening
+        elif len(sign[0]) == 1:
+            opening = None
+    return opening
+
+
+def _without_quotes(text: str, path: str) -> str:
+    return _QUOTE.sub(lambda quote: "" if not without_links(quote["link"], path, instead="") else quote[0], text)

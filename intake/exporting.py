@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.module_loading import import_string
 
 from core.isolation.acting import acting_as
@@ -113,8 +114,18 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "instructions": conversation.instructions,
         "temperature": conversation.temperature,
         "uses_memory": conversation.uses_memory,
+        "proof": proof_of(user, conversation.pk),
         "turns": _turns(conversation, user),
     }
+
+
+def proof_of(user: User, conversation_id: UUID) -> str:
+    """Says in an export that the conversation was this user's, for an import into the same account."""
+    return salted_hmac("recollect.exported_id", f"{user.pk}:{conversation_id}", algorithm="sha256").hexdigest()
+
+
+def is_own(user: User, conversation_id: UUID, proof: str) -> bool:
+    return constant_time_compare(proof_of(user, conversation_id), proof)
 
 
 def activity(*, user: User) -> Iterator[dict[str, Any]]:

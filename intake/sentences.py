@@ -144,6 +144,12 @@ SENTENCES = (
     _("its %(name)s is no text"),
     _("its %(name)s has more than %(count)s characters"),
     _("none of its turns can be read: %(reason)s"),
+    _("left out of this turn, since it cannot be read: %(places)s"),
+    _("tool calls"),
+    _("error"),
+    _("usage"),
+    _("the end of its thoughts"),
+    _("The instructions of “%(title)s” are off. Set them in its chat if you want them: %(place)s"),
     # What a tool call did
     _("Search"),
     _("Fetch"),
@@ -180,30 +186,42 @@ SENTENCES = (
     _("the log of %(date)s"),
     _("a deleted chat"),
 )
+# The longest names twenty places by their titles. Several values in one expression take quadratic time.
+LONGEST_SENTENCE = 2_500
+# A reason in a place in a sentence.
+DEEPEST_VALUE = 3
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _NUMBER = re.compile(r"\d{1,3}(,\d{3})*")
 
 
 def in_page_language(sentence: str) -> str:
-    """In the active language; unchanged without a translation."""
-    if (get_language() or "en").startswith("en"):
+    """In the active language; unchanged without a translation, or if it is longer than any sentence from here."""
+    return sentence if (get_language() or "en").startswith("en") else _translated(sentence, DEEPEST_VALUE)
+
+
+def _translated(sentence: str, levels: int) -> str:
+    """Values are sentences again, `levels` deep: a stored text can repeat the form of a sentence within itself."""
+    if len(sentence) > LONGEST_SENTENCE or levels < 0:
         return sentence
     if sentence in SENTENCES:
         return gettext(sentence)
     for text, pattern in _patterns():
         if found := pattern.fullmatch(sentence):
-            return gettext(text) % {name: _value(name, value) for name, value in found.groupdict().items()}
+            return gettext(text) % {name: _value(name, value, levels - 1) for name, value in found.groupdict().items()}
     return sentence
 
 
-def _value(name: str, value: str) -> str:
+def _value(name: str, value: str, levels: int) -> str:
     if name == "places":
-        return ", ".join(map(in_page_language, value.split(", ")))
+        return ", ".join(_translated(place, levels) for place in value.split(", "))
     if name == "date":
-        return date_format(date.fromisoformat(value), "DATE_FORMAT")
+        try:
+            return date_format(date.fromisoformat(value), "DATE_FORMAT")
+        except ValueError:
+            return value
     if _NUMBER.fullmatch(value):
         return number_format(int(value.replace(",", "")), force_grouping=True)
-    return in_page_language(value)
+    return _translated(value, levels)
 
 
 @cache

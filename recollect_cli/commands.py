@@ -12,7 +12,7 @@ from typing import Any
 
 from recollect_cli.client import Failure, Server
 from recollect_cli.importing import ImportOptions, import_path
-from recollect_cli.showing import in_numbers, preview_text, progress_shown, report_text
+from recollect_cli.showing import in_numbers, preview_text, printable, progress_shown, report_text
 from recollect_cli.syncing import PLACES, SyncedFolder, changes, folders, sync
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for answer in _answers(options):
             _print(answer, as_json=options.json)
     except Failure as failure:
-        print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
+        print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
         print("recollect: stopped", file=sys.stderr)  # noqa: T201
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _print(answer: dict[str, Any], *, as_json: bool) -> None:
     try:
         text = answer.pop("text") if not as_json and "text" in answer else None
-        print(json.dumps(answer, ensure_ascii=False, indent=2) if text is None else text, flush=True)  # noqa: T201
+        print(printable(json.dumps(answer, ensure_ascii=False, indent=2) if text is None else text), flush=True)  # noqa: T201
     except BrokenPipeError:
         # Its reader, such as `head`, has seen enough. Python would complain once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,7 +83,7 @@ def _synced_again(server: Server, folder: SyncedFolder, options: argparse.Namesp
     except Failure as failure:
         if not failure.may_pass:
             raise
-        print(f"recollect: {failure}", file=sys.stderr)  # noqa: T201
+        print(printable(f"recollect: {failure}"), file=sys.stderr)  # noqa: T201
         return None
     return None if answer["import"] is None else answer
 

@@ -1,6 +1,7 @@
 """What an import looks like at a terminal: a bar by `rich`, where that is installed, or a line for each step."""
 
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -12,6 +13,32 @@ STEPS = {
     "running": "Storing",
     "undoing": "Undoing",
 }
+
+
+def printable(text: str) -> str:
+    """For all that is not ours, before it goes to a terminal: control characters as JSON writes them.
+
+    A terminal obeys them: they move the cursor, change the title, and write to the clipboard. Marks of direction make a
+    line read as another. Line ends and tabs stay.
+    """
+    return "".join(f"\\u{ord(each):04x}" if _is_obeyed(each) else each for each in text)
+
+
+def printable_line(text: str) -> str:
+    """The same for a title or a name, which is one line."""
+    return printable(" ".join(text.split()))
+
+
+def _is_obeyed(character: str) -> bool:
+    if character in "\n\t":
+        return False
+    # U+200D joins emojis. Of the format characters, those of direction do harm.
+    return (
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(character) in _TURNING
+    )
+
+
+_TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 class Shows(Protocol):
@@ -68,17 +95,21 @@ def preview_text(preview: dict[str, Any]) -> str:
     counts = (("new", "new"), ("longer than what is here", "longer"), ("here already", "here"))
     lines += [f"{found[name]:,} {words}" for words, name in counts if found.get(name)]
     lines.append(f"Would come in: {in_numbers(preview['comes_in'])}")
-    lines += [f"Note: {notice}" for notice in shown.get("notices") or []]
+    lines += [f"Note: {printable_line(notice)}" for notice in shown.get("notices") or []]
     if found.get("skipped"):
         lines.append(f"{found['skipped']:,} cannot come in:")
-        lines += [f"  {each['where']}: {each['reason']}" for each in shown["skipped"][:20]]
+        lines += [
+            f"  {printable_line(each['where'])}: {printable_line(each['reason'])}" for each in shown["skipped"][:20]
+        ]
     if newest:
-        lines += ["The newest:", *(f"  {title}" for title in newest)]
+        lines += ["The newest:", *(f"  {printable_line(title)}" for title in newest)]
     return "\n".join(lines)
 
 
 def report_text(shown: dict[str, Any], address: str) -> str:
-    lines = [f"Imported from {shown['product_label'] or shown['filename']}: {in_numbers(shown['stored'])}."]
+    lines = [
+        f"Imported from {printable_line(shown['product_label'] or shown['filename'])}: {in_numbers(shown['stored'])}."
+    ]
     if (shown["found"] or {}).get("skipped"):
         lines.append(f"{shown['found']['skipped']:,} could not come in; the report lists them.")
     if shown["can_undo"]:

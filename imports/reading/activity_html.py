@@ -23,6 +23,8 @@ _ATTACHED = re.compile(r"-\s.{0,9}<a\b.*", re.IGNORECASE | re.DOTALL)
 _GENERATED = re.compile(r"\d{1,3} generated images?\b.{0,5}", re.IGNORECASE)
 _CHUNK = 1 << 20
 _LONGEST_CARD = 32 << 20
+# The beginning of a card has at most as many characters.
+_LONGEST_MARK = 200
 # The maximum number of lines before the date: a question may have very many lines.
 _MOST_LINES = 5_000
 
@@ -83,19 +85,21 @@ def cards(stream: IO[bytes]) -> Iterator[dict[str, Any]]:
 def _pieces(stream: IO[bytes]) -> Iterator[str]:
     """From the beginning of each card to that of the next, one at a time."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
-    held, start = "", -1
+    held, start, searched = "", -1, 0
     while True:
         data = stream.read(_CHUNK)
         held += decoder.decode(data, final=not data)
-        for found in _CARD.finditer(held):
+        # A long card is searched once, and not again with each chunk of it.
+        for found in _CARD.finditer(held, searched):
             if start >= 0:
                 yield held[start : found.start()]
             start = found.start()
         if not data:
             break
         # A beginning may be split between two chunks.
-        cut = start if start >= 0 and len(held) - start < _LONGEST_CARD else max(0, len(held) - 200)
-        held, start = held[cut:], -1
+        cut = start if start >= 0 and len(held) - start < _LONGEST_CARD else max(0, len(held) - _LONGEST_MARK)
+        searched = max(len(held) - cut - _LONGEST_MARK, 1 if cut == start else 0)
+        held, start = held[cut:], 0 if cut == start else -1
     if start >= 0:
         yield held[start:]
 

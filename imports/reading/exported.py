@@ -6,10 +6,13 @@ The export may have been edited or forged, so every field is checked.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields as fields_of
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from types import NoneType
 from typing import Any
 from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.pg_text import storable
 from imports.reading.assembly import NOTHING_SAID
@@ -24,7 +27,7 @@ from imports.reading.items import (
     Skipped,
     SkippedMessage,
 )
-from imports.reading.values import list_of, object_of, objects_of, text_of
+from imports.reading.values import list_of, objects_of, text_of
 
 PRODUCT = "recollect"
 # The limits of the database and the chat: longer texts are reported here, with their position. Readers do not use
@@ -41,6 +44,48 @@ _STATUSES = {"complete": "complete", "interrupted": "interrupted", "failed": "fa
 _CONVERSATION = {field.name for field in fields_of(ExportedConversation)} | {"title"}
 _TURN = {field.name for field in fields_of(ExportedTurn)}
 _TITLES = {"memory": "MEMORY", "about": "USER"}
+
+
+# The times of an export outside these are unknown: pages, time zones and indexes count with those of people.
+EARLIEST = datetime(1900, 1, 2, tzinfo=UTC)
+MOST_AHEAD = timedelta(days=1)
+LONGEST_SUMMARY = 4_000
+LONGEST_THOUGHTS = 100_000
+LONGEST_INPUT = 150_000
+MOST_CALLS = 500
+LARGEST_COUNT = 2**53
+
+
+class _Stored(BaseModel):
+    """Part of an answer, as pages and the API expect it. Unknown names are dropped, and wrong types refused."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class StoredCall(_Stored):
+    """A tool call. Without `place`: what *Undo* deletes is what a call stored here, never what a file names."""
+
+    id: str = Field(min_length=1, max_length=100, pattern=r"^[\w.:-]+$")
+    name: str = Field("tool", min_length=1, max_length=100)
+    input: dict[str, Any] = Field(default_factory=dict)
+    summary: str | None = Field(None, max_length=LONGEST_SUMMARY)
+    stored: str | None = Field(None, max_length=LONGEST_INPUT)
+    is_error: bool = False
+
+
+class StoredError(_Stored):
+    code: str = Field("unavailable", max_length=100)
+    detail: str = Field("", max_length=2_000)
+    retryable: bool = True
+
+
+class StoredUsage(_Stored):
+    model: str | None = Field(None, max_length=200)
+    input_tokens: int | None = Field(None, ge=0, le=LARGEST_COUNT)
+    output_tokens: int | None = Field(None, ge=0, le=LARGEST_COUNT)
+    seconds: float | None = Field(None, ge=0, le=LARGEST_COUNT)
+    finish_reason: str | None = Field(None, max_length=100)
+    thought_seconds: float | None = Field(None, ge=0, le=LARGEST_COUNT)
 
 
 class _Unusable(Exception):
@@ -67,6 +112,7 @@ def conversation_of(fields: Mapping[str, Any], where: str) -> ImportedConversati
             model=_short(fields, "model"),
             instructions=_short(fields, "instructions"),
             temperature=_temperature(plain(fields.get("temperature"))),
+            proof=text_of(fields.get("proof"))[:200],
             uses_memory=fields.get("uses_memory") is not False,
             others=_others(fields, _CONVERSATION),
         )
@@ -162,12 +208,58 @@ def _turn(fields: dict[str, Any], *, before: int | None) -> ExportedTurn:
         said_at=_time(fields, "said_at"),
         status=_STATUSES[status],
         is_recall=fields.get("is_recall") is True,
-        tool_calls=tuple(list_of(plain(fields.get("tool_calls")))),
-        error=object_of(plain(fields.get("error"))) or None,
-        usage=object_of(plain(fields.get("usage"))) or None,
-        reasoning=_text(fields, "reasoning"),
+        tool_calls=tuple(_calls(fields)),
+        error=_stored(StoredError, fields.get("error")),
+        usage=_stored(StoredUsage, fields.get("usage")),
+        reasoning=_text(fields, "reasoning")[:LONGEST_THOUGHTS],
         others=_others(fields, _TURN),
     )
+
+
+def _calls(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls that can be shown; a number for each without an id, and each id once."""
+    calls: list[dict[str, Any]] = []
+    taken: set[str] = set()
+    for number, found in enumerate(list_of(fields.get("tool_calls"))[:MOST_CALLS], start=1):
+        given = {"id": f"imported-{number}", **found} if isinstance(found, dict) else found
+        call = _stored(StoredCall, given)
+        if call and call["id"] not in taken and len(json.dumps(call.get("input"))) <= LONGEST_INPUT:
+            taken.add(call["id"])
+            calls.append(call)
+    return calls
+
+
+def left_out(fields: Mapping[str, Any], where: str) -> list[Skipped]:
+    """What a conversation has besides its texts and does not fit, for the report: one line a turn."""
+    skipped = []
+    for turn in objects_of(fields.get("turns")):
+        parts = []
+        if len(_calls(turn)) < len(list_of(turn.get("tool_calls"))) or not isinstance(
+            turn.get("tool_calls"), list | NoneType
+        ):
+            parts.append("tool calls")
+        parts += [
+            name
+            for name, model in (("error", StoredError), ("usage", StoredUsage))
+            if turn.get(name) not in (None, {}) and _stored(model, turn[name]) is None
+        ]
+        if isinstance(thoughts := turn.get("reasoning"), str) and len(thoughts) > LONGEST_THOUGHTS:
+            parts.append("the end of its thoughts")
+        if parts:
+            reason = f"left out of this turn, since it cannot be read: {', '.join(parts)}"
+            skipped.append(Skipped(where=f"{where}, turn {str(turn.get('turn_number'))[:20]}", reason=reason))
+    return skipped
+
+
+def _stored(model: type[_Stored], value: Any) -> dict[str, Any] | None:
+    """The value as it may be stored; None if there is none or it does not fit."""
+    found = plain(value)
+    if not isinstance(found, dict) or not found:
+        return None
+    try:
+        return model.model_validate(found).model_dump(exclude_unset=True)
+    except (ValidationError, RecursionError):
+        return None
 
 
 def _parent(fields: dict[str, Any], number: int) -> int | None:
@@ -255,12 +347,14 @@ def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
 
 
 def _time(fields: Mapping[str, Any], name: str) -> datetime:
-    """Unchanged, if it is a time with a zone."""
+    """Unchanged, if it is a time with a zone from 1900 to tomorrow; outside these it is unknown, and now stands for it."""
     value = fields.get(name)
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None
         if at is not None and at.tzinfo is not None:
-            return at.astimezone(UTC)
+            now = datetime.now(UTC)
+            at = at.astimezone(UTC)
+            return at if EARLIEST <= at <= now + MOST_AHEAD else now.replace(hour=0, minute=0, second=0, microsecond=0)
     except (ValueError, OverflowError):
         pass
     raise _Unusable(f"its {name} is no time")
@@ -271,7 +365,10 @@ def _day(fields: Mapping[str, Any]) -> date | None:
     if value is None:
         return None
     try:
-        return date.fromisoformat(text_of(value))
+        day = date.fromisoformat(text_of(value))
+        if not EARLIEST.date() <= day <= (datetime.now(UTC) + MOST_AHEAD).date():
+            raise ValueError
+        return day
     except ValueError:
         raise _Unusable("its date is no day") from None
 

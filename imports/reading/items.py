@@ -92,6 +92,8 @@ class ExportedConversation:
     instructions: str = ""
     temperature: float | None = None
     uses_memory: bool = True
+    # By which the server that wrote the export knows it again as this user's; empty: not said.
+    proof: str = ""
     # In the order of their numbers, which may have gaps.
     turns: tuple[ExportedTurn, ...]
     # Every other field of the conversation, by its name, with the types of JSON.

@@ -15,6 +15,8 @@ from imports.storing.uploads import path_of, reading_limits
 
 MAX_LISTED = 100
 LONGEST_SENTENCE = 500
+# With the instructions of a chat.
+LONGEST_NOTICE = 4_500
 
 Wanted = ImportedConversation | ImportedDocument | ImportedRecord
 
@@ -30,7 +32,7 @@ class LeftOut:
     def add(self, item: Skipped | Notice) -> None:
         if isinstance(item, Notice):
             if len(self.notices) < MAX_LISTED:
-                self.notices.append(_sentence(item.text))
+                self.notices.append(storable_text(item.text)[:LONGEST_NOTICE])
             return
         self.count += 1
         if len(self.listed) < MAX_LISTED:

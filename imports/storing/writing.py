@@ -23,7 +23,7 @@ from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import changes
 from imports.storing.keys import hash_of, key_of, short_id
 from imports.storing.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
-from intake import history
+from intake import exporting, history
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
 from intake.paths import leads_to
@@ -338,9 +338,12 @@ def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]
 
 
 def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
-    """Unchanged, with its own id."""
+    """Unchanged, with its own id if the export says that it was this user's; and without the instructions of a file.
+
+    An id that were kept because it is free would tell whether another account has it.
+    """
     return Conversation(
-        id=exported.id,
+        id=exported.id if exporting.is_own(user, exported.id, exported.proof) else id_here(user, exported.id),
         user=user,
         title=storable_text(conversation.title or "")[:TITLE_LENGTH],
         source=exported.source,
@@ -351,7 +354,6 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         branched_from=exported.branched_from,
         branched_after=exported.branched_after,
         model=exported.model,
-        instructions=exported.instructions,
         temperature=exported.temperature,
         uses_memory=exported.uses_memory,
         started_at=exported.started_at,
@@ -359,8 +361,13 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
     )
 
 
+def id_here(user: User, exported_id: UUID) -> UUID:
+    """The same for each import by this user, and another one for every other user."""
+    return UUID(bytes=key_of("recollect", "id", str(user.pk), str(exported_id)), version=8)
+
+
 def _saved(conversation: Conversation) -> Conversation:
-    """A copy that a user imports into another account of this server gets a new id, and only there."""
+    """One that the user deleted, and that another account imported meanwhile, gets a new id."""
     try:
         with transaction.atomic():
             conversation.save(force_insert=True)

@@ -1,5 +1,6 @@
 """Produces one answer: asks the model, runs its tool calls, and streams every event."""
 
+import json
 import re
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -37,12 +38,16 @@ from pydantic_ai.run import AgentRunResult
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
-from core.pg_text import storable, storable_text
+from core.pg_text import cut, storable, storable_text
 from intake.agent.deps import ChatDeps
 from intake.agent.events import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
 from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
+
+# Of a call, in characters: each is rendered at every view of its chat, and translated.
+LONGEST_SUMMARY = 4_000
+LONGEST_INPUT = 150_000
 
 
 async def answer(
@@ -124,7 +129,9 @@ class _Teller:
         match event:
             case FunctionToolCallEvent(part=part):
                 id_ = self.ids[part.tool_call_id] = str(uuid7())
-                return [ToolCalled(id=id_, name=storable_text(part.tool_name), input=storable(_arguments(part)))]
+                return [
+                    ToolCalled(id=id_, name=storable_text(part.tool_name), input=_bounded(storable(_arguments(part))))
+                ]
             case FunctionToolResultEvent(part=part):
                 return [_returned(self.ids.pop(part.tool_call_id, part.tool_call_id), part)]
             case AgentRunResultEvent(result=result):
@@ -171,7 +178,9 @@ def _returned(id_: str, part: Any) -> ToolReturned:
     if part.outcome != "success":
         return ToolReturned(id_, _failure(part), is_error=True)
     told = part.metadata or {}
-    return ToolReturned(id_, told.get("summary", ""), stored=told.get("stored"), place=told.get("place"))
+    return ToolReturned(
+        id_, cut(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place")
+    )
 
 
 def _arguments(part: Any) -> dict[str, Any]:
@@ -180,6 +189,12 @@ def _arguments(part: Any) -> dict[str, Any]:
         return dict(part.args_as_dict())
     except (ValueError, AssertionError, TypeError):
         return {"input": str(part.args)}
+
+
+def _bounded(input_: dict[str, Any]) -> dict[str, Any]:
+    """No tool takes an input as long as this, so the beginning is enough to see what the model sent."""
+    written = json.dumps(input_, ensure_ascii=False)
+    return input_ if len(written) <= LONGEST_INPUT else {"input": cut(written, LONGEST_INPUT)}
 
 
 def _failure(part: Any) -> str:

@@ -90,7 +90,9 @@ def events_of_reasoning(turn: Turn) -> list[ReasoningWritten]:
 
 def events_of_call(call: dict[str, Any]) -> list[ToolCalled | ToolReturned]:
     """A kept call as it happened. An undone call cannot be undone again."""
-    events: list[ToolCalled | ToolReturned] = [ToolCalled(id=call["id"], name=call["name"], input=call["input"])]
+    events: list[ToolCalled | ToolReturned] = [
+        ToolCalled(id=call["id"], name=call.get("name", ""), input=call.get("input", {}))
+    ]
     if "summary" in call:
         returned = ToolReturned(
             call["id"],

@@ -10,6 +10,7 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from intake.markdown.budget import OutOfTime, check
 from intake.markdown.cleaning import MATH_TAGS
 
 # A longer formula is not for reading, and the converter recurses for each bracket.
@@ -46,10 +47,13 @@ def add_formulas(parser: MarkdownIt) -> None:
 
 def draw(source: str, *, is_display: bool = False) -> str:
     """MathML of LaTeX; the source as code if it is invalid or too long."""
+    check()
     try:
         if len(source) > LONGEST_FORMULA or _depth(source) > DEEPEST_FORMULA:
             return _as_code(source)
         drawn = convert(_LINED_UP.sub(r"\\\1{align*}", source), display="block" if is_display else "inline")
+    except OutOfTime:
+        raise
     except Exception:  # the converter answers bad LaTeX with errors of many kinds, IndexError and StopIteration too
         return _as_code(source)
     # The converter copies the contents of \text unchanged.

@@ -7,11 +7,13 @@ from typing import Any
 
 import nh3
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
+from intake.markdown.budget import OutOfTime, budget, check
 from intake.markdown.cleaning import clean_answer, clean_summary
 from intake.markdown.code import render_code
 from intake.markdown.formulas import add_formulas
@@ -21,14 +23,18 @@ HEADING_SHIFT = 2
 DEEPEST_HEADING = 6
 # For each opening bracket the parser scans all the remaining text. Above this number, links stay as plain text.
 MOST_BRACKETS = 3_000
+# For each address that might begin, all the remaining text is searched.
+MOST_ADDRESSES = 1_000
 # About 100 ms of work. Text beyond it is shown unrendered, in pieces of this many characters.
 LONGEST_MARKDOWN = 100_000
 PLAIN_PIECE = 10_000
+SUMMARY_SECONDS = 0.1
 LONG = 20_000
 _drawing_a_long_one = threading.Lock()
 
 # Most summaries contain only words.
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ ,.:;])*")
+_LINE_END = re.compile("\n")
 _TASK = re.compile(r"\[([ xX])\] +")
 
 Env = dict[str, Any]
@@ -51,7 +57,16 @@ def render_blocks(text: str) -> list[str]:
     """The HTML of each top-level block, one element each; `render` is their concatenation."""
     text = normalise(text)
     cut = markdown_length(text)
-    return [*render_parsed(text[:cut], {}), *render_plain(text[cut:])]
+    blocks: list[str] = []
+    plain_from = 0
+    with budget():
+        try:
+            for end, html in _with_ends(text[:cut], {}):
+                blocks.append(html)
+                plain_from = end
+        except OutOfTime:
+            return [*blocks, took_too_long(), *render_plain(text[plain_from:])]
+    return [*blocks, *render_plain(text[cut:])]
 
 
 def render_summary(text: str) -> SafeString:
@@ -59,7 +74,11 @@ def render_summary(text: str) -> SafeString:
     if _WORDS.fullmatch(text):
         return mark_safe(text)  # noqa: S308 - letters, digits and what means nothing in Markdown and HTML
     parser = _summary_parser if text.count("[") <= MOST_BRACKETS else _linkless_summary_parser
-    return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
+    try:
+        with budget(SUMMARY_SECONDS):
+            return mark_safe(clean_summary(parser.renderInline(text)))  # noqa: S308 - cleaned on this line
+    except (OutOfTime, RecursionError):
+        return mark_safe(_escape(text))  # noqa: S308 - escaped on this line
 
 
 def normalise(text: str) -> str:
@@ -80,10 +99,32 @@ def render_parsed(text: str, env: Env) -> list[str]:
 
 
 def render_with_lines(text: str, env: Env) -> Iterator[tuple[int, str]]:
-    """The same, each with its first line."""
+    """The same, each with its first line. Raises `OutOfTime`."""
     parser = _parser_for(text)
-    for group in _top_level(parser.parse(text, env)):
+    try:
+        tokens = parser.parse(text, env)
+    except RecursionError:
+        raise OutOfTime from None
+    for group in _top_level(tokens):
+        check()
         yield _first_line(group), clean_answer(parser.renderer.render(group, parser.options, env)).rstrip("\n")
+
+
+def _with_ends(text: str, env: Env) -> Iterator[tuple[int, str]]:
+    """Each block after the place in the text where the next one begins."""
+    lines = [0, *(found.end() for found in _LINE_END.finditer(text)), len(text)]
+    before: str | None = None
+    for line, html in render_with_lines(text, env):
+        if before is not None:
+            yield lines[line], before
+        before = html
+    if before is not None:
+        yield len(text), before
+
+
+def took_too_long() -> str:
+    sentence = _("Formatting this text would take too long. It is shown as it was written.")
+    return f'<p class="plain" dir="auto"><em>{_escape(sentence)}</em></p>'
 
 
 def render_plain(text: str) -> list[str]:
@@ -121,6 +162,8 @@ def _first_line(group: Sequence[Token]) -> int:
 
 
 def _parser_for(text: str) -> MarkdownIt:
+    if sum(map(text.count, ("//", "mailto:"))) > MOST_ADDRESSES:
+        return _linkless_parser
     return _parser if text.count("[") <= MOST_BRACKETS else _linkless_parser
 
 
@@ -132,22 +175,35 @@ def _make_parser() -> MarkdownIt:
     # A footnote stays where it is written and keeps its label, so that a block does not depend on later blocks.
     footnote_plugin(parser, inline=False, move_to_end=False, always_match_refs=True)
     add_formulas(parser)
+    _add_budget(parser)
     parser.core.ruler.push("fit_into_page", _fit_into_page)
     _add_render_rules(parser)
     return parser
+
+
+def _add_budget(parser: MarkdownIt) -> None:
+    """Rules that match nothing, before all others: each step of the parser looks at the time."""
+
+    def look_at_the_time(*_: Any) -> bool:
+        check()
+        return False
+
+    everywhere = {"alt": ["paragraph", "reference", "blockquote", "list", "table"]}
+    parser.block.ruler.before("table", "budget", look_at_the_time, everywhere)
+    parser.inline.ruler.before("text", "budget", look_at_the_time)
 
 
 def _add_render_rules(parser: MarkdownIt) -> None:
     parser.add_render_rule("image", _image_as_link)
     parser.add_render_rule("link_open", _link_open)
     parser.add_render_rule(
-        "fence", lambda _, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
+        "fence", lambda renderer, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
     )
-    parser.add_render_rule("code_block", lambda _, tokens, index, *__: render_code(tokens[index].content, ""))
+    parser.add_render_rule("code_block", lambda renderer, tokens, index, *__: render_code(tokens[index].content, ""))
     parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table dir="auto">')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     parser.add_render_rule(
-        "footnote_ref", lambda _, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')
+        "footnote_ref", lambda renderer, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')
     )
     parser.add_render_rule("footnote_reference_open", _note_open)
     parser.add_render_rule("footnote_reference_close", lambda *_: "</div>")
@@ -210,7 +266,9 @@ def _escape(text: str) -> str:
 
 
 _parser = _make_parser()
-_linkless_parser = _make_parser().disable(["link", "image", "footnote_ref"])
+_linkless_parser = _make_parser().disable(["link", "image", "footnote_ref", "linkify"])
 _summary_parser = MarkdownIt("js-default", {"html": False})
 _summary_parser.add_render_rule("image", _image_as_link)
+_add_budget(_summary_parser)
 _linkless_summary_parser = MarkdownIt("js-default", {"html": False}).disable(["link", "image"])
+_add_budget(_linkless_summary_parser)

@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import takewhile
 
+from intake.markdown.budget import OutOfTime, budget
 from intake.markdown.rendering import (
     Env,
     markdown_length,
@@ -19,6 +20,7 @@ from intake.markdown.rendering import (
     render_parsed,
     render_plain,
     render_with_lines,
+    took_too_long,
 )
 
 SHORTEST_PAUSE = 0.1
@@ -67,6 +69,7 @@ class BlockStream:
         self._closed = 0
         self._env: Env = {}
         self._shown: list[str] = []
+        self._is_out_of_time = False
 
     def feed(self, text: str) -> None:
         self._pieces.append(text)
@@ -97,9 +100,17 @@ class BlockStream:
     def _render(self, text: str) -> list[str]:
         cut = markdown_length(text)
         closed = self._shown[: self._closed]
-        newly_closed = self._close(text[self._read : cut])
-        # The open blocks' definitions may be incomplete, so they are not kept.
-        open_blocks = render_parsed(close_emphasis(text[self._read : cut]), deepcopy(self._env))
+        if self._is_out_of_time:
+            return [*closed, took_too_long(), *render_plain(text[self._read :])]
+        try:
+            with budget():
+                newly_closed = self._close(text[self._read : cut])
+                # The open blocks' definitions may be incomplete, so they are not kept.
+                open_blocks = render_parsed(close_emphasis(text[self._read : cut]), deepcopy(self._env))
+        except OutOfTime:
+            # The open block only grows, so it would take as long the next time.
+            self._is_out_of_time = True
+            return [*self._shown[: self._closed], took_too_long(), *render_plain(text[self._read :])]
         return [*closed, *newly_closed, *open_blocks, *render_plain(text[cut:])]
 
     def _close(self, text: str) -> list[str]:

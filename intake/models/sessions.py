@@ -43,15 +43,16 @@ class SessionKeyField(models.CharField):  # type: ignore[type-arg]
 
 
 @lru_cache(maxsize=4096)
-def _note_use(key: str, at: datetime) -> None:
-    Session.objects.filter(session_key=key, last_used_at__lt=at).update(last_used_at=at)
+def _note_use(digest: SessionDigest, at: datetime) -> None:
+    """Remembers digests: a key in memory could be read from a dump of the process."""
+    Session.objects.filter(session_key=digest, last_used_at__lt=at).update(last_used_at=at)
 
 
 class SessionManager(BaseSessionManager["Session"]):
     def note_use(self, key: str, *, now: datetime) -> None:
         """Accurate to about five minutes: a write for every page would cost more than it is worth."""
         seconds = int(now.timestamp())
-        _note_use(key, now - timedelta(seconds=seconds % int(USE_NOTED_EVERY.total_seconds())))
+        _note_use(SessionDigest.of(key), now - timedelta(seconds=seconds % int(USE_NOTED_EVERY.total_seconds())))
 
     def remove_expired(self, *, now: datetime) -> int:
         """A batch at a time, so that no lock is held for long; returns how many there were."""

@@ -1,6 +1,6 @@
 """The timeline and the map over REST, with the same data as their pages."""
 
-from datetime import date
+from datetime import MAXYEAR, MINYEAR, date
 from typing import Annotated
 from uuid import UUID
 
@@ -206,9 +206,13 @@ class MapTextViewSet(ActsAsCaller, ViewSet):
 def month_of(text: str) -> date:
     """The first day of a month in the form 2026-03. Raises `NotFound` for anything else."""
     try:
-        return parse_day(f"{text}-01")
+        first = parse_day(f"{text}-01")
     except ValueError:
         raise NotFound from None
+    # A zone cannot tell the moment at which the first or the last year begins or ends.
+    if not MINYEAR < first.year < MAXYEAR:
+        raise NotFound
+    return first
 
 
 def text_id_of(text: str) -> int:

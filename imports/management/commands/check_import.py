@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from imports.reading.expectations import as_expectation, differences, read_all
+from recollect_cli.showing import printable
 
 
 class Command(BaseCommand):
@@ -22,11 +23,11 @@ class Command(BaseCommand):
         try:
             expectation = json.loads(expected.read_text())
         except (OSError, ValueError) as error:
-            raise CommandError(f"The expectation cannot be read: {error}") from error
+            raise CommandError(printable(f"The expectation cannot be read: {error}")) from error
         found = as_expectation(read_all(path))
         different = differences(found, expectation)
         for each in different:
-            self.stdout.write(each)
+            self.stdout.write(printable(each))
         if different:
             raise CommandError(f"{len(different)} differences.")
-        self.stdout.write(f"As expected: {found['outcome']}. {found.get('why', '')}".strip())
+        self.stdout.write(printable(f"As expected: {found['outcome']}. {found.get('why', '')}".strip()))

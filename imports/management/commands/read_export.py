@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from imports.reading.expectations import as_expectation, read_all
+from recollect_cli.showing import printable
 
 
 class Command(BaseCommand):
@@ -24,7 +25,7 @@ class Command(BaseCommand):
         if options["json"]:
             options["json"].write_text(json.dumps(as_expectation(reading), ensure_ascii=False, indent=1) + "\n")
         if reading.refusal is not None:
-            self.stdout.write(f"Refused: {reading.refusal}")
+            self.stdout.write(printable(f"Refused: {reading.refusal}"))
             return
         counts = f"{len(reading.conversations)} conversations, {len(reading.documents)} documents"
         counts += f", {len(reading.records)} records" if reading.records else ""

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.sections import read_head, read_sections
-from imports.reading.exported import conversation_of, document_of, record_of
+from imports.reading.exported import LONGEST, conversation_of, document_of, left_out, record_of
 from imports.reading.files import Files
-from imports.reading.items import Item, Items, Skipped, UnreadableExport
+from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import BrokenJSON, json_names, members, shape
 from imports.reading.products import ExportReader
 from imports.reading.values import object_of, text_of
@@ -71,7 +71,11 @@ def _whole_document(files: Files, name: str) -> Iterator[Item]:
         with files.open(name) as stream:
             for part, value in members(stream):
                 if part in makers:
-                    yield makers[part](object_of(value), f"{name}:{part}[{counts[part]}]")
+                    fields, where = object_of(value), f"{name}:{part}[{counts[part]}]"
+                    yield makers[part](fields, where)
+                    if part == "conversations":
+                        yield from left_out(fields, where)
+                        yield from _instructions(fields)
                     counts[part] += 1
     except BrokenJSON as error:
         reason = str(error) or "the file ends early or is damaged here: what stands before it came in"
@@ -90,7 +94,19 @@ def _conversation_file(files: Files, name: str) -> Iterator[Item]:
         yield Skipped(where=name, reason="this is no conversation of Recollect's export")
         return
     head.pop("turn_count", None)
-    yield conversation_of({**head, "turns": list(_turns(text))}, name)
+    fields = {**head, "turns": list(_turns(text))}
+    yield conversation_of(fields, name)
+    yield from left_out(fields, name)
+    yield from _instructions(fields)
+
+
+def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
+    """Orders of a stranger would be obeyed in every answer of the chat, so the person sees them, and sets them or not."""
+    if instructions := text_of(fields.get("instructions")).strip():
+        title = text_of(fields.get("title"))[: LONGEST["title"]]
+        yield Notice(
+            text=f"The instructions of “{title}” are off. Set them in its chat if you want them: {instructions}"
+        )
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:

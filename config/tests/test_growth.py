@@ -1,0 +1,405 @@
+"""Nothing that reads a stored text takes longer than n log n: each is run on n and on 4n characters of hostile input.
+
+The interpreter runs one thing at a time, so one slow expression over one text stops every page. Three groups are found
+here, and no list has to be kept: all regular expressions of the product, all functions that take only a text, and all
+readers of exports. `pytest config/tests/test_growth.py -rA` shows the slowest of each group.
+"""
+
+import ast
+import importlib
+import inspect
+import itertools
+import math
+import re
+import time
+import types
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from django.conf import settings
+from django.utils import translation
+
+from imports.reading import products
+from imports.reading.items import UnreadableExport
+from intake import deleting, sentences
+from intake.markdown import BlockStream
+from memory.search.excerpts import Matcher, cut
+from memory.search.time_windows import RULES, find_window
+from recollect_cli import packing
+
+ROOT = Path(settings.BASE_DIR)
+PACKAGES = ("config", "agent_tools", "imports", "memory", "intake", "core", "recollect_cli")
+SIZES = (500, 2_000, 8_000)
+# Below this, a difference is noise.
+FLOOR = 0.004
+# 4n log 4n to n log n is at most 5.1 here, and quadratic growth is 16.
+ALLOWED = 8.5
+TRIES = 3
+
+UNITS = (
+    *"[]()<>{}|`$*_~#!\\\"'-+=.,:;/@^&%?0a ",
+    *("\n", "\t", "\r\n", "\u00a0", "\u00e9", "e\u0301", "\u6771", "\U0001f1e9", "\u200d", "\0"),
+    *(
+        "a\n",
+        "- ",
+        "> ",
+        "a b ",
+        "1. ",
+        "0,",
+        "0.",
+        "<a",
+        "</",
+        "<!--",
+        "$$",
+        "\\(",
+        "\\[",
+        "\\begin{",
+        "\\left(",
+        "{{",
+    ),
+    *(
+        "http://",
+        "mailto:",
+        "www.",
+        "a@",
+        "a\n\n",
+        "|a",
+        "a|\n",
+        "-|",
+        "[a](",
+        "![",
+        "[^a]",
+        "[^a]: ",
+        "[a]: /a\n",
+        "**a",
+        "*a_",
+    ),
+    *(
+        "```\n",
+        "~~~",
+        "    a\n",
+        "`a",
+        "# a\n",
+        "a\n=\n",
+        "===\n",
+        "---\n",
+        "\\",
+        "&amp;",
+        "&#",
+        "a. ",
+        "A",
+        "1 ",
+        '"a ',
+        "a-",
+        "_a_ ",
+    ),
+    *("10:00 ", "2025-01-01 ", "last ", "in may ", "a: ", "%(", "a, ", "did "),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    name: str
+    family: str
+    seconds: float
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1000:8.1f} ms for {self.size:6} characters  {self.name}  of {self.family}"
+
+
+def families(pieces: tuple[str, ...] = ()) -> Iterator[tuple[str, Callable[[int], str]]]:
+    """Each as its description, and a function from the length to the text."""
+    for unit in (*UNITS, *pieces):
+        yield f"{unit!r}…", lambda size, unit=unit: (unit * (size // len(unit) + 1))[:size]
+    for before, unit in itertools.product(pieces[:4], "[ 0a\n"):
+        yield f"{before!r}, {unit!r}…", lambda size, before=before, unit=unit: before + unit * (size // len(unit))
+        both = before + unit
+        yield f"{both!r}…", lambda size, both=both: both * (size // len(both) + 1)
+
+
+def seconds_of(run: Callable[[str], object], text: str, tries: int = 1) -> float:
+    """The processor time of the fastest of some runs. An error that refuses the text is an answer."""
+    best = math.inf
+    for _ in range(tries):
+        began = time.thread_time()
+        try:
+            run(text)
+        except RecursionError:
+            raise
+        except Exception:
+            pass
+        best = min(best, time.thread_time() - began)
+    return best
+
+
+def growth_of(
+    name: str, run: Callable[[str], object], pieces: tuple[str, ...], sizes=SIZES
+) -> tuple[list[str], Measured]:
+    """The families that are too slow or recurse too deeply, and the slowest measurement at the largest size."""
+    complaints = []
+    slowest = Measured(name, "", 0.0, 0)
+    for family, make in families(pieces):
+        before = 0.0
+        for size in sizes:
+            try:
+                taken = seconds_of(run, make(size))
+                if taken > FLOOR and before and taken > ALLOWED * before:
+                    before, taken = seconds_of(run, make(size // 4), TRIES), seconds_of(run, make(size), TRIES)
+                    if taken > FLOOR and taken > ALLOWED * max(before, FLOOR / ALLOWED):
+                        complaints.append(
+                            f"{name}: {size} characters of {family} take {taken:.3f} s, and a quarter {before:.4f} s"
+                        )
+                        break
+            except RecursionError:
+                complaints.append(f"{name}: {size} characters of {family} recurse too deeply")
+                break
+            if taken > slowest.seconds:
+                slowest = Measured(name, family, taken, size)
+            before = max(taken, FLOOR / ALLOWED)
+    return complaints, slowest
+
+
+def judge(things: Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]], sizes=SIZES) -> None:
+    complaints, measured = [], []
+    for name, run, pieces in things:
+        found, slowest = growth_of(name, run, pieces, sizes)
+        complaints += found
+        measured.append(slowest)
+    print(f"{len(measured)} measured; the slowest:")
+    for each in sorted(measured, key=lambda each: -each.seconds)[:5]:
+        print(each)
+    assert complaints == [], "\n".join(complaints)
+
+
+# Expressions
+
+
+def product_modules() -> Iterator[tuple[types.ModuleType, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            if {"tests", "testing", "migrations"} & set(parts) or parts[-1] in ("__main__", "local", "production"):
+                continue
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            yield importlib.import_module(name), ast.parse(path.read_text())
+
+
+USES = {"match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split"}
+# By module: examples of the expressions that it makes from values which only exist while the product runs.
+MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
+    "memory.search.excerpts": lambda: [
+        each
+        for query in ("a", "[[[", "the rye bread, 1.5", "a b a b")
+        for each in (Matcher.of(query).literal, Matcher.of(query).likely)
+        if each
+    ],
+    "memory.search.time_windows": lambda: [rule.pattern for rule in RULES],
+    "intake.sentences": lambda: [
+        sentences._pattern(text) for text in sentences.SENTENCES if "%(" in text and text.count("%(") == 1
+    ],
+    "recollect_cli.packing": lambda: [
+        re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)
+    ],
+    "config.settings.base": list,
+    "config.asgi": list,
+    "memory.vectors": list,
+}
+
+
+def literal_pieces(source: str) -> tuple[str, ...]:
+    """The literal parts of a pattern's source, the longest first; a character of a class is one as well."""
+    plain = re.sub(r"\\[dwsbDWSBAZ]|\(\?[^)]{0,40}?[:>=!]|\{[\d,]+\}", "\x01", source)
+    plain = re.sub(r"\\(.)", r"\1", plain)
+    found = {piece for piece in re.findall(r"[^\x01()|*+?{}\[\]^$.]+", plain) if piece.strip() or piece == " "}
+    marks = {mark for mark in source if not mark.isalnum() and mark not in "?^\x01"}
+    return tuple(sorted(found, key=lambda piece: (-len(piece), piece))[:10]) + tuple(sorted(marks))
+
+
+def expressions() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
+    modules = list(product_modules())
+    uses: dict[str, set[str]] = {}
+    for _, tree in modules:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in USES and isinstance(node.value, ast.Name):
+                uses.setdefault(node.value.id, set()).add(node.attr)
+    for module, tree in modules:
+        names = {
+            id(node.value): node.targets[0].id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+        for node in ast.walk(tree):
+            if not is_of_re(node):
+                continue
+            pattern = compiled(node, module)
+            where = f"{module.__name__}:{node.lineno}"
+            if pattern is None:
+                yield from made_at_run_time(module, where)
+                continue
+            methods = uses.get(names.get(id(node), ""), set()) if node.func.attr == "compile" else {node.func.attr}
+            for method in sorted(methods or {"fullmatch", "search"}):
+                yield (
+                    f"{where} {method} {pattern.pattern[:60]!r}",
+                    using(pattern, method),
+                    literal_pieces(str(pattern.pattern)),
+                )
+
+
+def is_of_re(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "re"
+        and node.func.attr in {*USES, "compile"}
+    )
+
+
+def compiled(node: ast.Call, module: types.ModuleType) -> re.Pattern[str] | None:
+    """None if it is made from local variables."""
+    flags = [keyword.value for keyword in node.keywords if keyword.arg == "flags"] + (
+        node.args[1:2] if node.func.attr == "compile" else []
+    )
+    try:
+        pattern, *given = (
+            eval(compile(ast.Expression(each), "", "eval"), vars(module)) for each in [node.args[0], *flags]
+        )
+    except NameError:
+        return None
+    return re.compile(pattern, *given)
+
+
+def made_at_run_time(module: types.ModuleType, where: str):
+    assert module.__name__ in MADE, f"{where} makes an expression from local values: name examples of it in MADE"
+    for pattern in MADE[module.__name__]():
+        for method in ("search", "fullmatch"):
+            yield f"{where} {method} {pattern.pattern[:60]!r}", using(pattern, method), literal_pieces(pattern.pattern)
+
+
+def using(pattern: re.Pattern[str], method: str) -> Callable[[str], object]:
+    if method in ("match", "fullmatch"):
+        return getattr(pattern, method)
+    return lambda text: sum(1 for _ in pattern.finditer(text))
+
+
+def test_every_regular_expression_grows_no_faster_than_its_text():
+    judge(expressions())
+
+
+# Functions that take a text
+
+TEXT_MODULES = (
+    *("intake.markdown", "imports.reading", "core.sections", "core.pg_text", "memory.chunking", "memory.terms"),
+    *("memory.search", "agent_tools.untrusted", "intake.sentences", "intake.agent.titles", "intake.agent.recall"),
+    *("memory.signatures", "memory.trigrams", "intake.services", "recollect_cli.showing", "memory.pages.searching"),
+)
+"""Their functions touch nothing but their argument."""
+ASIDE = {"intake.services"}
+
+
+def functions_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
+    """Each function of these modules, also the private ones, whose only required argument is a text."""
+    seen = set()
+    for module, _ in product_modules():
+        if module.__name__ in ASIDE or not any(
+            module.__name__ == each or module.__name__.startswith(each + ".") for each in TEXT_MODULES
+        ):
+            continue
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ != module.__name__ or function in seen or not takes_only_a_text(function):
+                continue
+            seen.add(function)
+            yield f"{module.__name__}.{name}", consumed(function), ()
+
+
+def takes_only_a_text(function: Callable[..., object]) -> bool:
+    required = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    ]
+    return (
+        len(required) == 1
+        and required[0].annotation in ("str", str)
+        and required[0].kind is not inspect.Parameter.KEYWORD_ONLY
+    )
+
+
+def consumed(function: Callable[[str], object]) -> Callable[[str], object]:
+    def run(text: str) -> object:
+        found = function(text)
+        return list(found) if isinstance(found, Iterator) else found
+
+    return run
+
+
+def streamed(text: str) -> None:
+    stream = BlockStream(clock=itertools.count(0, 10).__next__)
+    for start in range(0, len(text), max(1, len(text) // 8)):
+        stream.feed(text[start : start + max(1, len(text) // 8)])
+        stream.changes()
+    stream.finish()
+
+
+def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
+    """What takes more than a text: streaming, code in each language, formulas, excerpts, windows of time, deletion."""
+    from intake.markdown import code
+
+    yield "BlockStream", streamed, ("```python\n", "$$\n")
+    for language in ("python", "csharp", "c", "shell-session", "typescript", "autoit", "html"):
+        yield f"render_code {language}", lambda text, language=language: code.render_code(text, language), ()
+    yield "without_links", lambda text: deleting.without_links(text, "/c/1", instead=""), ("](/c/1", "[a](/c/1)", "[")
+    yield (
+        "_without_quotes",
+        lambda text: deleting._without_quotes(text, "/c/1"),
+        ("- **a**, in ", "[a](/c/1)", ":\n  > "),
+    )
+    yield "cut", lambda text: cut(text, Matcher.of("a [ 0"), length=500), ()
+    yield "find_window", lambda text: find_window(text, today=date.today), ()
+
+    def in_german(text: str) -> None:
+        with translation.override("de"):
+            sentences.in_page_language(text)
+
+    yield (
+        "in_page_language",
+        in_german,
+        ("Found 2 results: ", "That did not work: ", "a: ", " and ", ", project ", ", tagged "),
+    )
+
+
+def test_everything_that_takes_a_text_grows_no_faster_than_it():
+    judge(itertools.chain(functions_of_a_text(), others_of_a_text()), sizes=(2_000, 8_000))
+
+
+def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path):
+    judge(readers_of(tmp_path), sizes=(2_000, 8_000))
+
+
+def readers_of(folder: Path) -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
+    """Each reader on a file that is hostile as it stands, under each name that the readers know."""
+    names = ("conversations.json", "a.md", "conversations/a.md", "memory/2025-01-01.md", "a.html", "MyActivity.html", "projects/p/a.jsonl",
+        "sessions/rollout-2025-01-01T10-00-00-a.jsonl", "agents/a/sessions/a.jsonl", "records.md")  # fmt: skip
+    beginnings = {
+        ".md": ("---\n", '---\nrecollect: "conversation"\ntitle:', "<!-- turn {", "# "),
+        ".html": ('<div class="outer-cell"><div class="content-cell">', "<div class="),
+        ".json": ('[{"title":"', '{"format": "recollect-export-1", "exported_at": 1, "conversations": [', "[", '{"a":'),
+        ".jsonl": ('{"type":"user","message":"', "["),
+    }
+    for reader in products.readers():
+        for name in names:
+            for beginning in ("", *beginnings[Path(name).suffix]):
+
+                def run(text: str, reader=reader, name=name, beginning=beginning) -> None:
+                    path = folder / "export.zip"
+                    with zipfile.ZipFile(path, "w") as export:
+                        export.writestr(name, (beginning + text).encode(errors="replace"))
+                    with suppress(UnreadableExport):
+                        list(products.read(path, reader.product))
+
+                yield f"{reader.product}: {name} {beginning!r}", run, ()
