@@ -112,8 +112,13 @@ class ResetForm(of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
         return password
 
     def save(self) -> None:
-        """Every session ends when the password changes."""
+        """Every session ends when the password changes. The link came by email, so it proves the address."""
         super().save()
+        if not EmailAddress.objects.filter(user=self.user, email=self.user.email, verified=True).exists():
+            EmailAddress.objects.update_or_create(
+                user=self.user, email=self.user.email, defaults={"verified": True, "primary": True}
+            )
+            sessions.end_what_came_before(context.request, self.user)
         sessions.end_other_sessions(user=self.user, current=None)
         if self.cleaned_data["end_access"]:
             sessions.end_access(user=self.user)
