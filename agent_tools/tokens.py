@@ -20,7 +20,7 @@ DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
 LONGEST_NAME = 80
 MOST_TOKENS = 100
 # The kind of a token among the access that a session made (`intake.accounts.sessions.made`).
-TOKEN_MADE = "token"
+TOKEN_MADE = "token"  # noqa: S105 - a kind's name
 
 
 @dataclass(frozen=True, slots=True)

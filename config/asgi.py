@@ -14,7 +14,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +36,8 @@ from config.bodies import BoundedBodies  # noqa: E402
 from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.log_checks import warn_of_texts_in_logs  # noqa: E402
+from intake.checks import refuse_unless_reachable  # noqa: E402
+from intake.revocation import Revoked  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
 
@@ -84,7 +86,9 @@ class Streaming:
                     await opening.aclose()
                 await send(message)
 
-            await django_asgi(scope, receive, send_on)
+            # The connection breaks off without its end, so that the client knows that it has a part alone.
+            with suppress(Revoked):
+                await django_asgi(scope, receive, send_on)
 
 
 streaming = Streaming()
@@ -103,6 +107,7 @@ def has_credentials(scope: Any) -> bool:
 def _make_sure_of_the_database() -> None:
     """A process that could show rows of other users, or whose embedding model did not make the index, never serves."""
     try:
+        refuse_unless_reachable()
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))

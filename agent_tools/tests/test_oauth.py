@@ -210,6 +210,26 @@ def test_the_endpoint_says_without_a_token_where_to_begin(server):
         ({"redirect_uris": ["https://agent.example/#x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a@agent.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://*.example/"]}, "invalid_redirect_uri"),
+        *(
+            ({"redirect_uris": [address]}, "invalid_redirect_uri")
+            for address in (
+                "http://[::1]evil/",
+                "http://[::1]evil.example:80/",
+                "https://[::1]evil/",
+                "https://[::1/",
+                "https://[v1.a]/",
+                "https://[::1%25lo]/",
+                "http://localhost:/",
+                "http://localhost:99999/",
+                "http://localhost\\.evil.example/",
+                "https://agent.example\\@evil.example/",
+                "https://agent%2eexample/",
+                "https:///callback",
+                "https:callback",
+                "cursor://a@b/",
+                "cursor://[::1]evil/",
+            )
+        ),
         ({"redirect_uris": ["javascript:alert(1)"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/ https://b.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"https://agent.example/{'x' * 500}"]}, "invalid_redirect_uri"),

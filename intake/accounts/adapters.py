@@ -5,6 +5,7 @@ import logging
 from dataclasses import dataclass
 from smtplib import SMTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.forms import default_token_generator
@@ -28,6 +29,7 @@ from core.errors import Unavailable
 from intake import passwords, registration, visitors
 from intake.accounts import devices, proof, sessions
 from intake.identity import VISITOR, tell_what_came_along, visitor_of
+from intake.links import site_of
 from intake.models import User
 
 logger = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ INVITATION = "recollect.invitation"
 
 def count_mail(request: HttpRequest, email: str) -> None:
     """Count an email that a page is about to send. Raises `RateLimited`."""
-    rate_limits.take_all(("mail", email.lower()), ("mail_address", rate_limits.client_address(request)))
+    rate_limits.take_for_mail(email, address=rate_limits.client_address(request))
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without types
@@ -139,6 +141,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             return str(super().get_email_verification_redirect_url(email_address))
         key = default_token_generator.make_token(user)
         return reverse("account_reset_password_from_key", kwargs={"uidb36": user_pk_to_url_str(user), "key": key})
+
+    def render_mail(self, template_prefix: str, email: str, context: dict[str, Any], headers: Any = None) -> Any:
+        """Every link leads to this site's own address, and not to the port of the request's Host header."""
+        asked, site = self.request.build_absolute_uri("/"), f"{site_of(self.request)}/"
+        sent = {
+            name: site + value.removeprefix(asked) if isinstance(value, str) and value.startswith(asked) else value
+            for name, value in context.items()
+        }
+        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site)}, headers)
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""

@@ -174,8 +174,7 @@ class _CountedCode:
 
     def clean_code(self) -> str:
         """Raises `RateLimited`."""
-        address = rate_limits.client_address(context.request)
-        rate_limits.take_all(("code", self.user.pk), ("login_address", address))
+        rate_limits.take_for_code(self.user.pk, address=rate_limits.client_address(context.request))
         code: str = super().clean_code()  # type: ignore[misc]
         if not self._is_first_use():
             raise ValidationError(_("This code has been used. Wait for the next one."), code="used_code")
@@ -203,7 +202,7 @@ class FirstCodeForm(ActivateTOTPForm):  # type: ignore[misc]
     code = code_field()
 
     def clean_code(self) -> str:
-        rate_limits.take_all(("code", self.user.pk))
+        rate_limits.take_for_code(self.user.pk, address=rate_limits.client_address(context.request))
         code: str = super().clean_code()
         return code
 

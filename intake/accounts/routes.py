@@ -127,7 +127,9 @@ urlpatterns = [
         for_everybody(account.email_verification_sent),
         name="account_email_verification_sent",
     ),
-    re_path(r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(ConfirmEmailView.as_view()), name="account_confirm_email"),
+    re_path(
+        r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(ConfirmEmailView.as_view()), name="account_confirm_email"
+    ),
     path("settings/account/email/", sensitive(EmailView.as_view()), name="account_email"),
     # Proofs
     path("settings/account/confirm/", for_people(account.reauthenticate), name="account_reauthenticate"),

@@ -50,7 +50,9 @@ class AccountExportView(APIView):
         user = person_of(request)
         pieces, ending, content_type = FORMS[choice(request.query_params.getlist("as"), tuple(FORMS))]
         name = f"recollect-{now:%Y-%m-%d}{ending}"
-        return download(user=user, pieces=pieces(user=user, now=now), name=name, content_type=content_type)
+        return download(
+            request=request, user=user, pieces=pieces(user=user, now=now), name=name, content_type=content_type
+        )
 
 
 class AccountView(APIView):

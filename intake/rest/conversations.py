@@ -158,7 +158,7 @@ class ConversationExportView(APIView):
         else:
             pieces = export_files.conversation_as_markdown(conversation=found, user=user)
             name, content_type = f"{export_files.file_name(found)}.md", "text/markdown; charset=utf-8"
-        return download(user=user, pieces=pieces, name=name, content_type=content_type)
+        return download(request=request, user=user, pieces=pieces, name=name, content_type=content_type)
 
 
 class TurnView(ActsAsCaller):

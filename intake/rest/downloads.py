@@ -6,20 +6,27 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.http import StreamingHttpResponse
 from django.utils.http import content_disposition_header
+from rest_framework.request import Request
 
 from core.errors import InvalidInput
 from core.isolation.acting import acting_as
 from intake.accounts import activity
 from intake.models import Activity, User
+from intake.revocation import check_of, while_authorized
 
 
-def download(*, user: User, pieces: Iterator[bytes], name: str, content_type: str) -> StreamingHttpResponse:
-    """The pieces as a file. Each is made as this user, when the reader has taken the previous one."""
+def download(
+    *, request: Request, user: User, pieces: Iterator[bytes], name: str, content_type: str
+) -> StreamingHttpResponse:
+    """The pieces as a file. Each is made as this user, when the reader has taken the previous one.
+
+    Breaks off when the caller of the request loses access.
+    """
     activity.note(user, Activity.EXPORTED)
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
     return StreamingHttpResponse(
-        _in_steps(user, pieces),
+        while_authorized(_in_steps(user, pieces), check_of(request), breaks_off=True),
         content_type=content_type,
         headers={
             "Content-Disposition": content_disposition_header(True, name) or "attachment",

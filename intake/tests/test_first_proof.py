@@ -135,7 +135,7 @@ def logged_in(password: str) -> Client:
 
 
 def test_the_session_that_proves_keeps_itself_and_what_it_made():
-    browser, user = registered()
+    browser, _ = registered()
     browser.post(TOKENS, {"name": "Mine", "scopes": ["search"], "days": "7"})
     elsewhere = logged_in(FIRST)
     elsewhere.post(TOKENS, {"name": "Not mine", "scopes": ["search"], "days": "7"})

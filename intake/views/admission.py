@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
@@ -24,7 +23,7 @@ from core.errors import AuthenticationRequired, InsufficientScope, InvalidInput
 from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
 from intake.identity import caller_of
-from intake.standing import SessionCheck, StillIn
+from intake.revocation import IsAuthorized, SessionCheck, TokenCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +31,7 @@ class Admitted:
     """The admitted caller, with a check for later whether the access still holds; a visitor's cannot be revoked."""
 
     caller: Caller
-    is_still_in: StillIn | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCheck:
-    """`token` comes from the API's authentication class. Two checks of the same token are equal, and so run once."""
-
-    token: Any
-
-    def __call__(self) -> bool:
-        is_good: bool = self.token.is_still_valid(now=timezone.now())
-        return is_good
+    is_still_in: IsAuthorized | None = None
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
