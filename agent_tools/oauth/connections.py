@@ -90,6 +90,12 @@ def end_connection(*, user: User, connection_id: str) -> None:
         _delete(theirs, user)
 
 
+def end_access_of(*, user: User, application_id: int) -> None:
+    """Revoke all access of the agent, whether or not it has become a connection."""
+    with acting_as(user), transaction.atomic():
+        _delete({"user": user, "application": application_id}, user)
+
+
 def end_all_connections(*, user: User, kept: frozenset[str] = frozenset()) -> int:
     """Revoke all access of every agent except the kept ones (`sessions.made`); returns their number."""
     with acting_as(user), transaction.atomic():

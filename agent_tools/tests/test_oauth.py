@@ -93,6 +93,27 @@ def refresh(client_id, tokens, **form):
     return exchange(client_id, grant_type="refresh_token", refresh_token=tokens["refresh_token"], **form)
 
 
+def test_a_code_that_is_used_twice_ends_what_it_gave(alice):
+    client_id = register().json()["client_id"]
+    code = agree(alice, client_id)["code"]
+    tokens = by_code(client_id, code).json()
+    again = by_code(client_id, code)
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert not AccessToken.objects.exists()
+    assert refresh(client_id, tokens).status_code == 400
+    # What is kept of a used code is no code.
+    kept = Grant.objects.values_list("code", flat=True).first() or "used:x"
+    assert by_code(client_id, kept).status_code == 400
+
+
+def test_another_clients_use_of_a_code_ends_nothing(alice):
+    client_id, other = (register().json()["client_id"] for _ in range(2))
+    code = agree(alice, client_id)["code"]
+    tokens = by_code(client_id, code).json()
+    assert by_code(other, code).status_code == 400
+    assert refresh(client_id, tokens).status_code == 200
+
+
 # -- From nothing to a search --------------------------------------------------------------------------------------------
 
 

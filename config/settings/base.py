@@ -88,6 +88,8 @@ MIDDLEWARE = [
     "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    # Before the check of the CSRF token, which a log-in in another tab changes.
+    "intake.middleware.PagePersonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -112,6 +114,8 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "intake.registration.context",
             ],
+            # Its `csrf_token` also says for whom the page was made.
+            "builtins": ["intake.templatetags.page_person"],
         },
     },
 ]
