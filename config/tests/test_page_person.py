@@ -13,14 +13,11 @@ from intake.tests.factories import a_person, a_visitor
 
 pytestmark = pytest.mark.django_db
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+THINGS = Things(conversation="0190c0de-0000-7000-8000-000000000008")
 LOGGED_OUT, ANOTHER = "You are logged out. Log in.", "This page was made for another account. Reload it."
 # Every endpoint is registered (test_endpoints.py), so a new one is tried here too.
 WRITING = [
-    pytest.param(
-        method,
-        f"/{Things(conversation='0190c0de-0000-7000-8000-000000000008').fill(endpoint.at)}",
-        id=f"{method} /{endpoint.route}",
-    )
+    (f"{method} /{endpoint.route}", method, f"/{THINGS.fill(endpoint.at)}")
     for endpoint in ENDPOINTS.values()
     for method in WRITES
     if method in endpoint.probes
@@ -38,32 +35,42 @@ def page_person(browser: Client) -> str:
     return re.search(r'data-for="(\w+)"', browser.get("/").text)[1]
 
 
-@pytest.mark.parametrize(("method", "path"), WRITING)
-def test_no_endpoint_takes_a_write_of_a_page_that_was_made_for_another(method, path):
+def test_no_endpoint_takes_a_write_of_a_page_that_was_made_for_another():
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     visitors = [a_visitor(), a_visitor()]
     of = {user: page_person(browser_of(user)) for user in (alice, bob, *visitors, None)}
     cases = [
-        (alice, None, LOGGED_OUT),
-        (alice, visitors[0], LOGGED_OUT),
-        (alice, bob, ANOTHER),
-        (visitors[0], None, LOGGED_OUT),
-        (visitors[0], visitors[1], LOGGED_OUT),
-        (visitors[0], alice, ANOTHER),
-        (None, alice, ANOTHER),
+        (of[alice], browser_of(None), LOGGED_OUT),
+        (of[alice], browser_of(visitors[0]), LOGGED_OUT),
+        (of[alice], browser_of(bob), ANOTHER),
+        (of[visitors[0]], browser_of(None), LOGGED_OUT),
+        (of[visitors[0]], browser_of(visitors[1]), LOGGED_OUT),
+        (of[visitors[0]], browser_of(alice), ANOTHER),
+        (of[None], browser_of(alice), ANOTHER),
     ]
-    for made_for, session, sentence in cases:
-        browser, header = browser_of(session), {PAGE_PERSON_HEADER: of[made_for]}
-        answers = [browser.generic(method, path, "{}", "application/json", headers=header)]
-        if method == "POST":
-            answers.append(browser.post(path, {PAGE_PERSON_FIELD: of[made_for], "content": "what I typed"}))
-        for answer in answers:
-            assert answer.status_code == 401, (made_for, session)
-            assert sentence in answer.text
-        if path.startswith("/api/"):
-            assert answers[0].json()["code"] == "authentication_required"
-            assert answers[0]["Content-Type"] == "application/problem+json"
+    wrong = [
+        f"{name}: {answer.status_code}"
+        for name, method, path in WRITING
+        for made_for, browser, sentence in cases
+        for answer in written(browser, method, path, made_for)
+        if not is_refused(answer, path, sentence)
+    ]
+    assert not wrong, "\n".join(wrong)
     assert not Turn.objects.exists()
+
+
+def written(browser, method, path, made_for):
+    """By a script and, if the endpoint takes one, by a form."""
+    yield browser.generic(method, path, "{}", "application/json", headers={PAGE_PERSON_HEADER: made_for})
+    if method == "POST":
+        yield browser.post(path, {PAGE_PERSON_FIELD: made_for, "content": "what I typed"})
+
+
+def is_refused(answer, path, sentence):
+    if path.startswith("/api/"):
+        is_problem = answer["Content-Type"] == "application/problem+json"
+        return is_problem and answer.status_code == 401 and answer.json()["code"] == "authentication_required"
+    return answer.status_code == 401 and sentence in answer.text
 
 
 @pytest.mark.parametrize("who", ["person", "visitor", "nobody"])

@@ -180,7 +180,8 @@ def test_a_second_reader_of_an_answer_is_out_too(person, client_of, language_mod
     language_model(Say(tuple(f"word{n} " for n in range(400)), seconds_apart=0.1))
     writer, reader = client_of(has_token=False), client_of(has_token=True)
     with writer.stream("POST", "/api/v1/intake/chat", json={"message": "Talk"}, headers=writer._csrf()) as response:
-        turn_id = re.search(r'"turnId":(\d+)', next(line for line in response.iter_lines() if "turnId" in line))[1]
+        lines = response.iter_lines()
+        turn_id = re.search(r'"turnId":(\d+)', next(line for line in lines if "turnId" in line))[1]
         with reader.stream("GET", f"/api/v1/intake/turns/{turn_id}/events") as followed:
             pieces = followed.iter_raw()
             next(pieces)
@@ -188,7 +189,7 @@ def test_a_second_reader_of_an_answer_is_out_too(person, client_of, language_mod
             ended_at = time.monotonic()
             read_to_the_end(pieces)
             assert time.monotonic() - ended_at < SECONDS
-        assert next(response.iter_lines())
+        assert next(lines) is not None
 
 
 @pytest.mark.parametrize("begin", [changes, importing, export("json"), conversation])
