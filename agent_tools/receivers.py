@@ -12,9 +12,10 @@ from oauth2_provider.signals import app_authorized
 
 from agent_tools.models import AccessToken
 from agent_tools.oauth.connections import end_all_connections, note_tokens
+from agent_tools.tokens import TOKEN_MADE
 from intake import idempotency
 from intake.accounts import activity
-from intake.accounts.sessions import access_ended
+from intake.accounts.sessions import access_ended, made
 from intake.models import Activity, User
 from memory.models import MemoryRecord
 
@@ -33,7 +34,10 @@ def note_connection(token: Any, **kwargs: Any) -> None:
 
 
 @receiver(access_ended, dispatch_uid="agent_tools.end_access")
-def end_access(user: User, **kwargs: Any) -> None:
-    revoked, _ = AccessToken.objects.filter(user=user).delete()
+def end_access(user: User, kept: frozenset[str], **kwargs: Any) -> int:
+    """Returns how many tokens and agents lost their access."""
+    tokens = AccessToken.objects.filter(user=user)
+    doomed = [token.pk for token in tokens if made(TOKEN_MADE, token.public_id) not in kept]
+    revoked, _ = AccessToken.objects.filter(pk__in=doomed).delete()
     activity.note(user, Activity.TOKEN_REVOKED, count=revoked)
-    end_all_connections(user=user)
+    return revoked + end_all_connections(user=user, kept=kept)

@@ -12,13 +12,15 @@ from agent_tools.models import AccessToken
 from agent_tools.scopes import DEFAULT_SCOPES, TokenScope
 from core.errors import InvalidInput, NotFound
 from core.ids import parse_id
-from intake.accounts import activity
+from intake.accounts import activity, sessions
 from intake.models import Activity, User
 
 LONGEST_DAYS: int = settings.TOKEN_DAYS_MOST
 DEFAULT_DAYS: int = min(settings.TOKEN_DAYS, LONGEST_DAYS)
 LONGEST_NAME = 80
 MOST_TOKENS = 100
+# The kind of a token among the access that a session made (`intake.accounts.sessions.made`).
+TOKEN_MADE = "token"  # noqa: S105 - a kind's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def create_token(
     expiry = timezone.now() + timedelta(days=days)
     token, secret = AccessToken.objects.issue(user=user, name=name, scopes=list(wanted), expiry=expiry)
     activity.note(user, Activity.TOKEN_MADE)
+    sessions.note_made(user, sessions.made(TOKEN_MADE, token.public_id))
     return NewToken(info=_info(token), secret=secret)
 
 

@@ -14,7 +14,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -38,6 +38,8 @@ from config.static import ServedStaticFiles  # noqa: E402
 from core.isolation.checks import refuse_unless_isolated  # noqa: E402
 from core.log_checks import warn_of_texts_in_logs  # noqa: E402
 from core.schema import refuse_unless_fitting  # noqa: E402
+from intake.checks import refuse_unless_reachable  # noqa: E402
+from intake.revocation import Revoked  # noqa: E402
 from memory.embedders import configured_embedders, get_embedder, require_active  # noqa: E402
 from memory.rerankers import warm_up_reranker  # noqa: E402
 
@@ -100,7 +102,9 @@ class Streaming:
                 begun.cancel()
                 await sync_to_async(connections.close_all)()
             may_begin.set()
-            await serving
+            # The connection breaks off without its end, so that the client knows that it has only a part.
+            with suppress(Revoked):
+                await serving
         finally:
             if serving is not None and not serving.done():
                 serving.cancel()
@@ -127,6 +131,7 @@ def _make_sure_of_the_database() -> None:
     """A process that could show rows of other users, or does not fit the tables or the index, never serves."""
     try:
         refuse_unless_fitting()
+        refuse_unless_reachable()
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))

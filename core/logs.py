@@ -26,6 +26,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tupl
 # What Celery says about a task besides its name and id: its arguments, its result and its exception.
 _OF_A_TASK = ("exc", "traceback", "args", "kwargs", "return_value")
 
+
 class OneLine(logging.Filter):
     """Turns an expected failure outside a view, and a request that Django refuses, into one warning without traceback.
 

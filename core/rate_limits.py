@@ -271,6 +271,20 @@ def begin_stream(request: "AnyRequest", *, user_id: int | None) -> StreamLease:
     return open_streams.begin(user_id=user_id, address=client_address(request))
 
 
+def take_for_mail(email: str, *, address: str) -> None:
+    """Count an email per receiver and client, so that a stranger cannot use up what the receiver may ask for."""
+    take_all(("mail", email.strip().lower(), address), ("mail_address", address))
+
+
+def take_for_code(user_id: int, *, address: str) -> None:
+    """Count an attempt at a second factor per account and client, and per account from all clients together.
+
+    A client that guesses has the password. Six digits bear no unlimited number of clients, so there is a total; the
+    owner, whom a crowd of clients can then keep waiting, ends it by a new password.
+    """
+    take_all(("code", user_id, address), ("code_account", user_id), ("login_address", address))
+
+
 class RunningCalls:
     """Counts the running calls of each user in this process."""
 

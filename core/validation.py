@@ -1,10 +1,13 @@
 """Parses requests: strict JSON, then a pydantic model, whose errors become the contract's sentences."""
 
+import ipaddress
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import date
 from typing import IO, Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
@@ -15,6 +18,7 @@ from core.errors import InvalidInput
 Model = TypeVar("Model", bound=BaseModel)
 
 _STATED = "stated"
+_HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?", re.ASCII)
 
 
 # Longer than anybody types, and short enough to hash quickly.
@@ -62,6 +66,33 @@ class StrictJSONParser(JSONParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
         return parse_json(stream.read())
+
+
+def strict_parts(address: str) -> SplitResult | None:
+    """The parts of an absolute address; None unless every program reads the same ones.
+
+    Python's parser accepts text behind an IPv6 address in brackets (`http://[::1]evil/`), an empty port, and
+    backslashes, of which a browser makes something else.
+    """
+    if not address.isascii() or not address.isprintable() or " " in address or "\\" in address:
+        return None
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or not (_HOST.fullmatch(host) or _is_ipv6(host)):
+        return None
+    written = f"[{host}]" if ":" in host else host
+    return parts if parts.netloc.lower() == (written if port is None else f"{written}:{port}") else None
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return "%" not in host
 
 
 class Input(BaseModel):

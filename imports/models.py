@@ -11,6 +11,8 @@ from django.utils import timezone
 from core.ids import uuid7
 from intake.models.conversations import OwnedQuerySet
 
+# Enough of a digest that no two tokens of a person are confused.
+BEGUN_BY_LENGTH = 32
 MAX_FILENAME = 255
 MAX_PRODUCT = 32
 MAX_TITLE = 300
@@ -53,6 +55,8 @@ class Import(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = _owner()
     filename = models.CharField(max_length=MAX_FILENAME)
+    # A digest of the token that began it, which may also take it back; empty for a session.
+    begun_by = models.CharField(max_length=BEGUN_BY_LENGTH, blank=True, default="", db_default="", editable=False)
     # The product that the user named, or else the recognised one.
     product = models.CharField(max_length=MAX_PRODUCT, blank=True, default="")
     state = models.CharField(max_length=16, choices=State, default=State.UPLOADING)

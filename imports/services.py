@@ -65,8 +65,8 @@ class EntryPage:
     more: int | None
 
 
-def begin(*, user: User, filename: str, size: int, product: str, now: datetime) -> Import:
-    """Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
+def begin(*, user: User, filename: str, size: int, product: str, now: datetime, begun_by: str = "") -> Import:
+    """`begun_by` is a digest of the caller's token, if it is a token. Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
     if product and product not in {reader.product for reader in readers()}:
         raise InvalidInput(errors={"product": ["There is no such product."]})
     quotas.take(user.pk, turns=1, size=1, fills_queue=True)
@@ -82,7 +82,13 @@ def begin(*, user: User, filename: str, size: int, product: str, now: datetime) 
             raise QuotaExceeded(f"There is room for {left:,} more bytes, and this file has {size:,}.")
         name = " ".join(storable_text(filename).split())[:MAX_FILENAME] or "export"
         batch = Import.objects.create(
-            user=user, filename=name, bytes=size, product=product, created_at=now, updated_at=now
+            user=user,
+            filename=name,
+            bytes=size,
+            product=product,
+            begun_by=begun_by,
+            created_at=now,
+            updated_at=now,
         )
         uploads.keep_until_expiry(batch, now=now)
         uploads.reserve(batch)

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
+from intake.links import site_of
 from intake.models import Invitation, User
 from intake.models.invitations import DEFAULT_DAYS, LONGEST_DAYS, digest_of, new_secret
 
@@ -115,5 +116,5 @@ class InvitationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         obj.digest = digest_of(secret)
         obj.expires_at = timezone.now() + timedelta(days=form.cleaned_data["days"])
         super().save_model(request, obj, form, change)
-        link = request.build_absolute_uri(f"{reverse('intake:register')}?invitation={secret}")
+        link = f"{site_of(request)}{reverse('intake:register')}?invitation={secret}"
         messages.success(request, f"Send this link; it is not shown again: {link}")

@@ -15,7 +15,7 @@ from intake.answers.log import EventId
 from intake.answers.office import office
 from intake.answers.reading import replay
 from intake.models import Turn
-from intake.standing import StillIn
+from intake.revocation import IsAuthorized
 
 __all__ = ["cut_off_answers", "follow_answer", "replay", "start_answer", "stop_answer", "stream_answer"]
 
@@ -26,7 +26,7 @@ LOOK_EVERY_SECONDS = 0.05
 SHUTDOWN_SECONDS = 5
 
 
-def start_answer(*, turn: Turn, caller: Caller, is_still_in: StillIn | None = None) -> None:
+def start_answer(*, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None) -> None:
     """Start writing the answer of a turn that was just begun or resumed.
 
     `is_still_in` is checked every two seconds, and the answer ends when its starter loses access.
@@ -39,7 +39,7 @@ async def follow_answer(
     turn: Turn,
     caller: Caller,
     after: EventId | None = None,
-    is_still_in: StillIn | None = None,
+    is_still_in: IsAuthorized | None = None,
     with_blocks: bool = False,
 ) -> AsyncIterator[bytes]:
     """The server-sent events of a turn's answer, from `turn`, or after the event `after`, to `done` or `error`.
@@ -53,7 +53,7 @@ async def follow_answer(
 
 
 async def stream_answer(
-    *, turn: Turn, caller: Caller, is_still_in: StillIn | None = None, with_blocks: bool = False
+    *, turn: Turn, caller: Caller, is_still_in: IsAuthorized | None = None, with_blocks: bool = False
 ) -> AsyncIterator[bytes]:
     """Start the answer and follow it from the beginning."""
     start_answer(turn=turn, caller=caller, is_still_in=is_still_in)

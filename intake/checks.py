@@ -6,7 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 
+from core.validation import strict_parts
 from intake.language_models import ANTHROPIC
 from intake.models.conversations import MODEL_NAME_LENGTH
 
@@ -28,10 +30,41 @@ def check_language_models(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     return [Error(sentence, hint=HINT, id="intake.E002") for sentence in problems]
 
 
+@register()
+def check_addresses(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Also run by every web process before it serves (`refuse_unless_reachable`)."""
+    found: list[CheckMessage] = []
+    if settings.EMAIL_IS_REQUIRED and not settings.EMAIL_HOST:
+        found.append(
+            Error(
+                "EMAIL_HOST is empty, so the log of the web process would hold the links by which people set a new "
+                "password.",
+                hint="Set EMAIL_HOST and the rest of EMAIL_… (docs/operations.md).",
+                id="intake.E003",
+            )
+        )
+    parts = strict_parts(settings.SITE_ADDRESS) if settings.SITE_ADDRESS else None
+    if settings.SITE_ADDRESS and (parts is None or parts.scheme not in ("http", "https") or parts.path or parts.query):
+        found.append(
+            Error(
+                f"SITE_ADDRESS is no address of a site: {settings.SITE_ADDRESS!r}.",
+                hint="Set it to a scheme and a host, such as https://recollect.example, or leave it empty.",
+                id="intake.E004",
+            )
+        )
+    return found
+
+
+def refuse_unless_reachable() -> None:
+    """Raises `ImproperlyConfigured` with each check's id and the way out."""
+    if found := check_addresses(None):
+        raise ImproperlyConfigured("\n".join(f"{one.id}: {one.msg} {one.hint}" for one in found))
+
+
 @register(Tags.security, deploy=True)
 def check_email(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """Run by `manage.py check --deploy`."""
-    if settings.EMAIL_HOST:
+    if settings.EMAIL_HOST or settings.EMAIL_IS_REQUIRED:
         return []
     cannot = "cannot register" if settings.EMAIL_VERIFICATION == "mandatory" else "cannot confirm their address"
     return [

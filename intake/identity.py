@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.crypto import constant_time_compare
+from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import ngettext
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.permissions import BasePermission
@@ -40,7 +40,31 @@ if TYPE_CHECKING:
 VISITOR = "recollect.visitor"
 # Encoded characters. Several log-ins that are under way through other services fit.
 LONGEST_STRANGERS_SESSION = 8_192
+# The header and the form field in which a page says for whom it was made.
+PAGE_PERSON_HEADER, PAGE_PERSON_FIELD = "X-Recollect-For", "page_for"
 SESSION_KEYS = re.compile(r"[a-z0-9]{8,40}", re.ASCII)
+
+
+def page_person_of(request: "AnyRequest") -> str:
+    """For whom a page is made: equal for all pages of one person, visitor or nobody; neither a secret nor an id."""
+    user = request.user
+    if not isinstance(user, User):
+        return _page_person("n", 0)
+    return _page_person("v" if user.is_visitor else "p", user.pk)
+
+
+def is_made_for_caller(request: HttpRequest, made_for: str) -> bool:
+    """Whether a page that was made for this person may write in this session.
+
+    The first message of nobody creates a visitor, so other pages of nobody may write as the visitor in this browser.
+    """
+    known = [page_person_of(request), *([_page_person("n", 0)] if visitor_of(request) is not None else [])]
+    return any(constant_time_compare(made_for, each) for each in known)
+
+
+def _page_person(kind: str, user_id: int) -> str:
+    """The kind is for scripts: what a visitor has not sent is kept over a log-in."""
+    return kind + salted_hmac("recollect.page_person", f"{kind}{user_id}", algorithm="sha256").hexdigest()[:32]
 
 
 def caller_of(request: "AnyRequest") -> Caller:

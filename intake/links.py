@@ -4,11 +4,27 @@ from functools import cache
 from urllib.parse import quote
 from uuid import UUID
 
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.request import split_domain_port
 from django.urls import get_script_prefix, reverse
 
 from intake.models import Turn
 
 _AN_ID = "CONVERSATION"
+
+
+def site_of(request: HttpRequest) -> str:
+    """The scheme and host of this site, for a link that somebody else opens: in an email, an invitation.
+
+    The name in the Host header is one of ALLOWED_HOSTS, but nothing checks its port. So without SITE_ADDRESS the link
+    has a port only if this server itself listens on it; behind a proxy that is never the port of the site.
+    """
+    if settings.SITE_ADDRESS:
+        return str(settings.SITE_ADDRESS)
+    name, port = split_domain_port(request.get_host())
+    is_own = settings.TRUSTED_PROXIES == 0 and port and port == str(request.META.get("SERVER_PORT"))
+    return f"{request.scheme}://{name}:{port}" if is_own else f"{request.scheme}://{name}"
 
 
 def conversation_path(conversation_id: UUID | str, *, turn_number: int | None = None, words: str = "") -> str:

@@ -11,9 +11,13 @@ from django.utils import translation
 from django.utils.cache import patch_vary_headers
 
 from core import rate_limits
-from core.errors import RateLimited, RecollectError
-from intake.views.failures import answer_to
+from core.errors import AuthenticationRequired, RateLimited, RecollectError
+from intake.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER, is_made_for_caller, is_registered
+from intake.views.failures import answer_to, logged_out
 
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+LOGGED_OUT = "You are logged out. Log in."
+MADE_FOR_ANOTHER = "This page was made for another account. Reload it."
 API, HEALTH = "/api/v1/", "/healthz"
 # Programs read these texts literally (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
@@ -114,6 +118,26 @@ class LanguageMiddleware(_Middleware):
         if response.headers.get("Content-Type", "").startswith("text/html"):
             patch_vary_headers(response, ["Accept-Language"])
         return response
+
+
+class PagePersonMiddleware(_Middleware):
+    """Refuses to write what a page sends that was made for another person than the session's.
+
+    A page stays open over a log-out, an expired session and another log-in. Its text would be stored for whoever uses
+    this browser next. Comes before the check of the CSRF token, which a log-in also changes. Requests without a page,
+    by a token or by a program with a session, say nothing.
+    """
+
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        if request.method in ("GET", "HEAD", "OPTIONS", "TRACE") or "Authorization" in request.headers:
+            return None
+        made_for = request.headers.get(PAGE_PERSON_HEADER)
+        if made_for is None and request.content_type in FORM_TYPES:
+            made_for = request.POST.get(PAGE_PERSON_FIELD)
+        if made_for is None or is_made_for_caller(request, made_for):
+            return None
+        is_person = is_registered(request)
+        return logged_out(request, AuthenticationRequired(MADE_FOR_ANOTHER if is_person else LOGGED_OUT))
 
 
 class LimitsMiddleware(_Middleware):

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from intake import visitors
-from intake.accounts import activity, devices, proof
+from intake.accounts import activity, devices, proof, sessions
 from intake.accounts import factors as factors_of_accounts
 from intake.identity import VISITOR, tell_what_came_along
 from intake.models import Activity, User
@@ -87,6 +87,7 @@ def note_factor(*, user: User, authenticator: Authenticator, **kwargs: Any) -> N
     """Recovery codes come with the first second factor, which has an entry of its own."""
     are_codes = authenticator.type == Authenticator.Type.RECOVERY_CODES
     activity.note(user, Activity.FACTOR_RESET if are_codes else Activity.FACTOR_ADDED)
+    sessions.note_made(user, sessions.made("factor", authenticator.pk))
 
 
 @receiver(user_login_failed, dispatch_uid="intake.note_failed_login")
@@ -99,6 +100,7 @@ def note_failed_login(*, credentials: dict[str, Any], **kwargs: Any) -> None:
 @receiver(services.social_account_added, dispatch_uid="intake.note_service")
 def note_service(*, sociallogin: Any, **kwargs: Any) -> None:
     activity.note(sociallogin.user, Activity.SERVICE_CONNECTED)
+    sessions.note_made(sociallogin.user, sessions.made("service", sociallogin.account.pk))
 
 
 @receiver(services.social_account_removed, dispatch_uid="intake.note_no_service")

@@ -19,6 +19,8 @@ SENTENCES = (
     _("The request is not valid."),
     _("Log in, or send a valid token."),
     _("This token may not do that."),
+    _("You are logged out. Log in."),
+    _("This page was made for another account. Reload it."),
     _("Not found."),
     _("It has been changed since it was read. Read it again, and write again."),
     _("These lines are not in the document any more as they were added, and so nothing was taken out."),

@@ -7,7 +7,6 @@
 4. The response: one JSON document, never cached. The work stops when the caller disconnects or the token is revoked.
 """
 
-import logging
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
@@ -28,7 +27,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
-from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, is_still_valid, secret_in
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, secret_in
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
@@ -38,8 +37,7 @@ from agent_tools.running import run_in_thread
 from core.errors import AuthenticationRequired, InvalidInput, RecollectError, TooLarge, Unavailable
 from core.problems import CHALLENGE, CONTENT_TYPE, as_recollect_error, problem, retry_after
 from core.rate_limits import client_address, counted_refusal, running_call
-
-logger = logging.getLogger(__name__)
+from intake.revocation import TokenCheck, wait_for_revocation
 
 ConnectionScope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -49,7 +47,6 @@ Send = Callable[[Message], Awaitable[None]]
 LARGEST_BODY = 1024 * 1024
 # How much of a larger body is still read, so that its sender can read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
-CALLER_IS_CHECKED_EVERY_SECONDS = 2
 EXCHANGE = "agent_tools.exchange"
 PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -134,14 +131,14 @@ class McpEndpoint:
                     pass
                 group.cancel_scope.cancel()
 
-            async def stop_when_refused() -> None:
+            async def stop_when_revoked() -> None:
                 nonlocal is_refused
-                await _until_refused(exchange.caller.digest)
+                await wait_for_revocation(TokenCheck(exchange.caller))
                 is_refused = True
                 group.cancel_scope.cancel()
 
             group.start_soon(stop_when_gone)
-            group.start_soon(stop_when_refused)
+            group.start_soon(stop_when_revoked)
             await manager.handle_request(scope, _replay(body), send)
             group.cancel_scope.cancel()
         if is_refused and not exchange.is_answered:
@@ -178,17 +175,6 @@ def _exchange(ctx: Context) -> Exchange:
     exchange = ctx.request.scope[EXCHANGE] if ctx.request is not None else None
     assert isinstance(exchange, Exchange), "every request comes through this endpoint"  # noqa: S101 - tells the types what the code around has seen to
     return exchange
-
-
-async def _until_refused(digest: str) -> None:
-    """Returns once the token is revoked or expired, or its owner deactivated."""
-    while True:
-        await anyio.sleep(CALLER_IS_CHECKED_EVERY_SECONDS)
-        try:
-            if not await run_in_thread(lambda: is_still_valid(digest, now=timezone.now())):
-                return
-        except (OperationalError, InterfaceError):
-            logger.warning("A caller could not be checked again: the database is away")
 
 
 async def _read(receive: Receive, headers: Headers) -> bytes:

@@ -11,6 +11,8 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 
+from core.validation import strict_parts
+
 MISDIRECTED, FORBIDDEN = 421, 403
 # This server's own address in the current request, such as `https://recollect.example`; empty over stdio.
 origin: ContextVar[str] = ContextVar("origin", default="")
@@ -33,9 +35,8 @@ def _is_trusted(origin: str) -> bool:
     """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains."""
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
-    try:
-        given = urlsplit(origin)
-    except ValueError:
+    given = strict_parts(origin)
+    if given is None:
         return False
     wildcards = (urlsplit(trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS if "*" in trusted)
     return any(

@@ -2,21 +2,21 @@
 
 import os
 import sys
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.to_thread
-from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 from mcp.server.stdio import stdio_server
 
-from agent_tools.authentication import TokenCaller, TokenRefused, verify
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, digest_of, is_still_valid, verify
 from agent_tools.mcp.server import build_server
 from agent_tools.registry import Registry
 from agent_tools.running import run_in_thread
+from intake.revocation import wait_for_revocation
 from memory.embedders import get_embedder
 
-TOKEN_IS_CHECKED_EVERY_SECONDS = 2
 EX_NOPERM = 77
 
 
@@ -28,7 +28,7 @@ async def serve(tools: Registry, *, secret: str) -> None:
 
     server = build_server(tools, who_calls)
     async with anyio.create_task_group() as group:
-        group.start_soon(_leave_when_refused, secret)
+        group.start_soon(_leave_when_revoked, secret)
         # During the handshake, so that the first search does not wait for it.
         group.start_soon(_warm_up)
         async with stdio_server() as (read_stream, write_stream):
@@ -40,15 +40,21 @@ async def _warm_up() -> None:
     await anyio.to_thread.run_sync(get_embedder().warm_up)
 
 
-async def _leave_when_refused(secret: str) -> None:
-    while True:
-        await anyio.sleep(TOKEN_IS_CHECKED_EVERY_SECONDS)
-        try:
-            await run_in_thread(lambda: verify(secret, now=timezone.now()))
-        except TokenRefused as refused:
-            sys.stderr.write(f"{refused.detail}\n")
-            sys.stderr.flush()
-            # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
-            os._exit(EX_NOPERM)
-        except (OperationalError, InterfaceError):
-            continue
+async def _leave_when_revoked(secret: str) -> None:
+    await wait_for_revocation(partial(_is_valid, digest_of(secret)))
+    sys.stderr.write(f"{await run_in_thread(partial(_reason, secret))}\n")
+    sys.stderr.flush()
+    # Immediately: a thread is waiting for standard input, and an orderly end would wait for that thread.
+    os._exit(EX_NOPERM)
+
+
+def _is_valid(digest: str) -> bool:
+    return is_still_valid(digest, now=timezone.now())
+
+
+def _reason(secret: str) -> str:
+    try:
+        verify(secret, now=timezone.now())
+    except TokenRefused as refused:
+        return refused.detail
+    return Refusal.UNKNOWN.value

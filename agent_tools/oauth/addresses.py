@@ -6,6 +6,8 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
+from core.validation import strict_parts
+
 MCP_PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
@@ -29,37 +31,36 @@ def origin_of(request: HttpRequest) -> str:
 
 def is_resource(named: str, resource: str) -> bool:
     """Whether a client means this endpoint, ignoring a final slash and the case of the host."""
-    try:
-        given, own = urlsplit(named), urlsplit(resource)
-        ports = given.port, own.port
-    except ValueError:
+    given, own = strict_parts(named), urlsplit(resource)
+    if given is None:
         return False
     defaults = {"https": 443, "http": 80}
-    same_port = (ports[0] or defaults.get(given.scheme)) == (ports[1] or defaults.get(own.scheme))
+    same_port = (given.port or defaults.get(given.scheme)) == (own.port or defaults.get(own.scheme))
     return (
         (given.scheme, given.hostname, given.path.rstrip("/")) == (own.scheme, own.hostname, own.path)
         and same_port
-        and not (given.query or given.fragment or given.username or given.password)
+        and not (given.query or given.fragment)
     )
 
 
 def may_send_back_to(address: str) -> bool:
     """Whether a code may be sent there: over HTTPS, to a program on the user's own machine, or to a known app."""
+    if len(address) > LONGEST or not address.isascii() or not address.isprintable() or set(address) & set("#\\ "):
+        return False
+    scheme = address.partition(":")[0].lower()
+    if scheme in ("https", "http"):
+        parts = strict_parts(address)
+        return parts is not None and (scheme == "https" or parts.hostname in LOOPBACK)
+    return scheme in settings.OAUTH_APP_SCHEMES and _is_parsed(address)
+
+
+def _is_parsed(address: str) -> bool:
+    """An app's own address may have no host; if it has one, it is a host alone."""
     try:
         parts = urlsplit(address)
-        _ = parts.port
     except ValueError:
         return False
-    if len(address) > LONGEST or not address.isascii() or not address.isprintable() or "#" in address:
-        return False
-    if parts.username is not None or parts.password is not None or "*" in parts.netloc:
-        return False
-    match parts.scheme:
-        case "https":
-            return bool(parts.hostname)
-        case "http":
-            return parts.hostname in LOOPBACK
-    return parts.scheme in settings.OAUTH_APP_SCHEMES
+    return not parts.netloc or strict_parts(address) is not None
 
 
 def receiver_of(address: str) -> str:

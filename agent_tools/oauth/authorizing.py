@@ -15,9 +15,11 @@ from oauth2_provider.views.base import BaseAuthorizationView
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidRequestError
 
 from agent_tools.oauth.addresses import is_resource, plain_name, receiver_of, resource_of
+from agent_tools.oauth.connections import AGENT_MADE
 from agent_tools.scopes import MEANINGS, TokenScope
+from intake.accounts import sessions
 from intake.accounts.proof import require_recent_proof
-from intake.identity import is_registered
+from intake.identity import is_registered, person_of
 
 LONGEST_VALUE = 2000
 MOST_RESOURCES = 5
@@ -80,6 +82,7 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
             credentials=credentials,
             allow="allow" in self.request.POST and bool(agreed),
         )
+        sessions.note_made(person_of(self.request), sessions.made(AGENT_MADE, client.pk))
         answered: HttpResponse = self.redirect(uri, client)
         return answered
 

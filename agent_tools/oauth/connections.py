@@ -20,13 +20,15 @@ from agent_tools.oauth.addresses import plain_name, receiver_of
 from core.errors import NotFound
 from core.isolation.acting import acting_as
 from core.rate_limits import network_of
-from intake.accounts import activity
+from intake.accounts import activity, sessions
 from intake.models import Activity, User
 
 AN_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 # A client that was allowed has been changed at least this long after its creation.
 MARK_OF_USE = timedelta(minutes=1)
 USE_NOTED_EVERY = timedelta(minutes=1)
+# The kind of an agent among the access that a session made.
+AGENT_MADE = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,26 @@ def end_connection(*, user: User, connection_id: str) -> None:
         _delete(theirs, user)
 
 
-def end_all_connections(*, user: User) -> None:
+def end_access_of(*, user: User, application_id: int) -> None:
+    """Revoke all access of the agent, whether or not it has become a connection."""
     with acting_as(user), transaction.atomic():
-        _delete({"user": user}, user)
+        _delete({"user": user, "application": application_id}, user)
 
 
-def _delete(theirs: dict[str, Any], user: User) -> None:
+def end_all_connections(*, user: User, kept: frozenset[str] = frozenset()) -> int:
+    """Revoke all access of every agent except the kept ones (`sessions.made`); returns their number."""
+    with acting_as(user), transaction.atomic():
+        # A client that has only a code is no connection yet.
+        named = {
+            pk
+            for model in (get_grant_model(), get_access_token_model(), get_refresh_token_model(), AgentConnection)
+            for pk in model.objects.filter(user=user).values_list("application", flat=True)
+        }
+        doomed = [pk for pk in named if sessions.made(AGENT_MADE, pk) not in kept]
+        return _delete({"user": user, "application__in": doomed}, user)
+
+
+def _delete(theirs: dict[str, Any], user: User) -> int:
     get_grant_model().objects.filter(**theirs).delete()
     # A refresh locks the old token first. Either it has ended, and the next query sees its new tokens; or it waits, and
     # finds the token deleted.
@@ -102,6 +118,7 @@ def _delete(theirs: dict[str, Any], user: User) -> None:
     get_access_token_model().objects.filter(**theirs).delete()
     ended, _ = AgentConnection.objects.filter(**theirs).delete()
     activity.note(user, Activity.AGENT_REMOVED, count=ended)
+    return ended
 
 
 def _info(connection: AgentConnection) -> ConnectionInfo:

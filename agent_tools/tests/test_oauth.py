@@ -93,6 +93,27 @@ def refresh(client_id, tokens, **form):
     return exchange(client_id, grant_type="refresh_token", refresh_token=tokens["refresh_token"], **form)
 
 
+def test_a_code_that_is_used_twice_ends_what_it_gave(alice):
+    client_id = register().json()["client_id"]
+    code = agree(alice, client_id)["code"]
+    tokens = by_code(client_id, code).json()
+    again = by_code(client_id, code)
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert not AccessToken.objects.exists()
+    assert refresh(client_id, tokens).status_code == 400
+    # What is kept of a used code is no code.
+    kept = Grant.objects.values_list("code", flat=True).first() or "used:x"
+    assert by_code(client_id, kept).status_code == 400
+
+
+def test_another_clients_use_of_a_code_ends_nothing(alice):
+    client_id, other = (register().json()["client_id"] for _ in range(2))
+    code = agree(alice, client_id)["code"]
+    tokens = by_code(client_id, code).json()
+    assert by_code(other, code).status_code == 400
+    assert refresh(client_id, tokens).status_code == 200
+
+
 # -- From nothing to a search --------------------------------------------------------------------------------------------
 
 
@@ -210,6 +231,26 @@ def test_the_endpoint_says_without_a_token_where_to_begin(server):
         ({"redirect_uris": ["https://agent.example/#x"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a@agent.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://*.example/"]}, "invalid_redirect_uri"),
+        *(
+            ({"redirect_uris": [address]}, "invalid_redirect_uri")
+            for address in (
+                "http://[::1]evil/",
+                "http://[::1]evil.example:80/",
+                "https://[::1]evil/",
+                "https://[::1/",
+                "https://[v1.a]/",
+                "https://[::1%25lo]/",
+                "http://localhost:/",
+                "http://localhost:99999/",
+                "http://localhost\\.evil.example/",
+                "https://agent.example\\@evil.example/",
+                "https://agent%2eexample/",
+                "https:///callback",
+                "https:callback",
+                "cursor://a@b/",
+                "cursor://[::1]evil/",
+            )
+        ),
         ({"redirect_uris": ["javascript:alert(1)"]}, "invalid_redirect_uri"),
         ({"redirect_uris": ["https://a.example/ https://b.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"https://agent.example/{'x' * 500}"]}, "invalid_redirect_uri"),

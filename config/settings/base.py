@@ -50,6 +50,9 @@ SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_FAILURE_VIEW = "intake.views.failures.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+# The address of this site, such as "https://recollect.example", for the links in emails and invitations. Empty: the
+# name in the request, which ALLOWED_HOSTS checks, with a port only if this server listens on it.
+SITE_ADDRESS = env.str("SITE_ADDRESS", default="").rstrip("/")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -86,6 +89,8 @@ MIDDLEWARE = [
     "intake.middleware.LimitsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    # Before the check of the CSRF token, which a log-in in another tab changes.
+    "intake.middleware.PagePersonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -110,6 +115,8 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "intake.registration.context",
             ],
+            # Its `csrf_token` also says for whom the page was made.
+            "builtins": ["intake.templatetags.page_person"],
         },
     },
 ]
@@ -276,8 +283,9 @@ if OIDC_CLIENT_ID := env.str("OIDC_CLIENT_ID", default=""):
     }
 CONTENT_SECURITY_POLICY["DIRECTIVES"]["form-action"] += LOGIN_ORIGINS
 
-# Email: to the console, unless a server is named.
+# Email: to the console, unless a server is named. Production refuses to start without one (intake.E003).
 
+EMAIL_IS_REQUIRED = False
 EMAIL_HOST = env.str("EMAIL_HOST", default="")
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
 EMAIL_PORT = env.int("EMAIL_PORT", default=587)
@@ -426,9 +434,10 @@ RATE_LIMITS = {
         # OAuth clients that register or whose metadata are fetched: from all addresses, and from one.
         "client": "600/hour",
         "client_address": "60/hour",
-        # Codes of a second factor, for one account from all addresses: a client that guesses them has the password.
-        "code": "10/5minute",
-        # Emails to one address, and emails that one client requests.
+        # Codes of a second factor: for one account from one client, and from all clients together.
+        "code": "10/30minute",
+        "code_account": "120/hour",
+        # Emails that one client requests: to one address, and to all.
         "mail": "6/hour",
         "mail_address": "60/hour",
     }.items()

@@ -5,6 +5,9 @@ from config.settings.base import *
 SECRET_KEY = env.str("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS")
 
+# The links in emails let their reader into an account, so no log may hold them.
+EMAIL_IS_REQUIRED = True
+
 # The proxy that terminates TLS counts as one.
 TRUSTED_PROXIES = env.int("TRUSTED_PROXIES", default=1)
 # Only a proxy that overwrites this header may be in front.

@@ -244,10 +244,27 @@ def test_production_passes_djangos_own_check():
     assert "no issues" in done.stdout
 
 
-def test_production_without_a_mail_server_is_warned_that_nobody_gets_a_new_password():
-    done = in_production("manage.py", "check", "--deploy", "--fail-level", "WARNING", without="EMAIL_HOST")
+@pytest.mark.parametrize(
+    "started",
+    [
+        ("manage.py", "check"),
+        ("-c", "import django; django.setup(); from config.asgi import _make_sure_of_the_database as go; go()"),
+    ],
+    ids=["check", "web"],
+)
+def test_production_without_a_mail_server_refuses_to_start_because_its_log_would_hold_links(started):
+    done = in_production(*started, without="EMAIL_HOST")
     assert done.returncode == 1
-    assert "intake.W001" in done.stderr and "Set EMAIL_HOST" in done.stderr
+    assert "intake.E003" in done.stderr and "Set EMAIL_HOST" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "address", ["recollect.example", "ftp://recollect.example", "https://[::1]evil", "https://a/b"]
+)
+def test_an_address_of_the_site_that_is_none_is_refused(address):
+    done = in_production("manage.py", "check", SITE_ADDRESS=address)
+    assert done.returncode == 1
+    assert "intake.E004" in done.stderr
 
 
 def test_production_insists_on_https_and_on_its_own_name():

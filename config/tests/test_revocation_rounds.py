@@ -12,12 +12,11 @@ from django.utils import timezone
 from agent_tools.authentication import verify
 from agent_tools.models import AccessToken
 from agent_tools.tokens import create_token
-from intake import standing
+from intake import revocation
 from intake.identity import SessionStore
 from intake.models import Session, User
-from intake.standing import SessionCheck
+from intake.revocation import SessionCheck, TokenCheck
 from intake.tests.factories import a_person
-from intake.views.admission import TokenCheck
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def connection_stays(monkeypatch):
     """The test's transaction is on it."""
-    monkeypatch.setattr(standing, "connections", SimpleNamespace(close_all=lambda: None))
+    monkeypatch.setattr(revocation, "connections", SimpleNamespace(close_all=lambda: None))
 
 
 def a_session(user, **changes):
@@ -48,7 +47,7 @@ def test_one_query_for_all_sessions_and_one_for_all_tokens():
     people = [a_person(f"{number}@example.com") for number in range(10)]
     checks = [check for user in people for check in (a_session(user), a_token(user))]
     with CaptureQueriesContext(connection) as queries:
-        assert standing._ask(checks) == []
+        assert revocation._ask(checks) == []
     assert len(queries) == 2, [query["sql"] for query in queries]
 
 
@@ -65,9 +64,9 @@ def test_together_and_one_by_one_the_checks_say_the_same():
     Session.objects.filter(user=ended).delete()
     Session.objects.filter(user=expired).update(expire_date=timezone.now() - timedelta(seconds=1))
     checks[5] = SessionCheck(checks[5].session_key, good.pk)
-    out = standing._ask(checks)
+    out = revocation._ask(checks)
     assert out == [each for each in checks if not each()] == checks[1:]
-    assert standing._ask([SessionCheck(None, 1), SessionCheck("x" * 500, 2), checks[0]]) == [
+    assert revocation._ask([SessionCheck(None, 1), SessionCheck("x" * 500, 2), checks[0]]) == [
         SessionCheck(None, 1),
         SessionCheck("x" * 500, 2),
     ]
@@ -78,7 +77,7 @@ def test_a_revoked_token_is_out_among_others():
     checks = [a_token(user) for user in users]
     AccessToken.objects.filter(user=users[1]).delete()
     User.objects.filter(pk=users[2].pk).update(is_active=False)
-    assert standing._ask(checks) == checks[1:]
+    assert revocation._ask(checks) == checks[1:]
 
 
 def test_a_check_that_fails_ends_neither_the_round_nor_the_others(monkeypatch):
@@ -86,10 +85,10 @@ def test_a_check_that_fails_ends_neither_the_round_nor_the_others(monkeypatch):
         raise ValueError
 
     good = [a_session(a_person(f"{number}@example.com")) for number in range(2)]
-    assert standing._ask([broken, *good]) == [broken]
+    assert revocation._ask([broken, *good]) == [broken]
 
     def fail(_checks):
         raise ValueError
 
     monkeypatch.setattr(SessionCheck, "good_among", fail)
-    assert standing._ask(good) == []
+    assert revocation._ask(good) == []

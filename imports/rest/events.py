@@ -7,7 +7,6 @@ wait.
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +16,6 @@ from django.contrib.auth.decorators import login_not_required
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
@@ -32,16 +30,14 @@ from imports import services
 from imports.rest.views import IMPORT_SCOPE, data_of
 from intake.identity import is_registered
 from intake.models import User
+from intake.revocation import IsAuthorized, SessionCheck, TokenCheck, while_authorized
 from intake.sse import KEEP_ALIVE
-from intake.standing import StillIn, session_is_good
 from intake.views.admission import event_stream, refusal
 
 LOOK_SECONDS = 0.5
 # The number of reads between two counts of the waiting vectors, which may be a hundred thousand rows.
 LOOKS_PER_COUNT = 20
 KEEP_ALIVE_SECONDS = 15
-# The number of reads between two checks of the caller's access.
-LOOKS_PER_CHECK = 6
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -60,15 +56,15 @@ class ImportEventsView(View):
 
     async def get(self, request: HttpRequest, import_id: str) -> HttpResponseBase:
         try:
-            user, is_still_in = await sync_to_async(_admit)(request)
+            user, is_authorized = await sync_to_async(_admit)(request)
             lease = await sync_to_async(rate_limits.begin_stream)(request, user_id=user.pk)
             first = await sync_to_async(_look, thread_sensitive=False)(user, import_id)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
-        return event_stream(_events(user, import_id, first, is_still_in), lease)
+        return event_stream(while_authorized(_events(user, import_id, first), is_authorized), lease)
 
 
-def _admit(request: HttpRequest) -> tuple[User, StillIn]:
+def _admit(request: HttpRequest) -> tuple[User, IsAuthorized]:
     if request.headers.get("Authorization"):
         names: Any = settings.REST_FRAMEWORK["DEFAULT_AUTHENTICATION_CLASSES"]
         authenticator: type[BaseAuthentication] = import_string(names[0])
@@ -78,25 +74,23 @@ def _admit(request: HttpRequest) -> tuple[User, StillIn]:
         user, token = authenticated
         if IMPORT_SCOPE not in token.scopes:
             raise InsufficientScope(f"This token lacks the scope `{IMPORT_SCOPE}`.")
-        is_still_in: StillIn = lambda: token.is_still_valid(now=timezone.now())  # noqa: E731
+        is_authorized: IsAuthorized = TokenCheck(token)
     elif is_registered(request) and isinstance(request.user, User):
         user = request.user
-        is_still_in = partial(session_is_good, request.session.session_key, user_id=user.pk)
+        is_authorized = SessionCheck(request.session.session_key, user.pk)
     else:
         raise AuthenticationRequired
     rate_limits.take_for("api", user_id=user.pk, address=rate_limits.client_address(request))
-    return user, is_still_in
+    return user, is_authorized
 
 
-async def _events(user: User, import_id: str, first: dict[str, Any], is_still_in: StillIn) -> AsyncIterator[bytes]:
+async def _events(user: User, import_id: str, first: dict[str, Any]) -> AsyncIterator[bytes]:
     number, silent, looks, shown = 1, 0.0, 0, first
     yield _encode(number, first)
     while not shown["is_at_rest"]:
         await asyncio.sleep(LOOK_SECONDS)
-        looks += 1
         try:
-            if looks % LOOKS_PER_CHECK == 0 and not await sync_to_async(_ask, thread_sensitive=False)(is_still_in):
-                return
+            looks += 1
             before = None if looks % LOOKS_PER_COUNT == 0 else shown["import"]
             now = await sync_to_async(_look, thread_sensitive=False)(user, import_id, before)
         except NotFound:
@@ -123,13 +117,6 @@ def _look(user: User, import_id: str, before: dict[str, Any] | None = None) -> d
             if before is not None and not batch.is_at_rest:
                 data["vectors"] = before["vectors"]
             return {"import": data, "is_at_rest": batch.is_at_rest}
-    finally:
-        connections.close_all()
-
-
-def _ask(is_still_in: StillIn) -> bool:
-    try:
-        return is_still_in()
     finally:
         connections.close_all()
 

@@ -1,5 +1,6 @@
 """`/api/v1/imports/`: creates, uploads, previews, starts and undoes imports, for a session or a token with `import`."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -14,11 +15,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from core.errors import InvalidInput, TooLarge
+from core.errors import InsufficientScope, InvalidInput, TooLarge
 from core.pagination import position_in_address
 from core.validation import LONGEST_REFERENCE, Input, validate
 from imports import services
-from imports.models import EntryKind, Import, ImportEntry
+from imports.models import BEGUN_BY_LENGTH, EntryKind, Import, ImportEntry
 from imports.rest.shapes import (
     EntryOutput,
     ImportListOutput,
@@ -64,6 +65,19 @@ class ImportsViewSet(ActsAsCaller, ViewSet):
     required_scope = IMPORT_SCOPE
 
 
+def _token_of(request: Request) -> str:
+    """A digest of the request's token; empty for a session."""
+    digest = getattr(request.auth, "digest", "")
+    return hashlib.sha256(digest.encode()).hexdigest()[:BEGUN_BY_LENGTH] if digest else ""
+
+
+def _refuse_to_remove(request: Request, batch: Import) -> None:
+    """A token that may import removes what it brought itself; all else needs `delete`. Raises `InsufficientScope`."""
+    token = _token_of(request)
+    if token and "delete" not in request.auth.scopes and batch.begun_by != token:
+        raise InsufficientScope("This token lacks the scope `delete`, and has not begun this import.")
+
+
 class ImportListViewSet(ImportsViewSet):
     @extend_schema(
         operation_id="list_imports",
@@ -92,6 +106,7 @@ class ImportListViewSet(ImportsViewSet):
             size=wanted.bytes,
             product=wanted.product,
             now=timezone.now(),
+            begun_by=_token_of(request),
         )
         return _answer(batch, status=HTTPStatus.CREATED)
 
@@ -116,7 +131,9 @@ class ImportViewSet(ImportsViewSet):
         responses={204: None, **problems(401, 404, 503)},
     )
     def destroy(self, request: Request, import_id: str) -> Response:
-        services.remove(user=person_of(request), import_id=import_id)
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        services.remove(user=user, import_id=import_id)
         return Response(status=HTTPStatus.NO_CONTENT)
 
 
@@ -215,7 +232,9 @@ class ImportCancelViewSet(ImportsViewSet):
         responses={202: ImportOutput, **CHANGING},
     )
     def cancel(self, request: Request, import_id: str) -> Response:
-        return _answer(services.cancel(user=person_of(request), import_id=import_id), status=HTTPStatus.ACCEPTED)
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        return _answer(services.cancel(user=user, import_id=import_id), status=HTTPStatus.ACCEPTED)
 
 
 class ImportUndoViewSet(ImportsViewSet):
@@ -229,7 +248,9 @@ class ImportUndoViewSet(ImportsViewSet):
     )
     def undo(self, request: Request, import_id: str) -> Response:
         wanted = validate(UndoWanted, request.data)
-        batch = services.undo(user=person_of(request), import_id=import_id, force=wanted.force, now=timezone.now())
+        user = person_of(request)
+        _refuse_to_remove(request, services.get(user=user, import_id=import_id))
+        batch = services.undo(user=user, import_id=import_id, force=wanted.force, now=timezone.now())
         return _answer(batch, status=HTTPStatus.ACCEPTED)
 
 

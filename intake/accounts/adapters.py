@@ -5,9 +5,12 @@ import logging
 from dataclasses import dataclass
 from smtplib import SMTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.forms import default_token_generator
 from allauth.account.models import EmailAddress
+from allauth.account.utils import user_pk_to_url_str
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialAccount
@@ -25,13 +28,15 @@ from core import rate_limits
 from core.endpoints import refuse_in_transaction
 from core.errors import Unavailable
 from intake import passwords, registration, visitors
-from intake.accounts import devices, proof
+from intake.accounts import devices, proof, sessions
 from intake.identity import VISITOR, tell_what_came_along, visitor_of
+from intake.links import site_of
 from intake.models import User
 
 logger = logging.getLogger(__name__)
 
 NOT_SENT = _("The email could not be sent. Try again in a few minutes, or ask the administrator of this Recollect.")
+ENDED = _("Other sessions, tokens and apps from before you confirmed this address have ended.")
 TAKEN = _("This address belongs to another account by now. Your own stays as it was.")
 # django-allauth's names for proofs, and this project's.
 PROOFS = {
@@ -45,7 +50,7 @@ INVITATION = "recollect.invitation"
 
 def count_mail(request: HttpRequest, email: str) -> None:
     """Count an email that a page is about to send. Raises `RateLimited`."""
-    rate_limits.take_all(("mail", email.lower()), ("mail_address", rate_limits.client_address(request)))
+    rate_limits.take_for_mail(email, address=rate_limits.client_address(request))
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without types
@@ -109,11 +114,43 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # without ty
             super().send_confirmation_mail(request, emailconfirmation, signup)
 
     def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
-        """Another account may have registered with the address since the email was sent."""
+        """Another account may have registered with the address since the email was sent.
+
+        The first proof of the account's address ends what other sessions made. A link that is opened outside of the
+        account's own session says nothing about who set the password, so this browser chooses a new one.
+        """
         if User.objects.filter(email=email_address.email).exclude(pk=email_address.user_id).exists():
             self.add_message(request, messages.ERROR, message=TAKEN)
             return False
-        return bool(super().confirm_email(request, email_address))
+        user = email_address.user
+        is_own, was_proved = sessions.is_session_of(request, user), sessions.has_proved_address(user)
+        if not super().confirm_email(request, email_address):
+            return False
+        user.refresh_from_db()
+        if not is_own:
+            user.set_unusable_password()
+            user.save(update_fields=["password"])
+            sessions.end_what_came_before(request, user)
+        elif not was_proved and sessions.end_what_came_before(request, user):
+            self.add_message(request, messages.INFO, message=ENDED)
+        return True
+
+    def get_email_verification_redirect_url(self, email_address: EmailAddress) -> str:
+        """To a new password, if the proof of the address ended the old one."""
+        user = User.objects.get(pk=email_address.user_id)
+        if user.has_usable_password() or sessions.is_session_of(self.request, user):
+            return str(super().get_email_verification_redirect_url(email_address))
+        key = default_token_generator.make_token(user)
+        return reverse("account_reset_password_from_key", kwargs={"uidb36": user_pk_to_url_str(user), "key": key})
+
+    def render_mail(self, template_prefix: str, email: str, context: dict[str, Any], headers: Any = None) -> Any:
+        """Every link leads to this site's own address, and not to the port of the request's Host header."""
+        asked, site = self.request.build_absolute_uri("/"), f"{site_of(self.request)}/"
+        sent = {
+            name: site + value.removeprefix(asked) if isinstance(value, str) and value.startswith(asked) else value
+            for name, value in context.items()
+        }
+        return super().render_mail(template_prefix, email, {**sent, "site": urlsplit(site)}, headers)
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Send without holding a database connection. If it fails, the next page says so, and nothing is undone."""
@@ -173,6 +210,7 @@ class OtherServiceAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]  #
             invitation=request.session.pop(INVITATION, ""),
         )
         sociallogin.user = user
+        request.session[sessions.REGISTERED] = user.pk
         sociallogin.save(request)
         tell_what_came_along(request, turns)
         return user

@@ -113,8 +113,13 @@ class ResetForm(of_accounts.ResetPasswordKeyForm):  # type: ignore[misc]
         return password
 
     def save(self) -> None:
-        """Every session ends when the password changes."""
+        """Every session ends when the password changes. The link came by email, so it proves the address."""
         super().save()
+        if not EmailAddress.objects.filter(user=self.user, email=self.user.email, verified=True).exists():
+            EmailAddress.objects.update_or_create(
+                user=self.user, email=self.user.email, defaults={"verified": True, "primary": True}
+            )
+            sessions.end_what_came_before(context.request, self.user)
         sessions.end_other_sessions(user=self.user, current=None)
         if self.cleaned_data["end_access"]:
             sessions.end_access(user=self.user)
@@ -175,8 +180,7 @@ class _CountedCode:
 
     def clean_code(self) -> str:
         """Raises `RateLimited`."""
-        address = rate_limits.client_address(context.request)
-        rate_limits.take_all(("code", self.user.pk), ("login_address", address))
+        rate_limits.take_for_code(self.user.pk, address=rate_limits.client_address(context.request))
         try:
             code: str = super().clean_code()  # type: ignore[misc]
         except Unavailable:
@@ -216,7 +220,7 @@ class FirstCodeForm(ActivateTOTPForm):  # type: ignore[misc]
     code = code_field()
 
     def clean_code(self) -> str:
-        rate_limits.take_all(("code", self.user.pk))
+        rate_limits.take_for_code(self.user.pk, address=rate_limits.client_address(context.request))
         code: str = super().clean_code()
         return code
 

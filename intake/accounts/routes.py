@@ -28,6 +28,7 @@ from django.views.decorators.http import require_http_methods
 from requests import RequestException
 
 from intake.accounts.proof import requires_recent_proof
+from intake.accounts.sessions import is_session_of
 from intake.identity import VISITOR, visitor_of
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,13 @@ class EmailView(account.EmailView):  # type: ignore[misc]  # without types
             return HttpResponseBadRequest()
         response: HttpResponse = super().post(request, *args, **kwargs)
         return response
+
+
+class ConfirmEmailView(account.ConfirmEmailView):  # type: ignore[misc]  # without types
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """A person who opens the link elsewhere learns first that it ends what acts for the account."""
+        is_own = self.object is not None and is_session_of(self.request, self.object.email_address.user)
+        return {**super().get_context_data(**kwargs), "is_own_session": is_own}
 
 
 def for_everybody(view: AccountPage) -> AccountPage:
@@ -119,7 +127,9 @@ urlpatterns = [
         for_everybody(account.email_verification_sent),
         name="account_email_verification_sent",
     ),
-    re_path(r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(account.confirm_email), name="account_confirm_email"),
+    re_path(
+        r"^email/(?P<key>[-:\w]{1,200})/$", for_everybody(ConfirmEmailView.as_view()), name="account_confirm_email"
+    ),
     path("settings/account/email/", sensitive(EmailView.as_view()), name="account_email"),
     # Proofs
     path("settings/account/confirm/", for_people(account.reauthenticate), name="account_reauthenticate"),

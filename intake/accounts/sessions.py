@@ -1,10 +1,17 @@
-"""Lists the sessions of a user and ends them."""
+"""Lists the sessions of a user and ends them; ends whatever was made before the owner of an address proved it."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from allauth.account.models import EmailAddress
+from allauth.core import context
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth import HASH_SESSION_KEY
+from django.db import transaction
 from django.dispatch import Signal
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from django.utils.dateparse import parse_datetime
@@ -19,8 +26,13 @@ from intake.models.sessions import DEVICE, LOGGED_IN_AT, SessionDigest
 NAME_LENGTH = 16
 MOST_LISTED = 100
 
-# Sent with `user` to end all other access of the user: tokens, apps.
+# Sent with `user` to end all other access of the user, tokens and apps, except the `kept` ones (`made`).
 access_ended = Signal()
+
+# The session's keys for the account that was registered in it, and for the access that was made in it.
+REGISTERED = "recollect.registered"
+MADE = "recollect.made"
+MOST_MADE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +74,66 @@ def end_other_sessions(*, user: User, current: str | None) -> int:
     return ended
 
 
-def end_access(*, user: User) -> None:
-    """End every token and app that acts for this user."""
-    access_ended.send(User, user=user)
+def end_access(*, user: User, kept: frozenset[str] = frozenset()) -> None:
+    """End every token and app that acts for this user, except those that `made` names."""
+    access_ended.send(User, user=user, kept=kept)
+
+
+# The first proof of an address
+
+
+def made(kind: str, key: object) -> str:
+    """The name of a token, an app, a factor or a service in the session that made it."""
+    return f"{kind}:{key}"
+
+
+def note_made(user: User, name: str) -> None:
+    """Remember in the current session of this user that it made this, until the account's address is proved."""
+    request = context.request
+    if request is None or not is_session_of(request, user) or has_proved_address(user):
+        return
+    request.session[MADE] = [*request.session.get(MADE, [])[-MOST_MADE:], name]
+
+
+def is_session_of(request: HttpRequest, user: User) -> bool:
+    """Whether this browser is logged in to the account, or registered it and waits to be let in."""
+    if request.session.get(REGISTERED) == user.pk:
+        return True
+    return bool(request.user.is_authenticated and request.user.pk == user.pk)
+
+
+def has_proved_address(user: User) -> bool:
+    return bool(EmailAddress.objects.filter(user=user, verified=True).exists())
+
+
+def end_what_came_before(request: HttpRequest, user: User) -> bool:
+    """End every session, token, app, second factor and connected service that this session did not make.
+
+    Called at the first proof of an address: until then somebody else may have registered it, and would keep their way
+    in. The data stays. Returns whether anything ended.
+    """
+    is_own = is_session_of(request, user)
+    kept = frozenset(request.session.get(MADE, ())) if is_own else frozenset()
+    with transaction.atomic():
+        others = Session.objects.filter(user=user)
+        if is_own and request.session.session_key is not None:
+            others = others.exclude(session_key=request.session.session_key)
+        sessions, _ = others.delete()
+        factors = _end_unless_kept(Authenticator, user, "factor", kept)
+        services = _end_unless_kept(SocialAccount, user, "service", kept)
+        # An address that somebody added beside the proved one would replace it at its own confirmation.
+        EmailAddress.objects.filter(user=user, verified=False).exclude(email=user.email).delete()
+    activity.note(user, Activity.SESSION_ENDED, count=sessions)
+    activity.note(user, Activity.FACTOR_REMOVED, count=factors)
+    activity.note(user, Activity.SERVICE_REMOVED, count=services)
+    ended = [count for _, count in access_ended.send(User, user=user, kept=kept)]
+    return bool(sessions or factors or services or any(ended))
+
+
+def _end_unless_kept(model: Any, user: User, kind: str, kept: frozenset[str]) -> int:
+    doomed = [pk for pk in model.objects.filter(user=user).values_list("pk", flat=True) if made(kind, pk) not in kept]
+    model.objects.filter(pk__in=doomed).delete()
+    return len(doomed)
 
 
 def _is_good(row: Session, user: User) -> bool:

@@ -15,7 +15,7 @@ from intake.answers.publishing import Publisher
 from intake.answers.reading import read, replay
 from intake.answers.writing import Writing
 from intake.models import Turn
-from intake.standing import StillIn
+from intake.revocation import IsAuthorized
 
 # How long, and how many, complete answers are kept for readers who lost the connection shortly before the end.
 KEPT_SECONDS = 60
@@ -32,7 +32,7 @@ class Office:
     _drawings: dict[AnswerLog, Drawing] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def start(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> Writing:
+    def start(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> Writing:
         """The caller has just begun or resumed the turn, so no other process answers this attempt."""
         writing = Writing(turn, caller, is_still_in=is_still_in)
         self.writings[turn.pk] = writing
@@ -49,7 +49,7 @@ class Office:
         caller: Caller,
         *,
         after: EventId | None = None,
-        is_still_in: StillIn | None = None,
+        is_still_in: IsAuthorized | None = None,
         with_blocks: bool = False,
     ) -> AsyncIterator[bytes]:
         """The events of a turn's answer, in whichever process it is written and whether or not it has ended."""

@@ -24,7 +24,7 @@ from intake.answers.log import NOWHERE, AnswerLog
 from intake.markdown import render_blocks
 from intake.markdown.streaming import ChangedBlocks
 from intake.models import Turn
-from intake.standing import StillIn, is_in_now, until_out
+from intake.revocation import IsAuthorized, is_authorized_now, wait_for_revocation
 
 KEEP_ALIVE_SECONDS = 15
 # The shortest time between two messages to a reader.
@@ -33,7 +33,7 @@ CATCH_UP_SECONDS = 3
 
 
 async def read(
-    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: StillIn | None = None
+    log: AnswerLog, *, after: int | None = None, view: ReaderView | None = None, is_still_in: IsAuthorized | None = None
 ) -> AsyncIterator[bytes]:
     """Server-sent events, from `turn` (or after the position `after`) to `done` or `error`.
 
@@ -111,14 +111,14 @@ async def _is_notified(log: AnswerLog) -> bool:
     return True
 
 
-def _guard(is_still_in: StillIn | None, notify: Callable[[], None]) -> asyncio.Future[None]:
+def _guard(is_still_in: IsAuthorized | None, notify: Callable[[], None]) -> asyncio.Future[None]:
     if is_still_in is None:
         return asyncio.get_running_loop().create_future()
-    guard = asyncio.create_task(until_out(is_still_in))
+    guard = asyncio.create_task(wait_for_revocation(is_still_in))
     guard.add_done_callback(lambda _: notify())
     return guard
 
 
-async def _may_stay(is_still_in: StillIn | None) -> bool:
+async def _may_stay(is_still_in: IsAuthorized | None) -> bool:
     """An answer may have been cut off because its starter lost access, and this reader may be the starter."""
-    return is_still_in is None or await is_in_now(is_still_in)
+    return is_still_in is None or await is_authorized_now(is_still_in)

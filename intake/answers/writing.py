@@ -40,8 +40,8 @@ from intake.answers.events import (
 from intake.answers.log import AnswerLog, Ending
 from intake.language_models import LanguageModel, is_recall_mode
 from intake.models import Turn
+from intake.revocation import IsAuthorized, wait_for_revocation
 from intake.services import Answer, Progress
-from intake.standing import StillIn, until_out
 from intake.usage import Usage
 
 logger = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Draft:
 class Writing:
     """One running answer. `log` is what readers follow; when it `is_closing`, its end is being saved."""
 
-    def __init__(self, turn: Turn, caller: Caller, *, is_still_in: StillIn | None = None) -> None:
+    def __init__(self, turn: Turn, caller: Caller, *, is_still_in: IsAuthorized | None = None) -> None:
         self.log = AnswerLog(turn)
         self._turn = turn
         self.caller = caller
@@ -127,7 +127,7 @@ class Writing:
         # A task that is cancelled before its first step never runs at all, and nobody would save and close the turn.
         self._has_begun = self._is_stopped = False
         self._task = asyncio.create_task(self._write())
-        self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_out(is_still_in))
+        self._guard = None if is_still_in is None else asyncio.create_task(self._stop_when_revoked(is_still_in))
 
     def stop(self) -> None:
         """End the answer as it is; harmless if it has ended."""
@@ -239,8 +239,8 @@ class Writing:
             else "The database is away, and the answer could not be kept. Try again."
         )
 
-    async def _stop_when_out(self, is_still_in: StillIn) -> None:
-        await until_out(is_still_in)
+    async def _stop_when_revoked(self, is_still_in: IsAuthorized) -> None:
+        await wait_for_revocation(is_still_in)
         self.stop()
 
 

@@ -14,6 +14,7 @@ from core.isolation.acting import acting_as
 from core.rate_limits import CountedStream
 from intake.accounts import activity
 from intake.models import Activity, User
+from intake.revocation import check_of, while_authorized
 
 
 def download(
@@ -21,14 +22,14 @@ def download(
 ) -> StreamingHttpResponse:
     """The pieces as a file. Each is made as this user, when the reader has taken the previous one.
 
-    Raises `RateLimited`.
+    Raises `RateLimited`. Breaks off when the caller of the request loses access.
     """
     lease = rate_limits.begin_stream(request, user_id=user.pk)
     activity.note(user, Activity.EXPORTED)
     # Each piece takes its own connection: a slow reader must not hold one.
     connections.close_all()
     return StreamingHttpResponse(
-        CountedStream(_in_steps(user, pieces), lease),
+        CountedStream(while_authorized(_in_steps(user, pieces), check_of(request), breaks_off=True), lease),
         content_type=content_type,
         headers={
             "Content-Disposition": content_disposition_header(True, name) or "attachment",

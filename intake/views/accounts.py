@@ -24,6 +24,7 @@ from core import rate_limits
 from core.problems import retry_after
 from intake import passwords, registration
 from intake.accounts.adapters import INVITATION, other_services
+from intake.accounts.sessions import REGISTERED
 from intake.forms import LoginForm, RegisterForm
 from intake.identity import is_registered, tell_what_came_along, visitor_of
 
@@ -95,6 +96,8 @@ class RegisterView(auth_views.RedirectURLMixin, FormView):  # type: ignore[type-
         # The visitor's session ends with the visitor.
         logout(self.request)
         setup_user_email(self.request, user, [])
+        # Also where the address is confirmed first: the link that is opened here belongs to this registration.
+        self.request.session[REGISTERED] = user.pk
         response: HttpResponse = perform_login(self.request, user, redirect_url=self.get_success_url(), signup=True)
         tell_what_came_along(self.request, turns)
         return response

@@ -11,7 +11,6 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
@@ -25,7 +24,7 @@ from core.isolation.caller import Caller
 from core.problems import as_recollect_error, problem_response
 from core.rate_limits import CountedStream, StreamLease
 from intake.identity import caller_of
-from intake.standing import SessionCheck, StillIn
+from intake.revocation import IsAuthorized, SessionCheck, TokenCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +32,7 @@ class Admitted:
     """The admitted caller, with a check for later whether the access still holds; a visitor's cannot be revoked."""
 
     caller: Caller
-    is_still_in: StillIn | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCheck:
-    """`token` comes from the API's authentication class. Two checks of the same token are equal, and so run once."""
-
-    token: Any
-
-    def __call__(self) -> bool:
-        is_good: bool = self.token.is_still_valid(now=timezone.now())
-        return is_good
-
-    @classmethod
-    def good_among(cls, checks: "Collection[TokenCheck]") -> "set[TokenCheck]":
-        """In one query for each kind of token."""
-        kind = type(next(iter(checks)).token)
-        valid = kind.still_valid([each.token for each in checks], now=timezone.now())
-        return {each for each in checks if each.token in valid}
+    is_still_in: IsAuthorized | None = None
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")

@@ -24,6 +24,7 @@ from core.rate_limits import StreamLease
 from core.validation import LONGEST_REFERENCE, parse_json, stated, text_limit, validate
 from intake import changes, idempotency
 from intake.choices import ChatOptions, refuse_temporary
+from intake.identity import PAGE_PERSON_HEADER, page_person_of
 from intake.language_models import is_recall_mode
 from intake.models import User
 from intake.reading import LARGEST_NUMBER
@@ -124,6 +125,8 @@ class ChatView(StreamingView):
             ),
             lease,
         )
+        # The first message of nobody makes its page that of a visitor.
+        response[PAGE_PERSON_HEADER] = await sync_to_async(page_person_of)(request)
         if begun.is_replay:
             response[idempotency.REPLAYED] = "true"
         return response

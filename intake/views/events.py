@@ -13,10 +13,10 @@ from core.errors import AuthenticationRequired
 from core.rate_limits import StreamLease
 from intake import sse
 from intake.changes import Changes
-from intake.standing import StillIn, is_in_now
+from intake.revocation import SessionCheck, while_authorized
 from intake.views.admission import Admitted, StreamingView, admit, event_stream, refusal
 
-# The interval of keep-alive comments; at each one the caller's access is checked.
+# The interval of keep-alive comments.
 KEEP_ALIVE_SECONDS = 15.0
 SCOPES, LACKING = {"read", "chat"}, "Changes are told to a token with the scope `read`."
 
@@ -27,9 +27,11 @@ class ChangesView(StreamingView):
     async def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             admitted, user_id, lease = await sync_to_async(_admit)(request)
+            # A visitor's session ends too: with the registration, or a log-in to another account.
+            is_authorized = admitted.is_still_in or SessionCheck(request.session.session_key, user_id)
         except Exception as error:
             return await sync_to_async(refusal)(request, error)
-        return event_stream(_events(user_id, admitted.is_still_in), lease)
+        return event_stream(while_authorized(_events(user_id), is_authorized), lease)
 
 
 def _admit(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:
@@ -42,7 +44,7 @@ def _admit(request: HttpRequest) -> tuple[Admitted, int, StreamLease]:
     return admitted, user_id, rate_limits.begin_stream(request, user_id=user_id)
 
 
-async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[bytes]:
+async def _events(user_id: int) -> AsyncIterator[bytes]:
     """`changed` events with `{conversationId}`, after an `open` one."""
     with Changes(user_id) as queue:
         yield sse.encode("open", {})
@@ -51,8 +53,6 @@ async def _events(user_id: int, is_still_in: StillIn | None) -> AsyncIterator[by
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     changed = await queue.get()
             except TimeoutError:
-                if is_still_in is not None and not await is_in_now(is_still_in):
-                    return
                 yield sse.KEEP_ALIVE
                 continue
             if changed is None:

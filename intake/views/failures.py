@@ -18,6 +18,7 @@ from django.utils.translation import override
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError, Unavailable
 from core.problems import as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
+from intake.identity import PAGE_PERSON_FIELD
 from intake.sentences import in_page_language
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ WRONG_SCHEME = _(
 )
 ORIGIN = re.compile(r"https?://[a-z0-9.\-\[\]:]{1,260}", re.ASCII)
 
+# Fields that nobody typed, or that no page may repeat.
+NOT_TYPED = {"csrfmiddlewaretoken", PAGE_PERSON_FIELD, "state", "next", "code", "credential", "id", "do", "sure", "on"}
 HEADINGS = {
     HTTPStatus.BAD_REQUEST: _("That was not understood"),
     HTTPStatus.UNAUTHORIZED: _("Log in first"),
@@ -122,6 +125,26 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
     """For an expected failure."""
     error = as_recollect_error(exception) or Unavailable()
     return not_found(request) if isinstance(error, NotFound) else _answer(request, error, page="intake/problem.html")
+
+
+def logged_out(request: HttpRequest, error: AuthenticationRequired) -> HttpResponse:
+    """For a page that was made for another session: what was typed comes back, with a way to log in and go back."""
+    if _is_api(request):
+        return problem_response(error)
+    # Not the request: a page of this session would hold a new form for its person.
+    back = urlsplit(request.headers.get("Referer", ""))
+    path = f"{back.path}?{back.query}" if back.query else back.path
+    is_ours = back.netloc == request.get_host() and path.startswith("/") and not path.startswith("//")
+    context = {
+        "detail": in_page_language(error.detail),
+        "typed": [text for name, values in request.POST.lists() if not _is_hidden(name) for text in values if text],
+        "next": path if is_ours else "/",
+    }
+    return HttpResponse(render_to_string("intake/logged_out.html", context), status=error.status)
+
+
+def _is_hidden(name: str) -> bool:
+    return name in NOT_TYPED or "password" in name
 
 
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:

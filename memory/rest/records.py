@@ -162,6 +162,8 @@ class RecordListViewSet(ActsAsCaller, ViewSet):
 
 
 class RecordViewSet(ActsAsCaller, ViewSet):
+    answers_with = ("PATCH",)
+
     @extend_schema(
         operation_id="read_record",
         summary="Read a memory record",

@@ -9,6 +9,9 @@
 
   const csrfToken = () => /(?:^|;\s*)(?:__Host-)?csrftoken=([^;]+)/.exec(document.cookie)?.[1];
 
+  const { for: person } = document.documentElement.dataset;
+  const madeFor = person ? { "X-Recollect-For": person } : {};
+
   window.SwaggerUIBundle({
     url: place.dataset.document,
     domNode: place,
@@ -17,7 +20,7 @@
     docExpansion: "list",
     requestInterceptor: (request) => {
       const token = csrfToken();
-      if (token && new URL(request.url, location.href).origin === location.origin) request.headers["X-CSRFToken"] = token;
+      if (token && new URL(request.url, location.href).origin === location.origin) Object.assign(request.headers, { "X-CSRFToken": token, ...madeFor });
       return request;
     },
   });

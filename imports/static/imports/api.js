@@ -1,5 +1,6 @@
 /** The API of imports; every failure is a sentence, with the code and the whole problem of the server. */
 
+import { write } from "../intake/dom.js";
 import { gettext, inPageLanguage } from "../intake/language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection.");
@@ -67,10 +68,11 @@ export class ImportsApi {
     const json = body === undefined ? {} : { "Content-Type": "application/json" };
     let response;
     try {
-      response = await fetch(url, {
+      response = await write(url, {
         method,
         signal,
-        headers: { Accept: "application/json", "X-CSRFToken": this.csrfToken, ...json, ...headers },
+        csrfToken: this.csrfToken,
+        headers: { Accept: "application/json", ...json, ...headers },
         body: body === undefined ? chunk : JSON.stringify(body),
       });
       if (response.ok) return response.status === 204 ? null : await response.json();

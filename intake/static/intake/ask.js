@@ -1,4 +1,5 @@
 /** One question to the server: POST it, then hand on the events of the answer, however often the line breaks. */
+import { write } from "./dom.js";
 import { gettext, inPageLanguage } from "./language.js";
 import { eventsOf } from "./sse.js";
 
@@ -56,7 +57,7 @@ export async function* follow({ turnId, lastId = null, signal }) {
 /** Asks the server to end the answer; its readers hear of its end. */
 export async function stop({ turnId, csrfToken }) {
   try {
-    const response = await fetch(`${addressOf(turnId)}/stop`, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
+    const response = await write(`${addressOf(turnId)}/stop`, { method: "POST", csrfToken });
     if (!response.ok) throw await failureOf(response);
   } catch (error) {
     if (error instanceof Failure) throw error;
@@ -111,10 +112,11 @@ function pause(milliseconds, signal) {
 }
 
 async function post(endpoint, { body, key, csrfToken, signal }) {
-  const headers = { "Content-Type": "application/json", Accept: "text/event-stream", Prefer: "blocks", "X-CSRFToken": csrfToken };
+  const headers = { "Content-Type": "application/json", Accept: "text/event-stream", Prefer: "blocks" };
   try {
-    return await fetch(endpoint, {
+    return await write(endpoint, {
       method: "POST",
+      csrfToken,
       headers: { ...headers, "Idempotency-Key": key },
       body: JSON.stringify(body),
       signal,

@@ -4,6 +4,7 @@ import { ask, Failure, follow, stop } from "./ask.js";
 import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
+import { pagePerson } from "./dom.js";
 import { listenForOtherTabs } from "./elsewhere.js";
 import { Following } from "./following.js";
 import { listenForOutline } from "./outline.js";
@@ -21,10 +22,24 @@ const thread = document.querySelector("[data-thread]");
 const menu = document.querySelector("[data-menu]");
 
 const following = new Following(thread, document.querySelector("[data-jump]"));
+/** What a person did not send is no draft of the next one in this browser; a visitor's is kept over a log-in. */
+function draftKey() {
+  const isPerson = pagePerson().startsWith("p");
+  const ofVisitor = `draft:${main.dataset.conversation}`;
+  if (!isPerson) return ofVisitor;
+  const own = `draft:${pagePerson()}:${main.dataset.conversation}`;
+  const brought = sessionStorage.getItem(ofVisitor);
+  if (brought !== null) {
+    sessionStorage.removeItem(ofVisitor);
+    if (sessionStorage.getItem(own) === null) sessionStorage.setItem(own, brought);
+  }
+  return own;
+}
+
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
   onStop: stopAnswer,
-  draftKey: () => `draft:${main.dataset.conversation}`,
+  draftKey,
 });
 
 const isTemporary = "temporary" in main.dataset;

@@ -1,5 +1,5 @@
 /** What the page asks the server to do with chats: the same forms that work without a script. */
-import { parseHtml } from "./dom.js";
+import { pagePerson, parseHtml, write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Check the connection, then try again.");
@@ -15,7 +15,7 @@ export async function send(path, fields = {}) {
   let response;
   try {
     // A form that did what it should leads to another page, which nobody here wants to see.
-    response = await fetch(path, { method: "POST", body: formOf(fields), redirect: "manual" });
+    response = await write(path, { method: "POST", csrfToken: csrfToken(), body: formOf(fields), redirect: "manual" });
   } catch {
     return UNREACHABLE;
   }
@@ -39,7 +39,7 @@ export function download(path, fields) {
 }
 
 function formOf(fields) {
-  const form = new URLSearchParams({ csrfmiddlewaretoken: csrfToken() });
+  const form = new URLSearchParams({ csrfmiddlewaretoken: csrfToken(), page_for: pagePerson() });
   for (const [name, value] of Object.entries(fields)) for (const each of [value].flat()) form.append(name, each);
   return form;
 }

@@ -1,5 +1,6 @@
 /** How this chat is answered: the model beside the message, the rest in a sheet. What is chosen holds from then on. */
 
+import { write } from "./dom.js";
 import { gettext } from "./language.js";
 
 const NOT_SAVED = gettext("It could not be saved now; it goes with your next message.");
@@ -102,9 +103,10 @@ export class Choices {
 
   async #save(id, name) {
     try {
-      const response = await fetch(`/api/v1/conversations/${id}/`, {
+      const response = await write(`/api/v1/conversations/${id}/`, {
         method: "PATCH",
-        headers: { "Content-Type": "application/json", "X-CSRFToken": this.csrfToken() },
+        csrfToken: this.csrfToken(),
+        headers: { "Content-Type": "application/json" },
         body: JSON.stringify(this.#values([name])),
       });
       return response.ok;

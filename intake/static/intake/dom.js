@@ -26,3 +26,40 @@ export async function fetchPage(url) {
     return null;
   }
 }
+
+// In which a page says for whom it was made (intake/identity.py).
+const FOR = "X-Recollect-For";
+
+/** For whom this page was made; a page of nobody becomes a visitor's with the first message. */
+export function pagePerson() {
+  return document.documentElement.dataset.for ?? "";
+}
+
+/** `fetch` for what changes something: it says for whom the page was made, and offers to log in if that is over. */
+export async function write(url, { csrfToken, headers = {}, ...options }) {
+  const madeFor = pagePerson() ? { [FOR]: pagePerson() } : {};
+  const response = await fetch(url, { ...options, headers: { "X-CSRFToken": csrfToken, ...madeFor, ...headers } });
+  const becomes = response.headers.get(FOR);
+  if (becomes) become(becomes);
+  if (response.status === 401) offerLogin();
+  return response;
+}
+
+function become(person) {
+  document.documentElement.dataset.for = person;
+  for (const field of document.querySelectorAll('input[name="page_for"]')) field.value = person;
+}
+
+/** Above the page, which keeps all that was typed; the log-in leads back to it. */
+function offerLogin() {
+  if (document.querySelector("[data-logged-out]")) return;
+  const notice = document.createElement("p");
+  notice.className = "notice notice-error logged-out";
+  notice.dataset.loggedOut = "";
+  notice.setAttribute("role", "alert");
+  const link = document.createElement("a");
+  link.href = `/login/?${new URLSearchParams({ next: location.pathname + location.search })}`;
+  link.textContent = gettext("Log in");
+  notice.append(gettext("You are logged out. Log in."), " ", link);
+  (document.querySelector("main") ?? document.body).prepend(notice);
+}

@@ -1,4 +1,5 @@
 /** A temporary chat goes when its page is left, unless it is kept. The server sweeps what a browser could not tell it. */
+import { write } from "./dom.js";
 
 export function watchTemporary(main, { csrfToken }) {
   if (!("temporary" in main.dataset)) return;
@@ -7,7 +8,7 @@ export function watchTemporary(main, { csrfToken }) {
   addEventListener("pagehide", () => {
     const id = main.dataset.conversation;
     if (!id || isKept) return;
-    fetch(`/c/${id}/leave/`, { method: "POST", headers: { "X-CSRFToken": csrfToken() }, keepalive: true }).catch(() => {});
+    write(`/c/${id}/leave/`, { method: "POST", csrfToken: csrfToken(), keepalive: true }).catch(() => {});
   });
   // A page that the browser has kept shows what is no more.
   addEventListener("pageshow", (event) => event.persisted && location.assign("/?temporary=1"));

@@ -1,5 +1,5 @@
 /** Taking back what a tool call stored: offered with what it was, asked of the server, then shown. */
-import { part } from "./dom.js";
+import { part, write } from "./dom.js";
 import { gettext, inPageLanguage } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
@@ -32,7 +32,7 @@ export function listenForUndo(thread, { csrfToken, announce }) {
 /** Why it could not be taken back; null when it was. */
 async function takeBack(href, csrfToken) {
   try {
-    const response = await fetch(href, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
+    const response = await write(href, { method: "POST", csrfToken });
     if (response.ok) return null;
     const problem = await response.json().catch(() => null);
     return problem?.detail ? inPageLanguage(problem.detail) : gettext("The server answered %(status)s. Try again in a moment.", { status: response.status });

@@ -1,5 +1,5 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
-import { clone, fetchPage, part } from "./dom.js";
+import { clone, fetchPage, part, write } from "./dom.js";
 import { gettext, inPageLanguage, language } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
@@ -136,7 +136,7 @@ function complain(turn, detail, announce) {
 
 async function post(address, csrfToken) {
   try {
-    const response = await fetch(address, { method: "POST", headers: { "X-CSRFToken": csrfToken } });
+    const response = await write(address, { method: "POST", csrfToken });
     const data = await response.json().catch(() => ({}));
     return { ok: response.ok, data: { detail: gettext("The server answered %(status)s. Try again in a moment.", { status: response.status }), ...data } };
   } catch {

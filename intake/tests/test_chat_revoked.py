@@ -13,10 +13,10 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.testing.model_server import Say
-from intake import chat, services, standing
+from intake import chat, revocation, services
 from intake.deleting import delete_account
 from intake.models import Turn
-from intake.standing import session_is_good
+from intake.revocation import session_is_good
 from intake.tests.test_chat_stream import the_turn, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -101,7 +101,7 @@ def test_whoever_is_thrown_out_is_out_within_five_seconds(person, client_of, lan
 
 @pytest.mark.parametrize("has_token", [True, False])
 def test_whoever_may_stay_hears_the_whole_answer(client_of, language_model, has_token, monkeypatch):
-    monkeypatch.setattr(standing, "CHECKED_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(revocation, "CHECKED_EVERY_SECONDS", 0.05)
     language_model(Say(("Still ", "here", "."), seconds_apart=0.3))
     client = client_of(has_token=has_token)
     assert client.events("Talk")[-1].name == "done"
@@ -109,7 +109,7 @@ def test_whoever_may_stay_hears_the_whole_answer(client_of, language_model, has_
 
 
 def test_other_sessions_and_tokens_of_the_person_go_on(person, client_of, language_model, monkeypatch):
-    monkeypatch.setattr(standing, "CHECKED_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(revocation, "CHECKED_EVERY_SECONDS", 0.05)
     language_model(Say(tuple(f"word{n} " for n in range(20)), seconds_apart=0.05))
     client, other = client_of(has_token=False), client_of(has_token=False)
     with client.stream("POST", CHAT, json={"message": "Talk"}, headers=client._csrf()) as response:
@@ -121,7 +121,7 @@ def test_other_sessions_and_tokens_of_the_person_go_on(person, client_of, langua
 
 
 def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_of, language_model, monkeypatch):
-    monkeypatch.setattr(standing, "CHECKED_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(revocation, "CHECKED_EVERY_SECONDS", 0.05)
     asked = []
 
     def away_at_first(*args, **kwargs):
@@ -130,7 +130,7 @@ def test_a_database_that_is_away_for_a_moment_throws_nobody_out(person, client_o
             raise OperationalError("gone")
         return session_is_good(*args, **kwargs)
 
-    monkeypatch.setattr("intake.standing.session_is_good", away_at_first)
+    monkeypatch.setattr("intake.revocation.session_is_good", away_at_first)
     # Longer than a round that another answer has begun.
     language_model(Say(("Still ", "here", "."), seconds_apart=1.2))
     assert client_of(has_token=False).events("Talk")[-1].name == "done"
@@ -146,7 +146,7 @@ async def a_turn_begun(caller):
 async def test_a_reader_who_stopped_reading_is_thrown_out_too_and_gets_nothing_more(
     person, language_model, monkeypatch
 ):
-    monkeypatch.setattr(standing, "CHECKED_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(revocation, "CHECKED_EVERY_SECONDS", 0.05)
     model = language_model(AT_LENGTH)
     caller = Caller(user_id=person.pk)
     is_in = [True]

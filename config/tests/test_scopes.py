@@ -1,0 +1,92 @@
+"""What a token may see and remove by its scopes, at every endpoint of the API that changes something."""
+
+from datetime import date
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from agent_tools.scopes import TokenScope
+from agent_tools.tokens import create_token
+from config.tests.endpoints.house import move_in
+from config.tests.endpoints.matrix import undone
+from config.tests.endpoints.registered import ENDPOINTS
+from core.isolation.checks import personal_models
+
+pytestmark = pytest.mark.django_db
+WORD = "rumpelstiltskin"
+# What lists a person's things stays: what may be deleted are rows that hold something of theirs.
+REMOVABLE = [model for model in personal_models() if model.__name__ not in ("IdempotentAnswer", "PendingTerms")]
+
+
+@pytest.fixture
+def alice():
+    return move_in("alice", WORD, day=date(2026, 2, 3))
+
+
+def writes():
+    """Every registered write of the API, with what goes in."""
+    for endpoint in ENDPOINTS.values():
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            for probe in endpoint.probes.get(method, []):
+                if endpoint.route.startswith("api/") and not probe.is_streamed:
+                    yield endpoint, method, probe
+
+
+def ask(secret, alice, endpoint, method, probe):
+    fill = alice.things.fill
+    data = {} if probe.body is None else {"data": fill(probe.body), "content_type": probe.content_type}
+    headers = {"authorization": f"Bearer {secret}", **fill(probe.headers)}
+    path = f"/{fill(endpoint.at)}"
+    browser = Client(raise_request_exception=False)
+    return getattr(browser, method.lower())(path, query_params=fill(probe.query), headers=headers, **data)
+
+
+def secret_of(alice, scopes):
+    return create_token(user=alice.user, name="x", scopes=scopes).secret
+
+
+def counts(user):
+    with connection.cursor() as cursor:
+        found = {}
+        for model in REMOVABLE:
+            cursor.execute(f"SELECT count(*) FROM {model._meta.db_table} WHERE user_id = %s", [user.pk])
+            found[model.__name__] = cursor.fetchone()[0]
+        return found
+
+
+@pytest.mark.parametrize("scopes", [["write"], ["write", "delete"], ["write", "delete", "chat"]], ids=" ".join)
+def test_a_token_that_may_not_read_gets_no_word_that_it_did_not_send(alice, scopes):
+    secret = secret_of(alice, [TokenScope(scope) for scope in scopes])
+    told = []
+    for endpoint, method, probe in writes():
+        sent = str(alice.things.fill([probe.body, probe.query, endpoint.at]))
+        with undone():
+            answer = ask(secret, alice, endpoint, method, probe)
+        if WORD in answer.text.lower() and WORD not in sent:
+            told.append(f"{method} /{endpoint.route}: {answer.text[:300]}")
+    assert not told, "\n".join(told)
+
+
+def test_what_removes_something_needs_the_scope_delete(alice):
+    secret = secret_of(alice, [scope for scope in TokenScope if scope not in (TokenScope.DELETE, TokenScope.SEARCH)])
+    before, removed = counts(alice.user), []
+    for endpoint, method, probe in writes():
+        with undone():
+            answer = ask(secret, alice, endpoint, method, probe)
+            lost = {name for name, count in counts(alice.user).items() if count < before[name]}
+        is_undo = "undo" in endpoint.route or method == "DELETE"
+        if lost or (is_undo and answer.status_code < 400):
+            removed.append(f"{method} /{endpoint.route}: {answer.status_code} {sorted(lost)}")
+    assert not removed, "\n".join(removed)
+
+
+def test_a_token_takes_back_the_import_that_it_began_itself(alice):
+    own, other = (secret_of(alice, [TokenScope.IMPORT]) for _ in range(2))
+    browser, path = Client(), "/api/v1/imports/"
+    begun = browser.post(
+        path, {"filename": "x.zip", "bytes": 1}, "application/json", headers={"authorization": f"Bearer {own}"}
+    )
+    address = f"{path}{begun.json()['id']}/"
+    assert browser.delete(address, headers={"authorization": f"Bearer {other}"}).status_code == 403
+    assert browser.delete(address, headers={"authorization": f"Bearer {own}"}).status_code == 204
