@@ -162,7 +162,7 @@ def _paths(beginning: bytes) -> set[str]:
     return paths
 
 
-def json_names(files: Files, at_most: int = 500) -> list[str]:
+def json_names(files: Files, at_most: int | None = None) -> list[str]:
     """Files that may be JSON by their names; a single file may have any name."""
     names = files.names()
     if len(names) == 1:
@@ -170,11 +170,15 @@ def json_names(files: Files, at_most: int = 500) -> list[str]:
     return [name for name in names if name.lower().endswith(".json")][:at_most]
 
 
-def names_with(files: Files, *wanted: set[str]) -> list[str]:
+# A product is recognised by so many of its files.
+LOOKED_AT = 500
+
+
+def names_with(files: Files, *wanted: set[str], at_most: int | None = None) -> list[str]:
     """Files whose beginning has all keys of one of the sets; also damaged ones, if there are others."""
     found, damaged = [], []
     error = None
-    for name in json_names(files):
+    for name in json_names(files, at_most):
         try:
             keys = shape(files, name)
         except UnreadableExport as each:

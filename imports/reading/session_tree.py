@@ -86,10 +86,10 @@ class SessionTree:
 
 # What a program thought and did: folded with the answer, and never its text.
 _NO_TEXT = {"thinking", "redacted_thinking", "reasoning", "tool_use", "toolCall", "tool_result", "toolResult"}
-_NO_TEXT |= {"server_tool_use", "function_call", "function_call_output"}
+_NO_TEXT |= {"server_tool_use", "function_call", "function_call_output", "think"}
 _PICTURES = {"image", "input_image", "document", "input_file", "file", "audio", "input_audio", "video"}
 # These have no text of their own, and are known.
-_KNOWN = _NO_TEXT | _PICTURES | {"text", "input_text", "output_text", "token_budget", "refusal"}
+_KNOWN = _NO_TEXT | _PICTURES | {"text", "input_text", "output_text", "refusal"}
 
 
 def texts_of(content: Any) -> list[str]:
@@ -119,8 +119,8 @@ def pictures_in(content: Any) -> list[str]:
 
 def unknown_kinds(content: Any) -> list[str]:
     """The kinds of blocks that have no text and are not known."""
-    kinds = (line_of(block.get("type")) or "no kind" for block in objects_of(content) if not texts_of([block])[:1] or not texts_of([block])[0])
-    return [kind for kind in kinds if kind not in _KNOWN]
+    textless = (block for block in objects_of(content) if not any(texts_of([block])))
+    return [kind for block in textless if (kind := line_of(block.get("type")) or "no kind") not in _KNOWN]
 
 
 def message_of(

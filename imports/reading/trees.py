@@ -55,23 +55,27 @@ def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime 
 
 
 def with_missing_links(
-    parents: Mapping[str, str | None], times: Mapping[str, datetime | None], *, has_one_root: bool = False
+    parents: Mapping[str, str | None],
+    times: Mapping[str, datetime | None],
+    *,
+    has_one_root: bool = False,
+    mends_broken: bool = True,
 ) -> dict[str, str | None]:
     """The parents, where a node whose parent is not in the tree follows the newest node before it.
 
     A node without a time stands where the export has it. `has_one_root`: so do further nodes without any parent,
-    because the product's trees begin at one node.
+    because the product's trees begin at one node. `mends_broken`: false where a link into nothing ends the tree.
     """
     found = {node: parent if parent in parents else None for node, parent in parents.items()}
-    first = next((node for node, parent in parents.items() if parent is None), None)
+    order = in_time(parents, times)
+    first = next((node for node in order if parents[node] is None), None)
     lost = [
         node
         for node, parent in parents.items()
-        if found[node] is None and (parent is not None or (has_one_root and node != first))
+        if found[node] is None and (mends_broken if parent is not None else has_one_root and node != first)
     ]
     if not lost:
         return found
-    order = in_time(parents, times)
     before = {node: order[place - 1] for place, node in enumerate(order) if place}
     tree = _Trees(found)
     for node in sorted(lost, key={node: place for place, node in enumerate(order)}.__getitem__):

@@ -12,7 +12,7 @@ from imports.reading.activity_html import cards, is_activity
 from imports.reading.assembly import broken_off
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
 from imports.reading.values import line_of, list_of, objects_of, stable_id, text_of
@@ -48,7 +48,7 @@ class _Exchange:
 
 
 def _recognises(files: Files) -> int:
-    for name in names_with(files, _SHAPE):
+    for name in names_with(files, _SHAPE, at_most=LOOKED_AT):
         with files.open(name) as stream:
             if _HEADER.search(stream.read(65536).decode(errors="replace")):
                 return 90
