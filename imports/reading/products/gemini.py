@@ -10,12 +10,12 @@ from typing import Any
 from core.html_text import html_to_text
 from imports.reading.activity_html import cards, is_activity
 from imports.reading.assembly import broken_off
-from imports.reading.files import Files
+from imports.reading.files import Files, as_utf8
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
-from imports.reading.values import line_of, list_of, objects_of, stable_id, text_of
+from imports.reading.values import line_of, list_of, object_of, objects_of, stable_id, text_of
 
 _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
@@ -50,7 +50,7 @@ class _Exchange:
 def _recognises(files: Files) -> int:
     for name in names_with(files, _SHAPE, at_most=LOOKED_AT):
         with files.open(name) as stream:
-            if _HEADER.search(stream.read(65536).decode(errors="replace")):
+            if _HEADER.search(as_utf8(stream).read(65536).decode(errors="replace")):
                 return 90
     return 90 if _pages(files) else 0
 
@@ -62,7 +62,7 @@ def _pages(files: Files) -> list[str]:
     found = []
     for name in pages[:_MOST_PAGES]:
         with files.open(name) as stream:
-            beginning = stream.read(_PAGE_BEGINNING).decode(errors="replace")
+            beginning = as_utf8(stream).read(_PAGE_BEGINNING).decode(errors="replace")
         if _HEADER.search(beginning) and is_activity(beginning):
             found.append(name)
     return found
@@ -71,7 +71,7 @@ def _pages(files: Files) -> list[str]:
 def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
     try:
         with files.open(name) as stream:
-            for number, record in enumerate(cards(stream)):
+            for number, record in enumerate(cards(as_utf8(stream))):
                 yield f"{name}[{number}]", record
     except UnreadableExport as error:
         raise BrokenJSON(str(error)) from error
@@ -79,6 +79,7 @@ def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
 
 def _read(files: Files) -> Items:
     exchanges: list[_Exchange] = []
+    zones: Counter[str] = Counter()
     lists = names_with(files, _SHAPE)
     # A page beside the list repeats the same entries.
     read = records if lists else _cards
@@ -90,6 +91,7 @@ def _read(files: Files) -> Items:
                     yield found
                 else:
                     exchanges.append(found)
+                    zones[line_of(object_of(record).get("unknown_zone"))] += 1
         except BrokenJSON as error:
             yield broken_off(name, error)
     asked = []
@@ -100,7 +102,15 @@ def _read(files: Files) -> Items:
             asked.append(each)
     if asked:
         yield Notice(text=_GROUPED)
+        yield from _about_zones(zones)
         yield from _conversations(asked)
+
+
+def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
+    for zone, times in zones.items():
+        if zone:
+            entries = "1 time" if times == 1 else f"{times:,} times"
+            yield Notice(text=f"The time zone \u201c{zone}\u201d is not known: {entries} in it were read as UTC.")
 
 
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:

@@ -8,7 +8,7 @@ from typing import Any
 
 from imports.reading.assembly import HiddenPrompts, UnknownKinds
 from imports.reading.envelopes import silent_rest, title_without
-from imports.reading.files import Files
+from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
     ImportedConversation,
     ImportedDocument,
@@ -79,7 +79,7 @@ def _titles(files: Files) -> dict[str, str]:
     for name in filter(_INDEX.match, files.names()):
         try:
             with files.open(name) as stream:
-                index = json.loads(stream.read(_LONGEST_INDEX).decode(errors="replace"))
+                index = json.loads(as_utf8(stream).read(_LONGEST_INDEX).decode(errors="replace"))
         except (ValueError, RecursionError, UnreadableExport):
             continue  # Titles are made from the first words instead.
         for entry in map(object_of, object_of(index).values()):
