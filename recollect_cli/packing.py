@@ -13,13 +13,17 @@ from recollect_cli.client import Failure
 # By product: what is wanted of its folder, by the path within it.
 WANTED = {
     "claude-code": r"projects/[^/]+/([^/]+\.jsonl|memory/.+\.md)",
-    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl|session_index\.jsonl",
-    "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER)|memory/[^/]+)\.md",
+    "codex": r"(sessions|archived_sessions)/(.*/)?rollout-[^/]+\.jsonl(\.zst)?|session_index\.jsonl",
+    "openclaw": r"agents/[^/]+/sessions/([^/]+\.jsonl|sessions\.json)|workspace/((MEMORY|USER|memory)|memory/.+)\.md",
 }
 # Of any other folder: what exports and notes are made of. Pictures and such are named in the texts, and stay here.
 ANY = r".+\.(json|jsonl|html|md|markdown|zip)"
 # The folder that the product calls its own, where somebody names one within it.
 INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"), "openclaw": ("agents", "workspace")}
+_PIECE = 1024 * 1024
+_ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
+# The keys before the kind of a line are short, whatever their order.
+_COMPACTED = re.compile(rb'\{(?:\s{0,8}"timestamp"\s{0,8}:\s{0,8}"[^"]{0,64}"\s{0,8},)?\s{0,8}"type"\s{0,8}:\s{0,8}"compacted"')
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # of a zip
 
 
@@ -77,5 +81,24 @@ def pack(files: Iterable[FoundFile], target: IO[bytes]) -> None:
             except OSError as error:
                 raise Failure(f"{each.path} cannot be read: {error.strerror}.") from None
             with content, archive.open(entry, "w", force_zip64=each.size > 2**30) as packed:
-                while piece := content.read(1024 * 1024):
+                for piece in _said(content) if _ROLLOUT.fullmatch(each.name) else _pieces(content):
                     packed.write(piece)
+
+
+def _pieces(content: IO[bytes]) -> Iterator[bytes]:
+    while piece := content.read(_PIECE):
+        yield piece
+
+
+def _said(content: IO[bytes]) -> Iterator[bytes]:
+    """Without Codex's copies of the whole history, one line each, that no reader wants: most of a long session."""
+    is_left_out, is_beginning = False, True
+    while piece := content.readline(_PIECE):
+        if is_beginning:
+            is_left_out = _COMPACTED.match(piece) is not None
+        is_beginning = piece.endswith(b"\n")
+        if not is_left_out:
+            yield piece
+        elif is_beginning:
+            # Its number stays: a reader names positions by lines, and messages without an id too.
+            yield b"\n"

@@ -112,18 +112,20 @@ def _record(cell: str) -> dict[str, Any]:
         line = cell[begins : found.start()]
         at = read_date(_text(line)) if lines else None
         if at is not None or len(lines) == _MOST_LINES:
-            return _fields(lines, at, cell[found.end() :], cell)
+            return _fields(lines, at, cell[found.end() :], cell, _text(line))
         lines.append(line)
         begins = found.end()
-    at = read_date(_text(cell[begins:]))
-    return _fields(lines, at, "", cell) if at else _fields([*lines, cell[begins:]], None, "", cell)
+    last = _text(cell[begins:])
+    at = read_date(last)
+    return _fields(lines, at, "", cell, last) if at else _fields([*lines, cell[begins:]], None, "", cell)
 
 
-def _fields(lines: list[str], at: datetime | None, answer: str, cell: str) -> dict[str, Any]:
+def _fields(lines: list[str], at: datetime | None, answer: str, cell: str, date: str = "") -> dict[str, Any]:
     names = [html.unescape(one or other) for one, other in _FILE.findall(cell)]
     return {
         "title": "\n".join(map(_text, _asked(lines))).strip(" \n"),
         "time": at.isoformat() if at else None,
+        "unknown_zone": unknown_zone(date) if at else "",
         "safeHtmlItem": [{"html": answer}],
         "subtitles": [{"url": name} for name in names if name and ":" not in name[:8]],
     }
@@ -190,6 +192,19 @@ def _day_in(text: str) -> tuple[int, int, int] | None:
     words = _WORD.findall(plain)
     month = next((n for word in words if (n := _MONTH_OF.get(word[:4]) or _MONTH_OF.get(word[:3]))), None)
     return (int(year[1]), month, int(day[1])) if year and day and month else None
+
+
+def unknown_zone(text: str) -> str:
+    """The name of a zone in a date, if it is not known: its times are read as UTC."""
+    if _OFFSET.search(text):
+        return ""
+    names = _ZONE.findall(text)
+    return "" if not names or any(name in _HOURS for name in names) or names[-1] in ("AM", "PM") else names[-1]
+
+
+def month_named(word: str) -> int | None:
+    """The month of a name in any of the languages, without accents and in lower case."""
+    return _MONTH_OF.get(word[:4]) or _MONTH_OF.get(word[:3])
 
 
 def _zone_in(text: str) -> timezone:

@@ -1,17 +1,19 @@
 """Builds a conversation from the nodes that a reader found: branches, times, and whether it has any message."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, Item, Items, Skipped
+from imports.reading.items import ImportedConversation, Item, Items, Notice, Skipped
 from imports.reading.json_streams import BrokenJSON, records
 from imports.reading.session_tree import SessionTree
-from imports.reading.trees import newest_leaf
+from imports.reading.trees import newest_leaf, with_missing_links
 from imports.reading.values import stable_id
 
+# The parent of a first message in several products.
+NO_PARENTS = {"", "00000000-0000-0000-0000-000000000000", "00000000-0000-4000-8000-000000000000"}
 NO_MESSAGES = "not a conversation: it has no messages"
 NOTHING_SAID = "nothing was said in this conversation"
 
@@ -30,11 +32,18 @@ class ConversationDraft(SessionTree):
     is_archived: bool = False
     project: str | None = None
     leaf: str | None = None
+    # The product's trees begin at one node: further ones without a parent have lost it.
+    has_one_root: bool = False
+    # A link into nothing is repaired by the times; false where it means the beginning.
+    mends_broken: bool = True
 
     def finished(self) -> Item:
         """The conversation, or the reason why there is none."""
         if not self.visible:
             return Skipped(where=self.where, reason=NOTHING_SAID, external_id=self.external_id or None)
+        self.parents = with_missing_links(
+            self.parents, self.times, has_one_root=self.has_one_root, mends_broken=self.mends_broken
+        )
         leaf = self.leaf if self.leaf in self.parents else newest_leaf(self.parents, self.times)
         current, others = self.branches(leaf, self.created_at)
         known = [message.at for message in (*current, *others) if message.at and not message.at_inferred]
@@ -54,14 +63,46 @@ class ConversationDraft(SessionTree):
         )
 
 
-def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any], Iterable[Item]]) -> Items:
-    """The item of each record of these files, with its position; reports where a file breaks off."""
+@dataclass
+class UnknownKinds:
+    """Entries and blocks of unknown kinds that have no text: each kind is listed once, with its first position."""
+
+    _found: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def note(self, kind: str, where: str) -> None:
+        first, count = self._found.get(kind, (where, 0))
+        self._found[kind] = (first, count + 1)
+
+    def listed(self) -> Iterator[Skipped]:
+        for kind, (where, count) in self._found.items():
+            times = "" if count == 1 else f", {count:,} of them"
+            yield Skipped(where=where, reason=f"an entry of the unknown kind \u201c{kind[:60]}\u201d without a text{times}")
+
+
+@dataclass
+class HiddenPrompts:
+    """The program's own exchanges, which are hidden: the user reads how many."""
+
+    count: int = 0
+
+    def notice(self) -> Iterator[Notice]:
+        if self.count:
+            times = "1 message" if self.count == 1 else f"{self.count:,} messages"
+            yield Notice(text=f"Hidden: {times} with nothing but the program's own words, such as prompts of a scheduler.")
+
+
+def items_of(
+    files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]
+) -> Items:
+    """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
+    unknown = UnknownKinds()
     for name in names:
         try:
             for where, record in records(files, name):
-                yield from make(where, record)
+                yield from make(where, record, unknown)
         except BrokenJSON as error:
             yield broken_off(name, error)
+    yield from unknown.listed()
 
 
 def broken_off(name: str, error: BrokenJSON) -> Skipped:

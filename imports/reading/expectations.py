@@ -1,5 +1,6 @@
 """Converts a reading into the format of an expectation, and compares the two."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ _REPORTED = {
     "unsafe name",
 }
 _PREFIX = 30
+_NUMBERS = re.compile(r"^[ \t>]{0,80}\d{1,9}\. ", re.MULTILINE)
 
 
 @dataclass(kw_only=True)
@@ -240,7 +242,7 @@ def _text_differences(found: dict[str, Any], wanted: dict[str, Any]) -> Iterator
     if not _begins(found["text"], wanted["text"]):
         yield f"text begins {found['text'][:_PREFIX]!r}, not {wanted['text'][:_PREFIX]!r}"
     end = wanted.get("last", wanted).get("end")
-    if end and not _letters(found.get("last", found)["text"]).endswith(_letters(end)):
+    if end and not _ends(found.get("last", found)["text"], end):
         yield f"text ends {found.get('last', found)['text'][-_PREFIX:]!r}, not {end[-_PREFIX:]!r}"
 
 
@@ -259,9 +261,7 @@ def _document_differences(found: list[dict[str, Any]], wanted: list[dict[str, An
         match = left.pop(each["external_id"], None)
         if match is None:
             yield f"document {each['external_id']} is missing"
-        elif not _begins(match["text"], each["text"]) or not _letters(match["text"]).endswith(
-            _letters(each.get("end", ""))
-        ):
+        elif not _begins(match["text"], each["text"]) or not _ends(match["text"], each.get("end", "")):
             yield f"document {each['external_id']} has another text"
         elif each["title"] is not None and match["title"] != each["title"]:
             yield f"document {each['external_id']} has the title {match['title']!r}, not {each['title']!r}"
@@ -310,7 +310,12 @@ def _letters(text: str | None) -> str:
 
 
 def _begins(found: str, wanted: str) -> bool:
-    return _letters(found).startswith(_letters(wanted))
+    """On letters and digits; the numbers of a list may come of its markup alone."""
+    return any(_letters(text).startswith(_letters(wanted)) for text in (found, _NUMBERS.sub("", found)))
+
+
+def _ends(found: str, wanted: str) -> bool:
+    return any(_letters(text).endswith(_letters(wanted)) for text in (found, _NUMBERS.sub("", found)))
 
 
 def _is_same_time(found: str | None, wanted: str | None) -> bool:

@@ -3,6 +3,8 @@
 A reader asks for names and opens streams; it never gets files that are too large, too deeply nested or unsafe.
 """
 
+import codecs
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -13,6 +15,10 @@ from typing import IO, Protocol
 from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.limits import Budget, Limits
 from imports.reading.zips import ZipEntries, is_zip
+
+
+_CHUNK = 65536
+_BEGINNING = 4
 
 
 class Files(Protocol):
@@ -32,14 +38,15 @@ class Files(Protocol):
 
 
 class SingleFile:
-    """One file that is no zip, under its own name."""
+    """One file that is no zip, under its own name, or that of the uploaded file."""
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: Limits, name: str = "") -> None:
         self._path = path
+        self._name = name.replace("\\", "/").rpartition("/")[2] or path.name
         Budget(limits, packed=0).claim(path.stat().st_size)
 
     def names(self) -> list[str]:
-        return [self._path.name]
+        return [self._name]
 
     def size(self, name: str) -> int:
         return self._path.stat().st_size
@@ -93,9 +100,70 @@ class FolderFiles:
         return self._refused
 
 
+class _AsUTF8(io.RawIOBase):
+    """Bytes of UTF-16 as UTF-8."""
+
+    def __init__(self, stream: IO[bytes], encoding: str, beginning: bytes) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._ready = self._decoder.decode(beginning).encode(errors="replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._ready:
+            data = self._stream.read(_CHUNK)
+            self._ready = self._decoder.decode(data, final=not data).encode(errors="replace")
+            if not data:
+                break
+        piece, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class _Rewound(io.RawIOBase):
+    """A stream whose beginning was looked at."""
+
+    def __init__(self, stream: IO[bytes], beginning: bytes) -> None:
+        self._stream = stream
+        self._beginning = beginning
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._beginning[: len(buffer)] or self._stream.read(len(buffer))
+        self._beginning = self._beginning[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def encoding_of(beginning: bytes) -> str:
+    """UTF-16, with a mark or without one, by the first four bytes; else UTF-8, of which a mark is dropped."""
+    if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    zeros = [place for place, byte in enumerate(beginning) if byte == 0]
+    if zeros in ([1, 3], [0, 2]) and len(beginning) == _BEGINNING:
+        return "utf-16-le" if zeros == [1, 3] else "utf-16-be"
+    return "utf-8-sig"
+
+
+def as_utf8(stream: IO[bytes]) -> IO[bytes]:
+    """The stream in UTF-8; a text in UTF-16 is recoded while it is read."""
+    beginning = stream.read(_BEGINNING)
+    encoding = encoding_of(beginning)
+    if encoding == "utf-8-sig":
+        return io.BufferedReader(_Rewound(stream, beginning.removeprefix(codecs.BOM_UTF8)))
+    return io.BufferedReader(_AsUTF8(stream, encoding, beginning))
+
+
 @contextmanager
-def open_files(path: Path, limits: Limits | None = None) -> Iterator[Files]:
-    """The files at `path`, recognised by content and not by name. Raises `UnreadableExport`."""
+def open_files(path: Path, limits: Limits | None = None, *, name: str = "") -> Iterator[Files]:
+    """The files at `path`, recognised by content and not by name. Raises `UnreadableExport`.
+
+    `name`: that of an uploaded file, which is stored under another one.
+    """
     limits = limits or Limits()
     try:
         kind = path.stat()
@@ -116,4 +184,4 @@ def open_files(path: Path, limits: Limits | None = None) -> Iterator[Files]:
         if is_zip(stream):
             yield ZipEntries(stream, Budget(limits, packed=kind.st_size), opened)
         else:
-            yield SingleFile(path, limits)
+            yield SingleFile(path, limits, name)

@@ -34,6 +34,8 @@ class ImportedMessage:
     attached_texts: tuple[str, ...] = ()
     # Calls and reasoning of an answer in the export: `{name, input?, summary?}`, shown folded, never indexed.
     tool_calls: tuple[dict[str, Any], ...] = ()
+    # An answer to a program's own prompt, which is hidden: it does not belong to the message before it.
+    is_unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

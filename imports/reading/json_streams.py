@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import ijson
 
-from imports.reading.files import Files
+from imports.reading.files import Files, encoding_of
 from imports.reading.items import UnreadableExport
 
 _CHUNK = 65536
@@ -36,7 +36,7 @@ class Repaired:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         beginning = stream.read(4)
-        self._decoder = codecs.getincrementaldecoder(_encoding(beginning))(errors="replace")
+        self._decoder = codecs.getincrementaldecoder(encoding_of(beginning))(errors="replace")
         self._held = self._decoder.decode(beginning)
         self._ready = b""
         self._is_ended = False
@@ -55,12 +55,6 @@ class Repaired:
         cut = len(text) if self._is_ended else _end_of_escapes(text)
         self._held = text[cut:]
         self._ready = _repaired(text[:cut]).encode()
-
-
-def _encoding(beginning: bytes) -> str:
-    if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        return "utf-16"
-    return "utf-8-sig"
 
 
 def _end_of_escapes(text: str) -> int:
@@ -162,7 +156,7 @@ def _paths(beginning: bytes) -> set[str]:
     return paths
 
 
-def json_names(files: Files, at_most: int = 500) -> list[str]:
+def json_names(files: Files, at_most: int | None = None) -> list[str]:
     """Files that may be JSON by their names; a single file may have any name."""
     names = files.names()
     if len(names) == 1:
@@ -170,11 +164,15 @@ def json_names(files: Files, at_most: int = 500) -> list[str]:
     return [name for name in names if name.lower().endswith(".json")][:at_most]
 
 
-def names_with(files: Files, *wanted: set[str]) -> list[str]:
+# A product is recognised by so many of its files.
+LOOKED_AT = 500
+
+
+def names_with(files: Files, *wanted: set[str], at_most: int | None = None) -> list[str]:
     """Files whose beginning has all keys of one of the sets; also damaged ones, if there are others."""
     found, damaged = [], []
     error = None
-    for name in json_names(files):
+    for name in json_names(files, at_most):
         try:
             keys = shape(files, name)
         except UnreadableExport as each:

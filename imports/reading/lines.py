@@ -1,13 +1,23 @@
 """Reads JSON Lines logs of terminal agents: one line in memory at a time, with a length limit."""
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from imports.reading.files import Files
+from imports.reading.files import Files, as_utf8
 from imports.reading.items import Skipped, UnreadableExport
+from imports.reading.limits import Limits
 from imports.reading.values import id_of, line_of
 
+if sys.version_info >= (3, 14):
+    from compression.zstd import DecompressionParameter, ZstdError, ZstdFile
+else:
+    from backports.zstd import DecompressionParameter, ZstdError, ZstdFile
+
+# A log's window has 128 MB at most.
+_WINDOW_LOG = 27
 LONGEST_LINE = 64 * 1024 * 1024
 JsonLine = tuple[int, dict[str, Any] | Skipped]
 
@@ -16,12 +26,45 @@ def json_lines(files: Files, name: str) -> Iterator[JsonLine]:
     """The number and object of each line; `Skipped` instead of the object if the line is invalid."""
     try:
         with files.open(name) as stream:
-            for number, raw in _numbered(stream):
+            for number, raw in _numbered(as_utf8(_unpacked(stream, name, files.size(name)))):
                 value = _parsed(raw)
                 if value is not None:
                     yield number, value if isinstance(value, dict) else Skipped(where=f"{name}:{number}", reason=value)
     except UnreadableExport as error:
         yield 0, Skipped(where=name, reason=str(error))
+
+
+def _unpacked(stream: IO[bytes], name: str, packed: int) -> IO[bytes]:
+    """The lines of a log that was packed by Zstandard, in bounds against bombs; any other log as it is."""
+    if not name.endswith(".zst"):
+        return stream
+    return io.BufferedReader(_Unpacking(stream, name, packed))
+
+
+class _Unpacking(io.RawIOBase):
+    """Counts what it unpacks: against the ratio of a zip, and against the memory that a window takes."""
+
+    def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:
+        self._limits = Limits()
+        self._file = ZstdFile(stream, options={DecompressionParameter.window_log_max: _WINDOW_LOG})
+        self._name = name
+        self._packed = packed
+        self._unpacked = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer))
+        except (ZstdError, EOFError, OSError) as error:
+            raise UnreadableExport(f"{self._name} is damaged or incomplete.") from error
+        self._unpacked += len(data)
+        allowed = max(self._limits.ratio_from_bytes, self._limits.ratio * self._packed)
+        if self._unpacked > min(allowed, self._limits.unpacked_bytes):
+            raise UnreadableExport(f"{self._name} unpacks to far more than a log does: the rest is not read.")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _numbered(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from imports.reading.envelopes import OpenedText, opened
 from imports.reading.items import ImportedMessage, Role, SkippedMessage
 from imports.reading.times import parse_time
 from imports.reading.trees import Branches, branches, newest_leaf, with_inferred_times
@@ -23,6 +24,8 @@ class SessionTree:
     visible: dict[str, ImportedMessage] = field(default_factory=dict)
     skipped: dict[str, SkippedMessage] = field(default_factory=dict)
     calls: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    # Hidden nodes that asked for an answer: a program's own prompts, and commands without words.
+    prompts: set[str] = field(default_factory=set)
 
     def add(self, node: str, parent: str | None, at: datetime | None, shown: ImportedMessage | str) -> None:
         """A node with its message, or with the reason why it is hidden."""
@@ -45,6 +48,7 @@ class SessionTree:
             visible={node: self.visible[node] for node in nodes if node in self.visible},
             skipped={node: self.skipped[node] for node in nodes if node in self.skipped},
             calls={node: self.calls[node] for node in nodes if node in self.calls},
+            prompts=self.prompts.intersection(nodes),
         )
 
     def branches(self, leaf: str | None, created_at: datetime | None) -> Branches:
@@ -59,10 +63,15 @@ class SessionTree:
     def _with_calls(self, node: str, message: ImportedMessage) -> ImportedMessage:
         if message.role == "user":
             return message
-        calls = [call for above in reversed(list(self._hidden_above(node))) for call in self.calls.get(above, ())]
-        return replace(message, tool_calls=(*calls, *self.calls.get(node, ()), *message.tool_calls))
+        hidden = list(self.hidden_above(node))
+        calls = [call for above in reversed(hidden) for call in self.calls.get(above, ())]
+        return replace(
+            message,
+            tool_calls=(*calls, *self.calls.get(node, ()), *message.tool_calls),
+            is_unasked=message.is_unasked or not self.prompts.isdisjoint(hidden),
+        )
 
-    def _hidden_above(self, node: str) -> Iterator[str]:
+    def hidden_above(self, node: str) -> Iterator[str]:
         above = self.parents.get(node)
         for _ in range(_CALLS_KEPT):
             if above is None or above in self.visible or above not in self.parents:
@@ -75,23 +84,62 @@ class SessionTree:
         return min(known, default=None), max(known, default=None)
 
 
-def message_of(node: str, role: Role, content: Any, at: Any, model: Any = "") -> ImportedMessage:
-    """A message from a text or a list of blocks, of which those of text count."""
-    texts = [content] if isinstance(content, str) else [block.get("text") for block in _texts(content)]
-    pictures = [block for block in objects_of(content) if block.get("type") in ("image", "input_image", "document")]
-    return ImportedMessage(
+# What a program thought and did: folded with the answer, and never its text.
+_NO_TEXT = {"thinking", "redacted_thinking", "reasoning", "tool_use", "toolCall", "tool_result", "toolResult"}
+_NO_TEXT |= {"server_tool_use", "function_call", "function_call_output", "think"}
+_PICTURES = {"image", "input_image", "document", "input_file", "file", "audio", "input_audio", "video"}
+# These have no text of their own, and are known.
+_KNOWN = _NO_TEXT | _PICTURES | {"text", "input_text", "output_text", "refusal"}
+
+
+def texts_of(content: Any) -> list[str]:
+    """The texts of a message: any block that has one, whatever it is called."""
+    if isinstance(content, str):
+        return [text_of(content)]
+    found = []
+    for block in list_of(content):
+        fields = object_of(block)
+        if isinstance(block, str):
+            found.append(text_of(block))
+        elif fields.get("type") not in _NO_TEXT:
+            found.append(text_of(fields.get("text")) or text_of(object_of(fields.get("text")).get("value")))
+            if not found[-1]:
+                found[-1] = text_of(fields.get("refusal"))
+    return found
+
+
+def pictures_in(content: Any) -> list[str]:
+    """Names of attached files, or the kinds of those without one."""
+    return [
+        line_of(block.get("title")) or line_of(block.get("filename")) or line_of(block["type"])
+        for block in objects_of(content)
+        if block.get("type") in _PICTURES
+    ]
+
+
+def unknown_kinds(content: Any) -> list[str]:
+    """The kinds of blocks that have no text and are not known."""
+    textless = (block for block in objects_of(content) if not any(texts_of([block])))
+    return [kind for block in textless if (kind := line_of(block.get("type")) or "no kind") not in _KNOWN]
+
+
+def message_of(
+    node: str, role: Role, content: Any, at: Any, model: Any = "", *, product: str = ""
+) -> tuple[ImportedMessage, OpenedText]:
+    """A message from a text or a list of blocks, and what its envelopes said."""
+    words = opened(texts_of(content), product, is_answer=role == "assistant")
+    # An envelope names pictures, which stand among the blocks without a name.
+    named, pictures = words.attachments, pictures_in(content)
+    message = ImportedMessage(
         id=node,
         parent=None,
         role=role,
-        text="\n\n".join(text for each in texts if (text := text_of(each)).strip()).strip(),
+        text=words.text,
         at=parse_time(at),
         model=line_of(model) if role == "assistant" else "",
-        attachments=tuple(line_of(block.get("title")) or str(block["type"]) for block in pictures),
+        attachments=(*named, *pictures[len(named) :]),
     )
-
-
-def _texts(content: Any) -> list[dict[str, Any]]:
-    return [block for block in objects_of(content) if block.get("type") in ("text", "input_text", "output_text")]
+    return message, words
 
 
 def calls_in(content: Any) -> tuple[dict[str, Any], ...]:

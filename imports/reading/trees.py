@@ -54,6 +54,86 @@ def newest_leaf(parents: Mapping[str, str | None], times: Mapping[str, datetime 
     return max(leaves, key=lambda node: ((at := times.get(node)) is not None, at.timestamp() if at else 0, order[node]))
 
 
+def with_missing_links(
+    parents: Mapping[str, str | None],
+    times: Mapping[str, datetime | None],
+    *,
+    has_one_root: bool = False,
+    mends_broken: bool = True,
+) -> dict[str, str | None]:
+    """The parents, where a node whose parent is not in the tree follows the newest node before it.
+
+    A node without a time stands where the export has it. `has_one_root`: so do further nodes without any parent,
+    because the product's trees begin at one node. `mends_broken`: false where a link into nothing ends the tree.
+    """
+    found = {node: parent if parent in parents else None for node, parent in parents.items()}
+    order = in_time(parents, times)
+    first = next((node for node in order if parents[node] is None), None)
+    lost = [
+        node
+        for node, parent in parents.items()
+        if found[node] is None and (mends_broken if parent is not None else has_one_root and node != first)
+    ]
+    if not lost:
+        return found
+    before = {node: order[place - 1] for place, node in enumerate(order) if place}
+    tree = _Trees(found)
+    for node in sorted(lost, key={node: place for place, node in enumerate(order)}.__getitem__):
+        above = before.get(node)
+        # In a damaged tree the node before it may be one of its own followers.
+        if above is not None and tree.root(above) != tree.root(node):
+            found[node] = above
+            tree.join(node, above)
+    return found
+
+
+def in_time(nodes: Iterable[str], times: Mapping[str, datetime | None]) -> list[str]:
+    """The nodes by their times; one without a time stands after the one before it in the export."""
+    at = float("-inf")
+    keys = []
+    for place, node in enumerate(nodes):
+        time = times.get(node)
+        at = time.timestamp() if time else at
+        keys.append((at, place, node))
+    return [node for _, _, node in sorted(keys)]
+
+
+class _Trees:
+    """Which nodes hang together, by union-find: a walk up for each node would take quadratic time."""
+
+    def __init__(self, parents: Mapping[str, str | None]) -> None:
+        self._over = {node: node for node in parents}
+        for node, parent in parents.items():
+            if parent is not None:
+                self.join(node, parent)
+
+    def root(self, node: str) -> str:
+        while self._over[node] != node:
+            self._over[node] = self._over[self._over[node]]
+            node = self._over[node]
+        return node
+
+    def join(self, node: str, other: str) -> None:
+        self._over[self.root(node)] = self.root(other)
+
+    def groups(self) -> list[list[str]]:
+        """The nodes of each tree, in their order."""
+        found: dict[str, list[str]] = {}
+        for node in self._over:
+            found.setdefault(self.root(node), []).append(node)
+        return list(found.values())
+
+
+def hanging_together(
+    parents: Mapping[str, str | None], together: Iterable[tuple[str, str]]
+) -> list[list[str]]:
+    """The nodes of each tree, where each pair of `together` belongs to one tree."""
+    trees = _Trees(parents)
+    for node, other in together:
+        trees.join(node, other)
+    return trees.groups()
+
+
 def nearest_visible(parents: Mapping[str, str | None], visible: Iterable[str]) -> dict[str, str | None]:
     """For each node the nearest visible one above it."""
     shown = set(visible)

@@ -65,7 +65,9 @@ class ZipEntries:
             raise UnreadableExport("The entries of this zip overlap, as in no export: it is not read.")
 
     def _sort(self, entry: zipfile.ZipInfo) -> None:
-        if entry.filename.endswith("/") or _CLUTTER.search(entry.filename):
+        # Some programs of Windows write its separator.
+        name = entry.filename.replace("\\", "/")
+        if name.endswith("/") or _CLUTTER.search(name):
             return
         if entry.flag_bits & 1:
             raise UnreadableExport(
@@ -73,10 +75,10 @@ class ZipEntries:
             )
         if reason := _reason_to_refuse(entry):
             self._refused.append(Skipped(where=entry.orig_filename, reason=reason))
-        elif entry.filename in self._entries:
-            self._refused.append(Skipped(where=entry.filename, reason="a second entry of the same name"))
+        elif name in self._entries:
+            self._refused.append(Skipped(where=name, reason="a second entry of the same name"))
         else:
-            self._entries[entry.filename] = entry
+            self._entries[name] = entry
 
     def _unpack_inner(self, budget: Budget, opened: ExitStack, depth: int) -> None:
         for name in [name for name in self._entries if name.lower().endswith(".zip")]:
@@ -162,10 +164,9 @@ class _Unpacking(io.RawIOBase):
 
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
-    name = entry.orig_filename
+    name = entry.orig_filename.replace("\\", "/")
     if (
         not entry.filename
-        or "\\" in name
         or "\0" in name
         or name.startswith("/")
         or _DRIVE.match(name)

@@ -45,13 +45,13 @@ def product_of(batch: Import) -> str:
     """The product, as the user named it or else as recognised. Raises `UnreadableExport`."""
     if batch.product:
         return batch.product
-    with open_files(path_of(batch), reading_limits()) as files:
+    with open_files(path_of(batch), reading_limits(), name=batch.filename) as files:
         return products.recognise(files).product
 
 
 def read(batch: Import, left_out: LeftOut) -> Iterator[Wanted]:
     """All items that can be imported. Raises `UnreadableExport`."""
-    for item in products.read(path_of(batch), batch.product or None, reading_limits()):
+    for item in products.read(path_of(batch), batch.product or None, reading_limits(), name=batch.filename):
         if isinstance(item, Skipped | Notice):
             left_out.add(item)
         else:

@@ -96,7 +96,7 @@ def exchanges(conversation: ImportedConversation) -> list[GatheredTurn]:
     at: dict[str, GatheredTurn] = {}
     before: GatheredTurn | None = None
     for message in conversation.messages:
-        if message.role == "assistant" and before is not None:
+        if message.role == "assistant" and before is not None and not message.is_unasked:
             _answer(before, message)
         else:
             before = _begun(message, before, is_current=True)
@@ -123,7 +123,7 @@ def _answer(exchange: GatheredTurn, message: ImportedMessage) -> None:
 
 def _in_a_branch(message: ImportedMessage, above: GatheredTurn | None) -> tuple[GatheredTurn, bool]:
     """The exchange of the message, and whether it is a new one."""
-    if message.role == "user" or above is None:
+    if message.role == "user" or above is None or message.is_unasked:
         if above is not None:
             above.is_closed = True
         return _begun(message, above), True

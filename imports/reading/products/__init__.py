@@ -62,10 +62,13 @@ def recognise(files: Files) -> ExportReader:
     return reader
 
 
-def read(path: Path, product: str | None = None, limits: Limits | None = None) -> Items:
-    """Everything in the export at `path`, read as `product`, or as the recognised one."""
+def read(path: Path, product: str | None = None, limits: Limits | None = None, *, name: str = "") -> Items:
+    """Everything in the export at `path`, read as `product`, or as the recognised one.
+
+    `name`: that of an uploaded file, by which the report names positions in it.
+    """
     chosen = _named(product) if product else None
-    with open_files(path, limits) as files:
+    with open_files(path, limits, name=name) as files:
         for refused in files.refused():
             yield Skipped(where=refused.where, reason=refused.reason)
         yield from (chosen or recognise(files)).read(files)
@@ -90,6 +93,8 @@ def _seems_to_be(files: Files) -> str:
         return "This looks like a Slack export, which is not supported."
     if not names:
         return "There is no file in this export that can be read."
+    if not any(map(files.size, names)):
+        return "All files of this export are empty. Download the export again."
     if len(names) == 1:
         with files.open(names[0]) as stream:
             beginning = stream.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -1,36 +1,47 @@
 """ChatGPT: `conversations.json`, whole or in shards, each conversation a tree of nodes under `mapping`."""
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
+from imports.reading.trees import nearest_visible
 from imports.reading.values import id_of, joined, line_of, list_of, object_of, objects_of, text_of
 
 _HIDDEN_TYPES = {"user_editable_context", "model_editable_context", "thoughts", "reasoning_recap"}
 # U+E200 to U+E201 enclose a citation, older ones stand in 【】 with a dagger.
 _CITATIONS = re.compile("\ue200[^\ue200\ue201]*\ue201|【[^【】\n]{0,80}†[^【】\n]{0,200}】|[\ue200-\ue206]")
 LONGEST_INPUT = 4000
+_KNOWN_TYPES = _HIDDEN_TYPES | {
+    "text", "multimodal_text", "code", "execution_output", "tether_quote", "tether_browsing_display", "system_error",
+    "computer_output", "sonic_webpage",
+}  # fmt: skip
+_KNOWN_PARTS = {
+    "image_asset_pointer", "audio_asset_pointer", "audio_transcription", "real_time_user_audio_video_asset_pointer",
+    "video_container_asset_pointer", "text",
+}  # fmt: skip
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 def _recognises(files: Files) -> int:
-    return 95 if _names(files) else 0
+    return 95 if _names(files, LOOKED_AT) else 0
 
 
-def _names(files: Files) -> list[str]:
-    return names_with(files, {"mapping"})
+def _names(files: Files, at_most: int | None = None) -> list[str]:
+    return names_with(files, {"mapping"}, at_most=at_most)
 
 
 def _read(files: Files) -> Items:
     names = _names(files)
     latest = _latest(files, names)
-    return items_of(files, names, lambda where, record: _conversation(where, record, latest))
+    return items_of(files, names, lambda where, record, unknown: _conversation(where, record, latest, unknown))
 
 
 def _latest(files: Files, names: list[str]) -> dict[str, str]:
@@ -55,16 +66,16 @@ def _external_id(record: dict[str, Any]) -> str:
     return id_of(record.get("conversation_id")) or id_of(record.get("id"))
 
 
-def _conversation(where: str, record: Any, latest: dict[str, str]) -> Iterator[Item]:
+def _conversation(where: str, record: Any, latest: dict[str, str], unknown: UnknownKinds) -> Iterator[Item]:
     if not isinstance(record, dict) or not isinstance(record.get("mapping"), dict):
         yield Skipped(where=where, reason=NO_MESSAGES)
         return
     external_id = _external_id(record)
     if latest.get(external_id, where) == where:
-        yield _draft(where, record, external_id).finished()
+        yield _draft(where, record, external_id, unknown).finished()
 
 
-def _draft(where: str, record: dict[str, Any], external_id: str) -> ConversationDraft:
+def _draft(where: str, record: dict[str, Any], external_id: str, unknown: UnknownKinds) -> ConversationDraft:
     gizmo = id_of(record.get("gizmo_id"))
     draft = ConversationDraft(
         product="chatgpt",
@@ -76,17 +87,68 @@ def _draft(where: str, record: dict[str, Any], external_id: str) -> Conversation
         is_archived=record.get("is_archived") is True,
         project=gizmo if gizmo.startswith("g-p-") else None,
         leaf=id_of(record.get("current_node")) or None,
+        has_one_root=True,
+        mends_broken=False,
     )
     model = text_of(record.get("default_model_slug"))
+    above = _parents(record["mapping"])
+    pictures: dict[str, ImportedMessage] = {}
     for key, value in record["mapping"].items():
-        node, fields = id_of(key), object_of(value)
-        message = object_of(fields.get("message"))
-        draft.parents[node] = id_of(fields.get("parent")) or None
+        node, message = id_of(key), object_of(object_of(value).get("message"))
+        draft.parents[node] = above[node]
         if message:
             at = parse_time(message.get("create_time"))
             draft.add(node, draft.parents[node], at, _message(node, message, model))
             draft.calls[node] = tuple(_calls(message))
+            if picture := _picture(node, message):
+                pictures[node] = picture
+            for kind in _unknown_kinds(message):
+                unknown.note(kind, f"{where} {node}")
+    _show_pictures(draft, pictures)
     return draft
+
+
+def _parents(mapping: dict[str, Any]) -> dict[str, str | None]:
+    """Each node's parent: some exports name only the children."""
+    of_child = {
+        id_of(child): id_of(key) for key, value in mapping.items() for child in list_of(object_of(value).get("children"))
+    }
+    found: dict[str, str | None] = {}
+    for key, value in mapping.items():
+        node = id_of(key)
+        above = id_of(object_of(value).get("parent")) or of_child.get(node)
+        found[node] = above if above != node else None
+    return found
+
+
+def _picture(node: str, message: dict[str, Any]) -> ImportedMessage | None:
+    """The pictures that a tool made."""
+    names = _attachments({}, object_of(message.get("content")))
+    if object_of(message.get("author")).get("role") != "tool" or not names:
+        return None
+    at = parse_time(message.get("create_time"))
+    return ImportedMessage(id=node, parent=None, role="assistant", text="[image]", at=at, attachments=names)
+
+
+def _show_pictures(draft: ConversationDraft, pictures: dict[str, ImportedMessage]) -> None:
+    """A tool's picture is kept with the answer after it; without one, with the message that asked for it."""
+    if not pictures:
+        return
+    above = nearest_visible(draft.parents, [*draft.visible, *pictures])
+    asked = nearest_visible(draft.parents, draft.visible)
+    answered = {above[node] for node, message in draft.visible.items() if message.role == "assistant"}
+    for node, picture in pictures.items():
+        kept = tuple({"name": "attachment", "input": {"name": name}} for name in picture.attachments)
+        # A report that stands in a tool's message is shown with its pictures.
+        if node in draft.visible:
+            continue
+        if node in answered:
+            draft.calls[node] = kept
+        elif shown := draft.visible.get(asked[node] or ""):
+            draft.visible[shown.id] = replace(shown, tool_calls=(*shown.tool_calls, *kept))
+        else:
+            draft.skipped.pop(node, None)
+            draft.visible[node] = picture
 
 
 def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -94,7 +156,7 @@ def _calls(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     content, recipient = object_of(message.get("content")), line_of(message.get("recipient"))
     if object_of(message.get("author")).get("role") != "assistant":
         return
-    if recipient not in ("", "all"):
+    if recipient not in ("", "all") and not _is_canvas(recipient):
         yield {"name": recipient, "input": _text(content)[:LONGEST_INPUT]}
     thoughts = joined(text_of(thought.get("content")) for thought in objects_of(content.get("thoughts")))
     if thoughts:
@@ -105,13 +167,15 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
     """The visible message, or the reason why it is hidden."""
     metadata = object_of(message.get("metadata"))
     content = object_of(message.get("content"))
-    if why := _hidden(message, metadata, content):
+    recipient = line_of(message.get("recipient"))
+    report = _report(message, metadata, content)
+    if not report and (why := _hidden(message, metadata, content)):
         return why
-    text = _text(content)
+    text = report or (_canvas(_text(content)) if _is_canvas(recipient) else _text(content))
     attachments = _attachments(metadata, content)
     if not text and not attachments:
         return "empty"
-    role = _ROLES[message["author"]["role"]]
+    role = _ROLES.get(message["author"]["role"], "assistant")
     return ImportedMessage(
         id=node,
         parent=None,
@@ -121,6 +185,40 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         model=(text_of(metadata.get("model_slug")) or model) if role == "assistant" else "",
         attachments=attachments,
     )
+
+
+def _is_canvas(recipient: str) -> bool:
+    return recipient.startswith("canmore.")
+
+
+def _canvas(text: str) -> str:
+    """A document beside the chat: its name and its text, or what was changed or commented in it."""
+    try:
+        fields = object_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+    changes = [
+        joined([text_of(each.get("replacement")), text_of(each.get("comment"))])
+        for name in ("updates", "comments")
+        for each in objects_of(fields.get(name))
+    ]
+    name = line_of(fields.get("name"))
+    return joined([f"**{name}**" if name else "", text_of(fields.get("content")), *changes]) or text
+
+
+def _report(message: dict[str, Any], metadata: dict[str, Any], content: dict[str, Any]) -> str:
+    """The report of a deep research, which stands in the message of a tool."""
+    author = object_of(message.get("author"))
+    if author.get("role") != "tool":
+        return ""
+    try:
+        state = object_of(json.loads(text_of(object_of(metadata.get("chatgpt_sdk")).get("widget_state"))))
+    except (ValueError, RecursionError):
+        state = {}
+    if report := _text(object_of(object_of(state.get("report_message")).get("content"))):
+        return report
+    is_research = "research" in line_of(author.get("name")) or any("async_task" in str(key) for key in metadata)
+    return _text(content) if is_research else ""
 
 
 def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str, Any]) -> str | None:
@@ -133,23 +231,53 @@ def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str
         f"hidden ({kind})": metadata.get("is_visually_hidden_from_conversation") is True,
         kind: kind in _HIDDEN_TYPES,
         "weight 0": weight == 0 and weight is not None and weight is not False,
-        f"to {text_of(recipient)}": isinstance(recipient, str) and recipient != "all",
+        f"to {text_of(recipient)}": isinstance(recipient, str) and recipient not in ("all", "") and not _is_canvas(recipient),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def _unknown_kinds(message: dict[str, Any]) -> Iterator[str]:
+    content = object_of(message.get("content"))
+    role = line_of(object_of(message.get("author")).get("role"))
+    if role not in (*_ROLES, "system", "tool"):
+        yield f"role {role}"
+    kind = line_of(content.get("content_type"))
+    if kind and kind not in _KNOWN_TYPES and not _text(content):
+        yield kind
+    for part in objects_of(list_of(content.get("parts"))):
+        kind = line_of(part.get("content_type"))
+        if kind not in _KNOWN_PARTS and not text_of(part.get("text")):
+            yield kind or "no kind"
+
+
 def _text(content: dict[str, Any]) -> str:
     parts = content.get("parts")
-    texts = [_part(part) for part in (parts if isinstance(parts, list) else [parts])]
+    parts = parts if isinstance(parts, list) else [parts]
+    # A recording beside its transcript says nothing more.
+    has_words = _has_words(parts)
+    texts = [_part(part) for part in parts if not has_words or _recording(object_of(part)) is None]
     if not any(texts):
         texts = [text_of(content.get("text"))]
     return _CITATIONS.sub("", joined(texts)).strip()
 
 
 def _part(part: Any) -> str:
-    if isinstance(part, dict) and part.get("content_type") in ("audio_transcription", "text"):
-        return text_of(part.get("text"))
-    return text_of(part)
+    """Any part that has a text, and a voice message without a transcript, whose neighbours are not its own."""
+    if not isinstance(part, dict):
+        return text_of(part)
+    if text := text_of(part.get("text")):
+        return text
+    if (recording := _recording(part)) is None:
+        return ""
+    heard = text_of(object_of(recording.get("metadata")).get("transcript")).strip()
+    return f"[voice message] {heard}".strip()
+
+
+def _recording(part: dict[str, Any]) -> dict[str, Any] | None:
+    if part.get("content_type") == "audio_asset_pointer":
+        return part
+    inner = object_of(part.get("audio_asset_pointer"))
+    return (inner or part) if part.get("content_type") == "real_time_user_audio_video_asset_pointer" else None
 
 
 def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> tuple[str, ...]:
@@ -158,11 +286,18 @@ def _attachments(metadata: dict[str, Any], content: dict[str, Any]) -> tuple[str
         id_of(each.get("id")): line_of(each.get("name")) or id_of(each.get("id"))
         for each in objects_of(metadata.get("attachments"))
     }
-    for part in objects_of(list_of(content.get("parts"))):
-        if part.get("content_type") == "image_asset_pointer":
-            pointer = text_of(part.get("asset_pointer")).rpartition("://")[2]
+    parts = objects_of(list_of(content.get("parts")))
+    is_transcribed = _has_words(parts)
+    for part in parts:
+        recording = None if is_transcribed else _recording(part)
+        if recording is not None or part.get("content_type") == "image_asset_pointer":
+            pointer = text_of((recording or part).get("asset_pointer")).rpartition("://")[2]
             listed.setdefault(pointer, pointer or "image")
     return tuple(name for name in listed.values() if name)
+
+
+def _has_words(parts: list[Any]) -> bool:
+    return any(text_of(part) or text_of(object_of(part).get("text")) for part in parts)
 
 
 READER = ExportReader(product="chatgpt", label="ChatGPT", recognises=_recognises, read=_read)

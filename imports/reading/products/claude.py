@@ -3,30 +3,31 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.assembly import NO_MESSAGES, NO_PARENTS, ConversationDraft, UnknownKinds, items_of
+from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import names_with
+from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import calls_in
+from imports.reading.session_tree import calls_in, texts_of, unknown_kinds
 from imports.reading.times import parse_time
 from imports.reading.values import id_of, joined, line_of, object_of, objects_of, stable_id, text_of
 
-_ROLES: dict[str, Role] = {"human": "user", "assistant": "assistant"}
+_ROLES: dict[str, Role] = {"human": "user", "user": "user", "assistant": "assistant", "model": "assistant"}
 _SHAPES = ({"chat_messages"}, {"prompt_template"}, {"docs", "uuid"}, {"conversations_memory"}, {"project_memories"})
 
 
 def _recognises(files: Files) -> int:
-    if names_with(files, {"chat_messages"}):
+    if names_with(files, {"chat_messages"}, at_most=LOOKED_AT):
         return 95
-    return 80 if names_with(files, *_SHAPES) else 0
+    return 80 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _items)
 
 
-def _items(where: str, record: Any) -> Iterator[Item]:
+def _items(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
     if not isinstance(record, dict):
         yield Skipped(where=where, reason="not a conversation, a project or a memory")
     elif "conversations_memory" in record or "project_memories" in record:
@@ -34,7 +35,7 @@ def _items(where: str, record: Any) -> Iterator[Item]:
     elif "docs" in record or "prompt_template" in record:
         yield from _project(record)
     elif isinstance(record.get("chat_messages"), list):
-        yield _draft(where, record).finished()
+        yield _draft(where, record, unknown).finished()
     else:
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(record.get("uuid")) or None)
 
@@ -70,7 +71,7 @@ def _project(record: dict[str, Any]) -> Iterator[Item]:
             )
 
 
-def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
+def _draft(where: str, record: dict[str, Any], unknown: UnknownKinds) -> ConversationDraft:
     draft = ConversationDraft(
         product="claude",
         where=where,
@@ -86,8 +87,11 @@ def _draft(where: str, record: dict[str, Any]) -> ConversationDraft:
         node = id_of(message.get("uuid"))
         if not node or node in draft.parents:
             node = f"{node}#{place}"
-        parent = id_of(message.get("parent_message_uuid")) or None if is_tree else before
+        named = id_of(message.get("parent_message_uuid"))
+        parent = (None if named in NO_PARENTS else named) if is_tree else before
         draft.add(node, parent, parse_time(message.get("created_at")), _message(node, message))
+        for kind in _unknown_kinds(message):
+            unknown.note(kind, f"{where} {node}")
         before = node
     draft.leaf = _newest(draft) if is_tree else before
     return draft
@@ -106,9 +110,9 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
     if role is None:
         return "neither of the person nor of Claude"
     blocks = objects_of(message.get("content"))
-    text = joined(text_of(block.get("text")) for block in blocks if block.get("type") == "text")
+    text = _words(role, texts_of(blocks))
     # Beside blocks this repeats them, or says that a block is not supported.
-    text = text or text_of(message.get("text")).strip()
+    text = text or _words(role, [text_of(message.get("text"))]) or _only_result(blocks)
     attached = objects_of(message.get("attachments"))
     names = tuple(line_of(each.get("file_name")) or "attachment" for each in [*attached, *_files(message)])
     if not text and not names:
@@ -123,6 +127,27 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
         attached_texts=tuple(filter(str.strip, (text_of(each.get("extracted_content")) for each in attached))),
         tool_calls=calls_in(blocks),
     )
+
+
+def _words(role: Role, texts: list[str]) -> str:
+    return opened(texts, "claude", is_answer=role == "assistant").text
+
+
+def _only_result(blocks: list[dict[str, Any]]) -> str:
+    """An answer without a text of its own: the documents that it wrote, or else what its tools returned."""
+    artifacts = (object_of(block.get("input")) for block in blocks if block.get("type") == "tool_use")
+    written = joined(
+        joined([f"**{title}**" if (title := line_of(each.get("title"))) else "", text])
+        for each in artifacts
+        if (text := text_of(each.get("content")) or text_of(each.get("new_str")))
+    )
+    results = (block.get("content") for block in blocks if block.get("type") == "tool_result")
+    return written or joined(text for content in results for text in texts_of(content))
+
+
+def _unknown_kinds(message: dict[str, Any]) -> list[str]:
+    sender = line_of(message.get("sender"))
+    return [*([] if sender in _ROLES else [f"sender {sender}"]), *unknown_kinds(message.get("content"))]
 
 
 def _files(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,25 +3,42 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from imports.reading.assembly import HiddenPrompts, UnknownKinds
+from imports.reading.envelopes import opened, title_without
 from imports.reading.files import Files
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Skipped
 from imports.reading.lines import json_lines
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of
+from imports.reading.session_tree import SessionTree, calls_in, message_of, texts_of, unknown_kinds
 from imports.reading.times import parse_time
-from imports.reading.values import id_of, line_of, list_of, object_of, objects_of
+from imports.reading.trees import hanging_together, nearest_visible, with_missing_links
+from imports.reading.values import id_of, line_of, list_of, object_of
 
 PRODUCT = "claude-code"
 _SESSION = re.compile(r"(?:^|.*/)projects/[^/]+/(?P<id>[^/]+)\.jsonl\Z")
 _MEMORY = re.compile(r"(?:^|.*/)(?P<path>projects/[^/]+/memory/.+\.md)\Z")
-_COMMAND = re.compile(r"\s*<(command-|local-command-|bash-(input|stdout|stderr)|user-memory-input|task-notification)")
-_ADDED_BY_PROGRAM = re.compile(r"\s*<(system-reminder|ide_[a-z_]+)>")
+# Kinds of lines that hold nothing that was said.
+_KNOWN_KINDS = {
+    "summary", "custom-title", "ai-title", "file-history-snapshot", "system", "progress", "last-prompt", "tag", "mode",
+    "permission-mode", "agent-name", "agent-color", "agent-setting", "pr-link", "worktree-state", "content-replacement",
+    "saved_hook_context", "result", "attribution-snapshot", "queue-operation", "attachment", "started", "speculation-accept",
+}  # fmt: skip
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(kw_only=True)
+class _Queued:
+    """A prompt that the user wrote while an answer was running."""
+
+    text: str
+    at: datetime | None
+    where: str
+    is_taken_back: bool = False
 
 
 @dataclass(kw_only=True)
@@ -29,6 +46,14 @@ class _Sessions:
     """The lines of all sessions, because sessions repeat each other's."""
 
     tree: SessionTree = field(default_factory=SessionTree)
+    # A message that is repeated under another id: the node that it is.
+    same: dict[str, str] = field(default_factory=dict)
+    said: dict[tuple[str, str, datetime], str] = field(default_factory=dict)
+    # Commands without words: the user's messages, if they were answered.
+    commands: dict[str, ImportedMessage] = field(default_factory=dict)
+    queued: dict[str, list[_Queued]] = field(default_factory=dict)
+    unknown: UnknownKinds = field(default_factory=UnknownKinds)
+    hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
     of_node: dict[str, list[str]] = field(default_factory=dict)
     spoken: set[str] = field(default_factory=set)
     files: dict[str, str] = field(default_factory=dict)
@@ -48,8 +73,13 @@ def _read(files: Files) -> Items:
             yield from _memory(files, name, memory["path"])
         elif (found := _SESSION.match(name)) and not found["id"].startswith("agent-"):
             yield from _read_session(files, name, found["id"], sessions)
-    for nodes in _trees(sessions.tree.parents):
+    yield from _add_queued(sessions)
+    _link(sessions)
+    _show_answered_commands(sessions)
+    for nodes in hanging_together(sessions.tree.parents, _of_one_session(sessions)):
         yield _conversation(sessions, nodes)
+    yield from sessions.unknown.listed()
+    yield from sessions.hidden.notice()
 
 
 def _memory(files: Files, name: str, path: str) -> Iterator[Item]:
@@ -63,50 +93,91 @@ def _memory(files: Files, name: str, path: str) -> Iterator[Item]:
 
 def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) -> Iterator[Skipped]:
     has_nodes = False
-    for _, line in json_lines(files, name):
+    for number, line in json_lines(files, name):
         if isinstance(line, Skipped):
             yield line
         elif not line.get("isSidechain"):
-            has_nodes |= _take(line, sessions, name, file_id)
+            has_nodes |= _take(line, sessions, name, number, file_id)
     if not has_nodes:
         yield Skipped(where=name, reason="nothing was said in this session", external_id=file_id)
 
 
-def _take(line: dict[str, Any], sessions: _Sessions, name: str, file_id: str) -> bool:
+def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
     """Whether the line is a node of the tree."""
     session = id_of(line.get("sessionId")) or file_id
-    kind = line.get("type")
+    kind = line_of(line.get("type"))
+    where = f"{name}:{number}"
     if kind in ("custom-title", "ai-title"):
         title = line_of(line.get("customTitle" if kind == "custom-title" else "aiTitle"))
-        sessions.titles.setdefault(session, {})[kind] = title
+        sessions.titles.setdefault(session, {})[kind] = title_without(title, PRODUCT)
     elif kind == "summary":
-        sessions.summaries[id_of(line.get("leafUuid"))] = line_of(line.get("summary"))
+        sessions.summaries[id_of(line.get("leafUuid"))] = title_without(line_of(line.get("summary")), PRODUCT)
+    elif kind == "queue-operation":
+        _take_queue(line, sessions.queued.setdefault(session, []), where)
+        sessions.files.setdefault(session, name)
+        sessions.folders.setdefault(session, "")
+        return bool(sessions.queued[session])
+    elif kind not in (*_KNOWN_KINDS, "user", "assistant"):
+        sessions.unknown.note(kind or "no kind", where)
     node = id_of(line.get("uuid"))
+    if not node and kind in ("user", "assistant"):
+        node = f"{file_id}:{number}"
     if not node:
         return False
     known = sessions.of_node.setdefault(node, [])
     if session not in known:
         known.append(session)
     sessions.files.setdefault(session, name)
-    sessions.folders.setdefault(session, line_of(line.get("cwd")))
-    if len(known) == 1 and node not in sessions.tree.parents:
-        _add_node(line, node, sessions)
+    sessions.folders[session] = sessions.folders.get(session) or line_of(line.get("cwd"))
+    if node not in sessions.tree.parents:
+        _add_node(line, node, where, sessions)
+    elif sessions.tree.parents[node] is None:
+        # The file of a branch may be read before that of its session.
+        sessions.tree.parents[node] = _parent_of(line)
     return True
 
 
-def _add_node(line: dict[str, Any], node: str, sessions: _Sessions) -> None:
-    parent = id_of(line.get("parentUuid")) or id_of(line.get("logicalParentUuid")) or None
-    at = parse_time(line.get("timestamp"))
-    sessions.tree.add(node, parent, at, _shown(line, node))
+def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None:
+    match line.get("operation"):
+        case "enqueue":
+            content = line.get("content")
+            words = opened(texts_of(content), PRODUCT)
+            if words.text:
+                queued.append(_Queued(text=words.text, at=parse_time(line.get("timestamp")), where=where))
+        case "popAll":
+            for each in queued:
+                each.is_taken_back = True
+
+
+def _parent_of(line: dict[str, Any]) -> str | None:
+    return id_of(line.get("parentUuid")) or id_of(line.get("logicalParentUuid")) or None
+
+
+def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> None:
+    tree, at = sessions.tree, parse_time(line.get("timestamp"))
+    shown = _shown(line, node, where, sessions)
+    if isinstance(shown, ImportedMessage) and at and shown.text:
+        first = sessions.said.setdefault((shown.role, shown.text, at), node)
+        if first != node:
+            # The same message under a new id: a session that was resumed.
+            sessions.same[node] = first
+            sessions.of_node[first] += [each for each in sessions.of_node[node] if each not in sessions.of_node[first]]
+            shown = "repeated"
+    tree.add(node, _parent_of(line), at, shown)
     if line.get("type") in ("user", "assistant"):
-        sessions.spoken.add(node)
+        sessions.spoken.add(sessions.same.get(node, node))
         if calls := calls_in(object_of(line.get("message")).get("content")):
-            sessions.tree.calls[node] = calls
+            tree.calls[node] = calls
+    elif not isinstance(shown, str):
+        sessions.spoken.add(node)
 
 
-def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
+def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> ImportedMessage | str:
     """The message of a line, or the reason why it is hidden."""
     role, message = line.get("type"), object_of(line.get("message"))
+    attachment = object_of(line.get("attachment"))
+    if role == "attachment" and attachment.get("type") == "queued_command":
+        role, message = "user", {"content": attachment.get("prompt")}
     if role not in ("user", "assistant"):
         return line_of(role) or "unknown"
     for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage"):
@@ -115,16 +186,27 @@ def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
     if message.get("model") == "<synthetic>":
         return "synthetic"
     content = message.get("content")
-    if isinstance(content, list):
-        content = [block for block in objects_of(content) if not _ADDED_BY_PROGRAM.match(str(block.get("text", "")))]
-    shown = message_of(
-        node, "user" if role == "user" else "assistant", content, line.get("timestamp"), message.get("model")
+    for kind in unknown_kinds(content):
+        sessions.unknown.note(kind, where)
+    is_user = role == "user"
+    shown, words = message_of(
+        node,
+        "user" if is_user else "assistant",
+        content,
+        line.get("timestamp"),
+        message.get("model"),
+        product=PRODUCT,
     )
-    if shown.role == "user" and _COMMAND.match(shown.text):
+    if shown.text or shown.attachments:
+        return shown
+    if words.command:
+        sessions.commands[node] = replace(shown, text=words.command)
         return "command"
-    if shown.role == "user" and shown.text.startswith("[Request interrupted by user"):
-        return "interruption"
-    return shown if shown.text or shown.attachments else _what_instead(content)
+    if words.is_prompt:
+        sessions.tree.prompts.add(node)
+        sessions.hidden.count += 1
+        return "the program's own words"
+    return "the program's own words" if words.is_changed else _what_instead(content)
 
 
 def _what_instead(content: Any) -> str:
@@ -132,24 +214,76 @@ def _what_instead(content: Any) -> str:
     return next(filter(None, kinds), "empty").replace("_", " ")
 
 
-def _trees(parents: dict[str, str | None]) -> list[list[str]]:
-    """The nodes of each tree, in the order of the logs."""
-    root_of: dict[str, str] = {}
-    for start in parents:
-        walked, node = [], start
-        while node not in root_of:
-            root_of[node] = start
-            walked.append(node)
-            above = parents[node]
-            if above is None or above not in parents:
-                break
-            node = above
-        root = root_of[node] if root_of[node] != start else node
-        root_of.update(dict.fromkeys(walked, root))
-    trees: dict[str, list[str]] = {}
-    for node in parents:
-        trees.setdefault(root_of[node], []).append(node)
-    return list(trees.values())
+def _add_queued(sessions: _Sessions) -> Iterator[Skipped]:
+    """Prompts from the queue that stand in no message: the user said them all the same."""
+    said: dict[str, set[str]] = {}
+    for node, message in sessions.tree.visible.items():
+        if message.role == "user":
+            for session in sessions.of_node[node]:
+                # Prompts that waited together are sent as one message.
+                said.setdefault(session, set()).update({_plain(message.text), *map(_plain, message.text.splitlines())})
+    for session, queued in sessions.queued.items():
+        for place, each in enumerate(queued):
+            known = said.setdefault(session, set())
+            if _plain(each.text) in known or known.issuperset(map(_plain, each.text.splitlines())):
+                continue
+            if each.is_taken_back:
+                yield Skipped(where=each.where, reason="a prompt that was taken back before it was sent")
+                continue
+            known.add(_plain(each.text))
+            node = f"{session}:queued-{place}"
+            message = ImportedMessage(id=node, parent=None, role="user", text=each.text, at=each.at)
+            # It has no link: it follows what was said before it.
+            sessions.tree.add(node, f"{session}:queue", each.at, message)
+            sessions.of_node[node] = [session]
+            sessions.spoken.add(node)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _link(sessions: _Sessions) -> None:
+    """Replaces links to repeated messages, and adds missing ones by the times within each session."""
+    tree, same = sessions.tree, sessions.same
+    tree.parents = {node: same.get(parent, parent) if parent else None for node, parent in tree.parents.items()}
+    for node in same:
+        tree.parents[node] = None if tree.parents[node] == same[node] else tree.parents[node]
+    lost = {node for node, parent in tree.parents.items() if parent is not None and parent not in tree.parents}
+    by_session: dict[str, list[str]] = {}
+    for node in tree.parents:
+        by_session.setdefault(sessions.of_node[node][0], []).append(node)
+    for nodes in by_session.values():
+        if lost.isdisjoint(nodes):
+            continue
+        of_session = {node: tree.parents[node] for node in nodes if node not in same}
+        outside = {node for node, parent in of_session.items() if parent in tree.parents and parent not in of_session}
+        linked = with_missing_links({**of_session, **dict.fromkeys(outside)}, tree.times)
+        tree.parents.update({node: parent for node, parent in linked.items() if node in lost})
+
+
+def _show_answered_commands(sessions: _Sessions) -> None:
+    """A command without words is a message if an answer follows it, as of a skill."""
+    tree = sessions.tree
+    if not sessions.commands:
+        return
+    above = nearest_visible(tree.parents, [*tree.visible, *sessions.commands])
+    answered = {above[node] for node, message in tree.visible.items() if message.role == "assistant"}
+    for node, message in sessions.commands.items():
+        if node in answered:
+            tree.skipped.pop(node, None)
+            tree.visible[node] = message
+
+
+def _of_one_session(sessions: _Sessions) -> Iterator[tuple[str, str]]:
+    """Pairs of nodes of one session, and of nodes with the message that they repeat."""
+    yield from sessions.same.items()
+    last: dict[str, str] = {}
+    for node, known in sessions.of_node.items():
+        for session in known:
+            if session in last:
+                yield node, last[session]
+            last[session] = node
 
 
 def _conversation(sessions: _Sessions, nodes: list[str]) -> Item:

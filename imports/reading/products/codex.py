@@ -1,28 +1,36 @@
 """Codex: a copy of `~/.codex`, where each session is a rollout: the log of model input and events."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from imports.reading.assembly import HiddenPrompts, UnknownKinds
+from imports.reading.envelopes import title_without
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedMessage, Items, Skipped, SkippedMessage
+from imports.reading.items import ImportedConversation, ImportedMessage, Items, Role, Skipped, SkippedMessage
 from imports.reading.lines import json_lines, titles_by_id
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import message_of
+from imports.reading.session_tree import message_of, unknown_kinds
 from imports.reading.times import parse_time
 from imports.reading.trees import with_inferred_times
-from imports.reading.values import compact, id_of, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import compact, id_of, line_of, object_of, objects_of, text_of
 
 PRODUCT = "codex"
 _ROLLOUT = re.compile(
     r"(?:^|.*/)(?P<folder>sessions|archived_sessions)/(?:.*/)?rollout-"
-    r"(?P<day>\d{4}-\d\d-\d\d)T(?P<hour>\d\d)-(?P<minute>\d\d)-(?P<second>\d\d)-(?P<id>[^/]+)\.jsonl\Z"
+    r"(?P<day>\d{4}-\d\d-\d\d)T(?P<hour>\d\d)-(?P<minute>\d\d)-(?P<second>\d\d)-(?P<id>[^/]+)\.jsonl(?:\.zst)?\Z"
 )
-_SCAFFOLDING = re.compile(
-    r"\s*(<environment_context>|<permissions instructions>|<user_instructions>|<turn_aborted>|<INSTRUCTIONS>"
-    r"|# AGENTS\.md instructions for)"
-)
+# Kinds of lines and of events that hold nothing that was said.
+_KNOWN_LINES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state", "ghost_snapshot"}
+_KNOWN_ITEMS = {
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "local_shell_call_output", "web_search_call", "image_generation_call", "ghost_snapshot",
+    "compaction", "compaction_summary", "context_compaction", "tool_search_call", "tool_search_output", "other",
+    "agent_message", "agent_reasoning", "mcp_tool_call", "mcp_tool_call_output", "state",
+}  # fmt: skip
+_KNOWN_ROLES = {"developer", "system", "tool"}
 
 
 @dataclass(kw_only=True)
@@ -35,6 +43,13 @@ class _Rollout:
     messages: list[ImportedMessage] = field(default_factory=list)
     skipped: list[SkippedMessage] = field(default_factory=list)
     broken: list[Skipped] = field(default_factory=list)
+    # The second log of the same words, for sessions that lack them in the first.
+    told: list[ImportedMessage] = field(default_factory=list)
+    unknown: UnknownKinds = field(default_factory=UnknownKinds)
+    hidden: HiddenPrompts = field(default_factory=HiddenPrompts)
+    where: str = ""
+    # A program's own prompt came last.
+    is_prompted: bool = False
 
 
 def _recognises(files: Files) -> int:
@@ -46,12 +61,17 @@ def _read(files: Files) -> Items:
     for name in files.names():
         if name.rpartition("/")[2] == "session_index.jsonl":
             titles.update(titles_by_id(files, name, "id", "thread_name"))
+    titles = {session: title_without(title, PRODUCT) for session, title in titles.items()}
     chosen = _one_file_each(files)
+    unknown, hidden = UnknownKinds(), HiddenPrompts()
     for name in files.names():
         if (found := _ROLLOUT.match(name)) and chosen[found["id"]] != name:
             yield Skipped(where=name, reason="this session stands in another file too", external_id=found["id"])
         elif found:
-            yield from _session(files, name, found, titles, chosen)
+            rollout = _rollout(files, name, _Rollout(unknown=unknown, hidden=hidden))
+            yield from _session(files, name, found, titles, chosen, rollout)
+    yield from unknown.listed()
+    yield from hidden.notice()
 
 
 def _one_file_each(files: Files) -> dict[str, str]:
@@ -65,14 +85,18 @@ def _one_file_each(files: Files) -> dict[str, str]:
 
 
 def _session(
-    files: Files, name: str, found: re.Match[str], titles: dict[str, str], chosen: dict[str, str]
+    files: Files,
+    name: str,
+    found: re.Match[str],
+    titles: dict[str, str],
+    chosen: dict[str, str],
+    rollout: _Rollout,
 ) -> Iterator[ImportedConversation | Skipped]:
-    rollout = _rollout(files, name)
     yield from rollout.broken
     session = id_of(rollout.header.get("id")) or found["id"]
     messages = rollout.messages
     if parent := chosen.get(id_of(rollout.header.get("forked_from_id"))):
-        messages = messages[_repeated(messages, _rollout(files, parent).messages) :]
+        messages = messages[_repeated(messages, _rollout(files, parent, _Rollout()).messages) :]
     if not messages:
         yield Skipped(where=name, reason="nothing was said in this session", external_id=session)
         return
@@ -105,14 +129,34 @@ def _repeated(messages: list[ImportedMessage], parent: list[ImportedMessage]) ->
     return same
 
 
-def _rollout(files: Files, name: str) -> _Rollout:
-    rollout = _Rollout()
+def _rollout(files: Files, name: str, rollout: _Rollout) -> _Rollout:
     for number, line in json_lines(files, name):
         if isinstance(line, Skipped):
             rollout.broken.append(line)
         else:
+            rollout.where = f"{name}:{number}"
             _take(line, number, rollout)
+    _add_what_only_events_tell(rollout)
     return rollout
+
+
+def _add_what_only_events_tell(rollout: _Rollout) -> None:
+    """Messages of the second log, where the first has none, and the user's where it lacks them."""
+    only_events = not rollout.messages
+    left = Counter((message.role, _letters(message.text)) for message in rollout.messages)
+    added = []
+    for message in rollout.told:
+        words = (message.role, _letters(message.text))
+        if left[words]:
+            left[words] -= 1
+        elif only_events or message.role == "user":
+            added.append(message)
+    if added:
+        rollout.messages = sorted([*rollout.messages, *added], key=lambda message: int(message.id))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
 
 
 def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
@@ -124,8 +168,33 @@ def _take(line: dict[str, Any], number: int, rollout: _Rollout) -> None:
         rollout.model = line_of(payload.get("model")) or rollout.model
     elif kind == "response_item":
         _take_item(payload, number, line.get("timestamp"), rollout)
+    elif kind == "event_msg":
+        _take_event(payload, number, line.get("timestamp"), rollout)
     elif "payload" not in line:
-        _take_item(line, number, line.get("timestamp"), rollout)
+        if "record_type" not in line:
+            _take_item(line, number, line.get("timestamp"), rollout)
+    elif kind not in _KNOWN_LINES:
+        rollout.unknown.note(line_of(kind) or "no kind", rollout.where)
+
+
+def _take_event(event: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
+    role: Role
+    match event:
+        case {"type": "user_message", "message": str(content)}:
+            role = "user"
+        case {"type": "agent_message", "message": str(content)}:
+            role = "assistant"
+        case {"type": "item_completed", "item": {"type": "UserMessage" | "user_message", "content": content}}:
+            role = "user"
+        case {"type": "item_completed", "item": {"type": "AgentMessage" | "agent_message", "content": content}}:
+            role = "assistant"
+        case _:
+            return
+    message, _ = message_of(str(number), role, content, at, rollout.model, product=PRODUCT)
+    same = rollout.told and (rollout.told[-1].role, rollout.told[-1].text) == (role, message.text)
+    # Newer programs write both events for one message.
+    if message.text and not (same and event["type"] == "item_completed"):
+        rollout.told.append(message)
 
 
 def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
@@ -140,6 +209,10 @@ def _take_item(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) ->
         _take_message(item, number, at, rollout)
     elif kind == "message":
         rollout.skipped.append(SkippedMessage(line=number, why=f"role {line_of(role)}"))
+        if role not in _KNOWN_ROLES:
+            rollout.unknown.note(f"role {line_of(role)}", rollout.where)
+    elif kind not in _KNOWN_ITEMS:
+        rollout.unknown.note(line_of(kind) or "no kind", rollout.where)
 
 
 def _short(arguments: Any) -> str:
@@ -149,17 +222,21 @@ def _short(arguments: Any) -> str:
 def _take_message(item: dict[str, Any], number: int, at: Any, rollout: _Rollout) -> None:
     is_user = item["role"] == "user"
     content = item.get("content")
-    if is_user and isinstance(content, str):
-        content = [{"type": "input_text", "text": content}]
-    if is_user:
-        content = [part for part in list_of(content) if not _SCAFFOLDING.match(str(object_of(part).get("text", "")))]
-    message = message_of(str(number), "user" if is_user else "assistant", content, at, rollout.model)
+    for kind in unknown_kinds(content):
+        rollout.unknown.note(kind, rollout.where)
+    message, words = message_of(
+        str(number), "user" if is_user else "assistant", content, at, rollout.model, product=PRODUCT
+    )
     if not message.text and not message.attachments:
         rollout.skipped.append(SkippedMessage(line=number, why="scaffolding" if is_user else "empty"))
+        if is_user and words.is_prompt:
+            rollout.hidden.count += 1
+            rollout.is_prompted = True
         return
     if not is_user:
-        message = replace(message, tool_calls=tuple(rollout.calls))
+        message = replace(message, tool_calls=tuple(rollout.calls), is_unasked=rollout.is_prompted)
     rollout.calls.clear()
+    rollout.is_prompted = False
     rollout.messages.append(message)
 
 

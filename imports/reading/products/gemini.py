@@ -1,6 +1,5 @@
 """Gemini: the activity list of a Takeout, JSON or a web page. It has no conversations: gaps in time separate them."""
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -8,14 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.html_text import html_to_text
 from imports.reading.activity_html import cards, is_activity
 from imports.reading.assembly import broken_off
-from imports.reading.files import Files
+from imports.reading.files import Files, as_utf8
 from imports.reading.items import ImportedConversation, ImportedMessage, Item, Items, Notice, Skipped, UnreadableExport
-from imports.reading.json_streams import BrokenJSON, names_with, records
+from imports.reading.json_streams import LOOKED_AT, BrokenJSON, names_with, records
 from imports.reading.products import ExportReader
 from imports.reading.times import parse_time
-from imports.reading.values import line_of, list_of, objects_of, stable_id, text_of
+from imports.reading.values import line_of, list_of, object_of, objects_of, stable_id, text_of
 
 _GAP = timedelta(minutes=30)
 _SHAPE = {"header", "title", "time"}
@@ -29,10 +29,8 @@ _COMMON = 3
 # The style sheet of a page is long.
 _PAGE_BEGINNING = 1024 * 1024
 _MOST_PAGES = 50
-_BREAKS = re.compile(r"<\s*(?:br|/p|/li|/h[1-6]|/tr|/pre|/div|/ol|/ul)\b[^<>]*>", re.IGNORECASE)
-_ITEMS = re.compile(r"<li\b[^<>]*>", re.IGNORECASE)
-_TAGS = re.compile(r"<[^<>]*>")
-_BLANKS = re.compile(r"\n\s*\n\s*")
+# An entry of nothing but files, and the line that counts them; other languages put the words in another order.
+_ATTACHED = re.compile(r"(?:Attached )?\d{1,4} (?:attached )?files?\.?\s{0,9}\Z", re.IGNORECASE)
 _GROUPED = "Gemini's export does not say which messages belong together: a new conversation begins after 30 minutes."
 
 
@@ -50,9 +48,9 @@ class _Exchange:
 
 
 def _recognises(files: Files) -> int:
-    for name in names_with(files, _SHAPE):
+    for name in names_with(files, _SHAPE, at_most=LOOKED_AT):
         with files.open(name) as stream:
-            if _HEADER.search(stream.read(65536).decode(errors="replace")):
+            if _HEADER.search(as_utf8(stream).read(65536).decode(errors="replace")):
                 return 90
     return 90 if _pages(files) else 0
 
@@ -64,7 +62,7 @@ def _pages(files: Files) -> list[str]:
     found = []
     for name in pages[:_MOST_PAGES]:
         with files.open(name) as stream:
-            beginning = stream.read(_PAGE_BEGINNING).decode(errors="replace")
+            beginning = as_utf8(stream).read(_PAGE_BEGINNING).decode(errors="replace")
         if _HEADER.search(beginning) and is_activity(beginning):
             found.append(name)
     return found
@@ -73,7 +71,7 @@ def _pages(files: Files) -> list[str]:
 def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
     try:
         with files.open(name) as stream:
-            for number, record in enumerate(cards(stream)):
+            for number, record in enumerate(cards(as_utf8(stream))):
                 yield f"{name}[{number}]", record
     except UnreadableExport as error:
         raise BrokenJSON(str(error)) from error
@@ -81,6 +79,7 @@ def _cards(files: Files, name: str) -> Iterator[tuple[str, Any]]:
 
 def _read(files: Files) -> Items:
     exchanges: list[_Exchange] = []
+    zones: Counter[str] = Counter()
     lists = names_with(files, _SHAPE)
     # A page beside the list repeats the same entries.
     read = records if lists else _cards
@@ -92,6 +91,7 @@ def _read(files: Files) -> Items:
                     yield found
                 else:
                     exchanges.append(found)
+                    zones[line_of(object_of(record).get("unknown_zone"))] += 1
         except BrokenJSON as error:
             yield broken_off(name, error)
     asked = []
@@ -102,7 +102,15 @@ def _read(files: Files) -> Items:
             asked.append(each)
     if asked:
         yield Notice(text=_GROUPED)
+        yield from _about_zones(zones)
         yield from _conversations(asked)
+
+
+def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
+    for zone, times in zones.items():
+        if zone:
+            entries = "1 time" if times == 1 else f"{times:,} times"
+            yield Notice(text=f"The time zone \u201c{zone}\u201d is not known: {entries} in it were read as UTC.")
 
 
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:
@@ -114,17 +122,21 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     if at is None:
         return Skipped(where=where, reason="it has no usable time")
     title = text_of(record.get("title")).strip()
-    answer = "\n\n".join(_plain(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))).strip()
+    answer = "\n\n".join(html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))).strip()
     verb = _VERB.match(title)
     if _NOT_A_PROMPT.match(title):
         return Skipped(where=where, reason="not a prompt")
+    question = title[verb.end() :] if verb else title
+    attachments = _attachments(record)
+    if only_files := _ATTACHED.match(question):
+        attachments = attachments or (only_files[0].strip(),)
     return _Exchange(
         where=where,
         at=at,
-        question=title[verb.end() :] if verb else title,
-        has_verb=verb is not None,
+        question="" if only_files else question,
+        has_verb=verb is not None or only_files is not None or (not title and bool(attachments)),
         answer=answer,
-        attachments=_attachments(record),
+        attachments=attachments,
     )
 
 
@@ -151,16 +163,13 @@ def _foreign_verb(title: str) -> str:
 
 
 def _attachments(record: dict[str, Any]) -> tuple[str, ...]:
-    linked = [line_of(each.get("url")) for each in objects_of(record.get("subtitles"))]
+    """Names of files; where the list only counts them, its line."""
+    subtitles = objects_of(record.get("subtitles"))
+    listed = [line_of(each.get("url")) or line_of(each.get("name")).lstrip("- \xa0") for each in subtitles]
     images = record.get("imageFile")
     named = [line_of(each) for each in (list_of(images) or [images])]
-    return tuple(dict.fromkeys(name for name in [*linked, *named] if name))
-
-
-def _plain(text: str) -> str:
-    """HTML as plain text: lines and list items are kept, every tag is removed."""
-    text = _TAGS.sub("", _ITEMS.sub("- ", _BREAKS.sub("\n", text)))
-    return _BLANKS.sub("\n\n", html.unescape(text)).strip()
+    names = [name for name in dict.fromkeys([*listed, *named]) if name]
+    return tuple([name for name in names if not _ATTACHED.match(name)] or names)
 
 
 def _conversations(exchanges: list[_Exchange]) -> Iterator[Item]:

@@ -3,39 +3,44 @@
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.assembly import NO_MESSAGES, NO_PARENTS, ConversationDraft, UnknownKinds, items_of
+from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Skipped
-from imports.reading.json_streams import names_with
+from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
+from imports.reading.session_tree import texts_of, unknown_kinds
 from imports.reading.times import parse_time
-from imports.reading.values import compact, id_of, joined, line_of, list_of, object_of, objects_of, text_of
+from imports.reading.values import compact, id_of, line_of, list_of, object_of, objects_of, text_of
 
 _SHAPES = (
     {"conversationId", "messages.messageId"},
     {"conversationId", "messagesTree"},
     {"conversationId", "exportAt"},
 )
+_KNOWN_PARTS = {"tool_call", "image_url", "image_file", "error", "agent_update"}
 
 
 def _recognises(files: Files) -> int:
-    return 90 if names_with(files, *_SHAPES) else 0
+    return 90 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _conversation)
 
 
-def _conversation(where: str, record: Any) -> Iterator[Item]:
+def _conversation(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
     fields = object_of(record)
     messages = fields.get("messages") or fields.get("messagesTree")
     if isinstance(messages, list):
-        yield _draft(where, fields, messages).finished()
+        yield _draft(where, fields, messages, unknown).finished()
     else:
-        yield Skipped(where=where, reason=NO_MESSAGES)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("conversationId")) or None)
 
 
-def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> ConversationDraft:
+def _draft(
+    where: str, record: dict[str, Any], messages: list[Any], unknown: UnknownKinds
+) -> ConversationDraft:
     draft = ConversationDraft(
         product="librechat",
         where=where,
@@ -52,6 +57,9 @@ def _draft(where: str, record: dict[str, Any], messages: list[Any]) -> Conversat
         node = known if known and known not in draft.parents else f"{known}#{len(draft.parents)}"
         draft.add(node, parent, parse_time(message.get("createdAt")), _message(node, message, model))
         last_children[parent] = node
+        for kind in unknown_kinds(message.get("content")):
+            if kind not in _KNOWN_PARTS:
+                unknown.note(kind, f"{where} {node}")
     if nested:
         draft.leaf = _last_leaf(last_children)
     return draft
@@ -63,7 +71,8 @@ def _walk(messages: list[Any]) -> Iterator[tuple[str, str | None, dict[str, Any]
     while waiting:
         message, above = waiting.pop()
         node = id_of(message.get("messageId"))
-        yield node, above or id_of(message.get("parentMessageId")) or None, message
+        named = id_of(message.get("parentMessageId"))
+        yield node, above or (None if named in NO_PARENTS else named), message
         children = objects_of(list_of(message.get("children")))
         waiting.extend((child, node or above) for child in reversed(children))
 
@@ -84,7 +93,9 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         return "error"
     is_user = message.get("isCreatedByUser") is True or text_of(message.get("sender")) == "User"
     parts = objects_of(message.get("content"))
-    text = text_of(message.get("text")).strip() or joined(map(_part, parts))
+    texts = [text_of(message.get("text"))]
+    texts = texts if texts[0].strip() else texts_of(parts)
+    text = opened(texts, "librechat", is_answer=not is_user).text
     files = objects_of(message.get("files"))
     if not text and not files:
         return "empty"
@@ -99,12 +110,6 @@ def _message(node: str, message: dict[str, Any], model: str) -> ImportedMessage 
         attached_texts=tuple(filter(str.strip, (text_of(each.get("text")) for each in files))),
         tool_calls=tuple(_calls(parts)),
     )
-
-
-def _part(part: dict[str, Any]) -> str:
-    if part.get("type") != "text":
-        return ""
-    return text_of(part.get("text")) or text_of(object_of(part.get("text")).get("value"))
 
 
 def _calls(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

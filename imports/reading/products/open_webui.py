@@ -1,42 +1,70 @@
 """Open WebUI: a list of chats, or one chat, each a map of messages with `parentId` beneath `history`."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from imports.reading.assembly import NO_MESSAGES, ConversationDraft, items_of
+from imports.reading.assembly import NO_MESSAGES, ConversationDraft, UnknownKinds, items_of
+from imports.reading.envelopes import opened
 from imports.reading.files import Files
 from imports.reading.items import ImportedMessage, Item, Items, Role, Skipped
-from imports.reading.json_streams import names_with
+from imports.reading.json_streams import LOOKED_AT, names_with
 from imports.reading.products import ExportReader
+from imports.reading.session_tree import texts_of, unknown_kinds
 from imports.reading.times import parse_time
 from imports.reading.values import id_of, line_of, object_of, objects_of, text_of
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
-_SHAPES = ({"chat.history"}, {"history.messages"}, {"history", "models"})
-_FOLDED_OPEN = re.compile(r'<details\s+type="(?:reasoning|tool_calls|code_interpreter)"[^>]*>', re.IGNORECASE)
-_FOLDED_CLOSE = "</details>"
+# What the model thought and did.
+_FOLDED_ITEMS = {
+    "reasoning", "function_call", "function_call_output", "code_interpreter", "open_webui:code_interpreter",
+    "web_search_call",
+}  # fmt: skip
+_SHAPES = (
+    {"chat.history"},
+    {"history.messages"},
+    {"history", "models"},
+    {"chat.messages"},
+    {"models", "messages.role", "messages.content"},
+)
 
 
 def _recognises(files: Files) -> int:
-    return 90 if names_with(files, *_SHAPES) else 0
+    return 90 if names_with(files, *_SHAPES, at_most=LOOKED_AT) else 0
 
 
 def _read(files: Files) -> Items:
     return items_of(files, names_with(files, *_SHAPES), _conversation)
 
 
-def _conversation(where: str, record: Any) -> Iterator[Item]:
+def _conversation(where: str, record: Any, unknown: UnknownKinds) -> Iterator[Item]:
     fields = object_of(record)
     chat = object_of(fields.get("chat")) or fields
     messages = object_of(chat.get("history")).get("messages")
-    if isinstance(messages, dict):
-        yield _draft(where, fields, chat, messages).finished()
+    if isinstance(messages, dict) and messages:
+        yield _draft(where, fields, chat, messages, unknown).finished()
+    elif listed := _listed(chat.get("messages")):
+        yield _draft(where, fields, chat, listed, unknown).finished()
+    elif isinstance(messages, dict):
+        yield _draft(where, fields, chat, messages, unknown).finished()
     else:
-        yield Skipped(where=where, reason=NO_MESSAGES)
+        yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("id")) or None)
 
 
-def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any]) -> ConversationDraft:
+def _listed(messages: Any) -> dict[str, Any]:
+    """The messages of a chat without a history: a list, each after the one before it if it names no parent."""
+    found: dict[str, Any] = {}
+    before = None
+    for place, message in enumerate(objects_of(messages)):
+        node = id_of(message.get("id")) or f"message-{place}"
+        node = f"{node}#{place}" if node in found else node
+        found[node] = message if "parentId" in message else {**message, "parentId": before}
+        before = node
+    return found
+
+
+def _draft(
+    where: str, record: dict[str, Any], chat: dict[str, Any], messages: dict[str, Any], unknown: UnknownKinds
+) -> ConversationDraft:
     draft = ConversationDraft(
         product="open-webui",
         where=where,
@@ -47,28 +75,43 @@ def _draft(where: str, record: dict[str, Any], chat: dict[str, Any], messages: d
         is_archived=record.get("archived") is True,
         leaf=id_of(object_of(chat.get("history")).get("currentId")) or None,
     )
+    merged = {id_of(key): f"{id_of(key)}-merged" for key, value in messages.items() if _merged(object_of(value))}
     for key, value in messages.items():
-        message = object_of(value)
+        node, message = id_of(key), object_of(value)
         at = parse_time(message.get("timestamp"))
-        draft.add(id_of(key), id_of(message.get("parentId")) or None, at, _message(id_of(key), message))
+        parent = id_of(message.get("parentId")) or None
+        draft.add(node, merged.get(parent or "", parent), at, _message(node, message))
+        if node in merged:
+            answer = ImportedMessage(id=merged[node], parent=None, role="assistant", text=_merged(message), at=at)
+            draft.add(merged[node], node, at, answer)
+        for kind in _unknown_kinds(message):
+            unknown.note(kind, f"{where} {node}")
+    draft.leaf = merged.get(draft.leaf or "", draft.leaf)
     return draft
+
+
+def _merged(message: dict[str, Any]) -> str:
+    """The answer that was made of those of several models."""
+    return text_of(object_of(message.get("merged")).get("content")).strip()
 
 
 def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
     role = _ROLES.get(text_of(message.get("role")))
     if role is None:
         return f"role {text_of(message.get('role'))}"
-    text = _content(message.get("content"))
-    if role == "assistant":
-        text = _without_folded(text)
+    texts = [text for text in texts_of(message.get("content")) if text.strip()]
+    if not texts:
+        # Newer versions keep an answer's blocks beside an empty text.
+        texts = [text for item in objects_of(message.get("output")) for text in _texts_of_item(item)]
+    text = opened(texts, "open-webui", is_answer=role == "assistant").text
     files = objects_of(message.get("files"))
-    if not text.strip() and not files:
+    if not text and not files:
         return "error" if message.get("error") else "empty"
     return ImportedMessage(
         id=node,
         parent=None,
         role=role,
-        text=text.strip(),
+        text=text,
         at=parse_time(message.get("timestamp")),
         model=text_of(message.get("model")) if role == "assistant" else "",
         attachments=tuple(_name(each) for each in files),
@@ -76,24 +119,17 @@ def _message(node: str, message: dict[str, Any]) -> ImportedMessage | str:
     )
 
 
-def _content(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n\n".join(text_of(part.get("text")) for part in objects_of(content))
-    return text_of(content)
+def _texts_of_item(item: dict[str, Any]) -> list[str]:
+    return [] if item.get("type") in _FOLDED_ITEMS else [*texts_of(item.get("content")), *texts_of([item])]
 
 
-def _without_folded(text: str) -> str:
-    """The text without the blocks of reasoning and tool calls, with one pass over it."""
-    kept = []
-    at = 0
-    while found := _FOLDED_OPEN.search(text, at):
-        kept.append(text[at : found.start()])
-        end = text.find(_FOLDED_CLOSE, found.end())
-        if end < 0:
-            at = found.start()
-            break
-        at = end + len(_FOLDED_CLOSE)
-    return "".join([*kept, text[at:]])
+def _unknown_kinds(message: dict[str, Any]) -> list[str]:
+    role = line_of(message.get("role"))
+    outer = [] if role in (*_ROLES, "system", "tool") else [f"role {role}"]
+    items = (item for item in objects_of(message.get("output")) if not any(_texts_of_item(item)))
+    kinds = [line_of(item.get("type")) or "no kind" for item in items]
+    known = {"message", *_FOLDED_ITEMS}
+    return [*outer, *unknown_kinds(message.get("content")), *(kind for kind in kinds if kind not in known)]
 
 
 def _name(file: dict[str, Any]) -> str:

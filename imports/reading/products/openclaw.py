@@ -3,9 +3,12 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from imports.reading.files import Files
+from imports.reading.assembly import HiddenPrompts, UnknownKinds
+from imports.reading.envelopes import silent_rest, title_without
+from imports.reading.files import Files, as_utf8
 from imports.reading.items import (
     ImportedConversation,
     ImportedDocument,
@@ -18,17 +21,25 @@ from imports.reading.items import (
 from imports.reading.lines import json_lines
 from imports.reading.notes import day_in, note_text
 from imports.reading.products import ExportReader
-from imports.reading.session_tree import SessionTree, calls_in, message_of
+from imports.reading.session_tree import SessionTree, calls_in, message_of, unknown_kinds
 from imports.reading.times import parse_time
-from imports.reading.trees import nearest_visible
+from imports.reading.trees import nearest_visible, with_missing_links
 from imports.reading.values import id_of, line_of, object_of
 
 PRODUCT = "openclaw"
 _SESSION = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/(?P<id>[^/]+)\.jsonl\Z")
 _INDEX = re.compile(r"(?:^|.*/)agents/[^/]+/sessions/sessions\.json\Z")
-_DOCUMENT = re.compile(r"(?:^|.*/)(?P<path>workspace/(?:MEMORY|USER|memory/[^/]+)\.md)\Z")
-_ABOUT_AGENT = re.compile(r"(?:^|.*/)workspace/(?:AGENTS|SOUL|TOOLS|IDENTITY|HEARTBEAT)\.md\Z")
-_SILENT = ("NO_REPLY", "HEARTBEAT_OK")
+# The workspace's memory, below folders too, and `memory.md` as older versions call it.
+_DOCUMENT = re.compile(r"(?:^|.*/)(?P<path>workspace/(?:MEMORY|USER|memory|memory/.+)\.md)\Z")
+_ABOUT_AGENT = re.compile(r"(?:^|.*/)workspace/(?:AGENTS|SOUL|TOOLS|IDENTITY|HEARTBEAT|BOOTSTRAP|BOOT)\.md\Z")
+# OpenClaw drops an answer with the mark and a few words more: the user never saw it.
+_LONGEST_ACKNOWLEDGEMENT = 300
+_OFTEN = 2
+_KNOWN_KINDS = {
+    "message", "session", "compaction", "custom", "custom_message", "model_change", "thinking_level_change", "label",
+    "branch_summary", "session_info",
+}  # fmt: skip
+_KNOWN_ROLES = {"user", "assistant", "tool", "toolResult", "system", "custom", "bashExecution"}
 _LONGEST_INDEX = 16 * 1024 * 1024
 
 
@@ -38,13 +49,29 @@ def _recognises(files: Files) -> int:
 
 def _read(files: Files) -> Items:
     titles = _titles(files)
+    unknown, hidden = UnknownKinds(), HiddenPrompts()
+    said: dict[str, ImportedMessage] = {}
+    branches: list[tuple[str, str]] = []
     for name in files.names():
         if found := _SESSION.match(name):
-            yield from _session(files, name, found["id"], titles)
+            if _is_branch(files, name):
+                branches.append((name, found["id"]))
+            else:
+                yield from _session(files, name, found["id"], titles, _Session(unknown=unknown, hidden=hidden), said)
         elif found := _DOCUMENT.match(name):
             yield _document(files, name, found["path"])
         elif _ABOUT_AGENT.match(name):
             yield Skipped(where=name, reason="this is about the agent")
+    # A branch repeats the messages of its session, which is read first.
+    for name, file_id in branches:
+        yield from _session(files, name, file_id, titles, _Session(unknown=unknown, hidden=hidden), said)
+    yield from unknown.listed()
+    yield from hidden.notice()
+
+
+def _is_branch(files: Files, name: str) -> bool:
+    first = next((line for _, line in json_lines(files, name)), None)
+    return isinstance(first, dict) and bool(first.get("parentSession"))
 
 
 def _titles(files: Files) -> dict[str, str]:
@@ -52,11 +79,11 @@ def _titles(files: Files) -> dict[str, str]:
     for name in filter(_INDEX.match, files.names()):
         try:
             with files.open(name) as stream:
-                index = json.loads(stream.read(_LONGEST_INDEX).decode(errors="replace"))
+                index = json.loads(as_utf8(stream).read(_LONGEST_INDEX).decode(errors="replace"))
         except (ValueError, RecursionError, UnreadableExport):
             continue  # Titles are made from the first words instead.
         for entry in map(object_of, object_of(index).values()):
-            titles[id_of(entry.get("sessionId"))] = line_of(entry.get("displayName"))
+            titles[id_of(entry.get("sessionId"))] = title_without(line_of(entry.get("displayName")), PRODUCT)
     return titles
 
 
@@ -66,7 +93,7 @@ def _document(files: Files, name: str, path: str) -> Item:
         return text
     day = day_in(path)
     title = path.rpartition("/")[2].removesuffix(".md")
-    if path == "workspace/MEMORY.md":
+    if path in ("workspace/MEMORY.md", "workspace/memory.md"):
         return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, kind="memory")
     if path == "workspace/USER.md":
         return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, kind="about")
@@ -74,8 +101,26 @@ def _document(files: Files, name: str, path: str) -> Item:
     return ImportedDocument(product=PRODUCT, external_id=path, title=title, text=text, at=day, kind=kind)
 
 
-def _session(files: Files, name: str, file_id: str, titles: dict[str, str]) -> Iterator[Item]:
-    tree, leaf = SessionTree(), None
+@dataclass(kw_only=True)
+class _Session:
+    """One session while its lines are read."""
+
+    unknown: UnknownKinds
+    hidden: HiddenPrompts
+    tree: SessionTree = field(default_factory=SessionTree)
+    # Messages that the user wrote for sure: a channel's envelope stood around them.
+    written: set[str] = field(default_factory=set)
+
+
+def _session(
+    files: Files,
+    name: str,
+    file_id: str,
+    titles: dict[str, str],
+    found: _Session,
+    said: dict[str, ImportedMessage],
+) -> Iterator[Item]:
+    tree, leaf = found.tree, None
     header: dict[str, Any] = {}
     for number, line in json_lines(files, name):
         if isinstance(line, Skipped):
@@ -83,12 +128,17 @@ def _session(files: Files, name: str, file_id: str, titles: dict[str, str]) -> I
         elif line.get("type") == "session":
             header = header or line
         else:
-            leaf = _take(line, tree, id_of(line.get("id")) or f"line-{number}")
-    _hide_silent_turns(tree)
+            leaf = _take(line, found, id_of(line.get("id")) or f"line-{number}", f"{name}:{number}")
+    _hide_silent_turns(found)
     session = id_of(header.get("id")) or file_id
+    for node, message in list(tree.visible.items()):
+        if header.get("parentSession") and said.get(node) == message:
+            tree.hide(node, "repeated from the session that this one branches from")
+    said.update(tree.visible)
     if not tree.visible:
         yield Skipped(where=name, reason="nothing was said in this session", external_id=session)
         return
+    tree.parents = with_missing_links(tree.parents, tree.times)
     first, last = tree.span()
     created_at = parse_time(header.get("timestamp")) or first
     current, others = tree.branches(leaf, created_at)
@@ -105,38 +155,73 @@ def _session(files: Files, name: str, file_id: str, titles: dict[str, str]) -> I
     )
 
 
-def _take(line: dict[str, Any], tree: SessionTree, node: str) -> str:
-    at = parse_time(line.get("timestamp"))
+def _take(line: dict[str, Any], found: _Session, node: str, where: str) -> str:
+    tree, at = found.tree, parse_time(line.get("timestamp"))
     tree.hide(node, "repeated")
-    tree.add(node, id_of(line.get("parentId")) or None, at, _shown(line, node))
+    tree.add(node, id_of(line.get("parentId")) or None, at, _shown(line, node, where, found))
     if calls := calls_in(object_of(line.get("message")).get("content")):
         tree.calls[node] = calls
     return node
 
 
-def _shown(line: dict[str, Any], node: str) -> ImportedMessage | str:
-    message = object_of(line.get("message"))
-    role = message.get("role")
-    if line.get("type") != "message":
-        return line_of(line.get("type")) or "unknown"
+def _shown(line: dict[str, Any], node: str, where: str, found: _Session) -> ImportedMessage | str:
+    kind, message = line_of(line.get("type")), object_of(line.get("message"))
+    role = line_of(message.get("role"))
+    if kind not in _KNOWN_KINDS or (kind == "message" and role not in _KNOWN_ROLES):
+        found.unknown.note(role if kind == "message" else kind or "no kind", where)
+    if kind != "message":
+        return kind or "unknown"
     if role not in ("user", "assistant"):
-        return line_of(role) or "unknown"
+        return role or "unknown"
     at = line.get("timestamp") or message.get("timestamp")
-    shown = message_of(
-        node, "user" if role == "user" else "assistant", message.get("content"), at, message.get("model")
+    content = message.get("content")
+    for kind in unknown_kinds(content):
+        found.unknown.note(kind, where)
+    shown, words = message_of(
+        node, "user" if role == "user" else "assistant", content, at, message.get("model"), product=PRODUCT
     )
-    return shown if shown.text or shown.attachments else "no text"
+    if shown.text or shown.attachments:
+        if words.is_changed:
+            found.written.add(node)
+        return shown
+    if words.is_prompt and role == "user":
+        found.tree.prompts.add(node)
+        found.hidden.count += 1
+    return "the program's own words" if words.is_changed else "no text"
 
 
-def _hide_silent_turns(tree: SessionTree) -> None:
-    """Hide an answer that says that there is none, and its prompt: the user never saw them."""
+def _hide_silent_turns(found: _Session) -> None:
+    """Hide an answer that says that there is none: the user never saw it.
+
+    The prompt that it answers is hidden too if it is the scheduler's, which may be worded by the user: one that was
+    answered so more than once, or that names the mark.
+    """
+    tree = found.tree
     above = nearest_visible(tree.parents, tree.visible)
+    asked: dict[str, list[str]] = {}
     for node, message in list(tree.visible.items()):
-        if message.role == "assistant" and message.text in _SILENT:
-            tree.hide(node, "silent turn")
-            prompt = above[node]
-            if prompt in tree.visible and tree.visible[prompt].role == "user":
+        rest = silent_rest(message.text) if message.role == "assistant" else None
+        if rest is None:
+            continue
+        is_to_the_program = _answers_a_prompt(tree, node)
+        if rest and not (is_to_the_program and len(rest) <= _LONGEST_ACKNOWLEDGEMENT):
+            tree.visible[node] = replace(message, text=rest)
+            continue
+        tree.hide(node, "silent turn")
+        prompt = above[node]
+        if prompt in tree.visible and prompt not in found.written and "HEARTBEAT_OK" in message.text and not is_to_the_program:
+            if tree.visible[prompt].role == "user":
+                asked.setdefault(tree.visible[prompt].text, []).append(prompt)
+    for text, prompts in asked.items():
+        if len(set(prompts)) >= _OFTEN or "HEARTBEAT" in text:
+            for prompt in set(prompts):
                 tree.hide(prompt, "silent turn")
+                found.hidden.count += 1
+
+
+def _answers_a_prompt(tree: SessionTree, node: str) -> bool:
+    """Whether a program's own prompt is the last one above the node."""
+    return not tree.prompts.isdisjoint(tree.hidden_above(node))
 
 
 READER = ExportReader(product=PRODUCT, label="OpenClaw", recognises=_recognises, read=_read)

@@ -1,0 +1,299 @@
+"""Converts HTML to Markdown: headings, lists with their numbers, tables, code, quotes and links.
+
+One pass over the text, by patterns that are anchored and bounded, so that any input takes linear time: `html.parser`
+takes quadratic time for some. Tags that are not known are left out, and their text stays.
+"""
+
+import html
+import re
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(r"<(?P<close>/?)(?P<name>[a-zA-Z][a-zA-Z0-9:-]{0,30})(?P<attributes>(?:[\s/][^<>]{0,8000})?)>|<!--|<![^<>]{0,2000}>")
+_HREF = re.compile(r"\bhref\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))", re.IGNORECASE)
+_ALT = re.compile(r"\balt\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})')", re.IGNORECASE)
+_START = re.compile(r"\bstart\s{0,9}=\s{0,9}[\"']?(\d{1,9})", re.IGNORECASE)
+_LANGUAGE = re.compile(r"\blanguage-([\w+#.-]{1,30})")
+_SPACES = re.compile(r"[ \t\r\n\f]+")
+_BLOCKS = {
+    "p", "div", "section", "article", "header", "footer", "main", "figure", "figcaption", "address", "details",
+    "summary", "form", "fieldset", "aside", "nav", "dl", "dt", "dd", "body", "html", "caption",
+}  # fmt: skip
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "s": "~~", "del": "~~"}
+_HIDDEN = {"script", "style", "template", "head", "noscript"}
+_SAFE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
+# Deeper lists and quotes are written at this depth.
+_DEEPEST = 20
+_LONGEST_ADDRESS = 2000
+
+
+@dataclass(slots=True)
+class _List:
+    is_numbered: bool
+    number: int
+
+
+@dataclass(slots=True)
+class _Table:
+    rows: list[list[str]] = field(default_factory=list)
+    has_head: bool = False
+
+
+def html_to_text(markup: str) -> str:
+    """The text as Markdown. Blocks are separated by an empty line, items and rows by a line end."""
+    return _Writer().write(markup)
+
+
+def _attribute(pattern: re.Pattern[str], attributes: str) -> str:
+    found = pattern.search(attributes)
+    return html.unescape(next((each for each in found.groups() if each), "")) if found else ""
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        # The present line, without its prefix.
+        self._line: list[str] = []
+        self._prefix = ""
+        self._lists: list[_List] = []
+        self._quotes = 0
+        self._links: list[tuple[str, int]] = []
+        self._tables: list[_Table] = []
+        self._code: list[str] | None = None
+        self._language = ""
+        self._in_code = 0
+        self._is_apart = False
+
+    def write(self, markup: str) -> str:
+        at = 0
+        no_end: set[str] = set()
+        while found := _TOKEN.search(markup, at):
+            self._text(markup[at : found.start()])
+            at = found.end()
+            name = (found["name"] or "").lower()
+            if found[0] == "<!--":
+                end = -1 if "-->" in no_end else markup.find("-->", at)
+                if end < 0:
+                    no_end.add("-->")
+                else:
+                    at = end + 3
+            elif name in _HIDDEN and not found["close"]:
+                closing = re.compile(rf"</{name}\b", re.IGNORECASE)
+                end_tag = None if name in no_end else closing.search(markup, at)
+                if end_tag is None:
+                    no_end.add(name)
+                else:
+                    at = end_tag.start()
+            elif name:
+                self._tag(name, found["attributes"] or "", is_closing=bool(found["close"]))
+        self._text(markup[at:])
+        while self._tables:
+            self._end_table()
+        if self._code is not None:
+            self._end_code()
+        self._end_line()
+        return "\n".join(self._lines).strip("\n")
+
+    def _text(self, markup: str) -> None:
+        if not markup:
+            return
+        text = html.unescape(markup)
+        if self._code is not None:
+            self._code.append(text)
+            return
+        text = _SPACES.sub(" ", text)
+        if not self._line or self._line[-1].endswith((" ", "\n")):
+            text = text.lstrip(" ")
+        if text:
+            self._line.append(text)
+
+    def _tag(self, name: str, attributes: str, *, is_closing: bool) -> None:
+        if self._code is not None and name != "pre":
+            if name == "br":
+                self._code.append("\n")
+            elif name == "code" and not is_closing and not self._code:
+                self._language = _attribute(_LANGUAGE, attributes)
+        elif name == "pre":
+            self._end_code() if is_closing else self._begin_code(attributes)
+        elif name in ("ul", "ol"):
+            self._list(name, attributes, is_closing=is_closing)
+        elif name == "li":
+            self._item(is_closing=is_closing)
+        elif name in ("table", "tr", "th", "td", "thead", "tbody"):
+            self._table(name, is_closing=is_closing)
+        elif name == "br":
+            self._break()
+        elif name == "hr":
+            self._block()
+            self._line.append("---")
+            self._block()
+        elif name == "blockquote":
+            self._block()
+            self._quotes = max(0, self._quotes + (-1 if is_closing else 1))
+        elif name in _HEADINGS:
+            self._block()
+            if not is_closing and not self._tables:
+                self._line.append("#" * _HEADINGS[name] + " ")
+        elif name in _BLOCKS:
+            self._block()
+        else:
+            self._inline(name, attributes, is_closing=is_closing)
+
+    def _inline(self, name: str, attributes: str, *, is_closing: bool) -> None:
+        if name == "a":
+            self._end_link() if is_closing else self._links.append((_attribute(_HREF, attributes), len(self._line)))
+        elif name == "code":
+            self._line.append("`")
+        elif name in _MARKS:
+            self._mark(_MARKS[name], is_closing=is_closing)
+        elif name == "img" and (alt := _SPACES.sub(" ", _attribute(_ALT, attributes)).strip()):
+            self._line.append(f"[{alt}]")
+
+    def _mark(self, mark: str, *, is_closing: bool) -> None:
+        """Emphasis closes directly after a word; an empty one is left out."""
+        if not is_closing:
+            self._line.append(mark)
+            return
+        if self._line and self._line[-1] == mark:
+            self._line.pop()
+            return
+        space = " " if self._line and self._line[-1].endswith(" ") else ""
+        if self._line:
+            self._line[-1] = self._line[-1].rstrip(" ")
+        self._line.append(mark + space)
+
+    def _end_link(self) -> None:
+        address, start = self._links.pop() if self._links else ("", 0)
+        text = "".join(self._line[start:]).strip()
+        if text and _SAFE.match(address) and len(address) <= _LONGEST_ADDRESS and text != address:
+            self._line[start:] = [f"[{text}]({address.replace(' ', '%20').replace(')', '%29')})"]
+
+    def _break(self) -> None:
+        if self._tables:
+            self._line.append(" ")
+        else:
+            self._end_line()
+
+    def _block(self) -> None:
+        if self._tables:
+            self._break()
+            return
+        self._end_line()
+        self._is_apart = not self._lists or self._is_apart and not self._lists
+
+    def _end_line(self) -> None:
+        text = "".join(self._line).rstrip()
+        self._line = []
+        self._links = []
+        if not text:
+            return
+        self._put(text, prefix=self._prefix)
+        # The next lines of an item stand below its text.
+        self._prefix = " " * len(self._prefix) if self._lists else ""
+
+    def _put(self, text: str, *, prefix: str = "") -> None:
+        quote = "> " * min(self._quotes, _DEEPEST)
+        if self._is_apart and self._lines and self._lines[-1]:
+            self._lines.append(quote.rstrip() if quote and self._lines[-1].startswith(">") else "")
+        self._is_apart = False
+        self._lines.append(f"{quote}{prefix}{text}")
+
+    def _list(self, name: str, attributes: str, *, is_closing: bool) -> None:
+        self._end_line()
+        if not is_closing:
+            self._is_apart = self._is_apart or not self._lists
+            start = _attribute(_START, attributes)
+            self._lists.append(_List(is_numbered=name == "ol", number=int(start) if start else 1))
+        elif self._lists:
+            self._lists.pop()
+            self._is_apart = not self._lists
+        self._prefix = ""
+
+    def _item(self, *, is_closing: bool) -> None:
+        self._end_line()
+        if is_closing:
+            self._prefix = ""
+            return
+        here = self._lists[-1] if self._lists else _List(is_numbered=False, number=1)
+        mark = f"{here.number}. " if here.is_numbered else "- "
+        here.number += 1
+        outer = self._lists[: min(len(self._lists) - 1, _DEEPEST)]
+        self._prefix = "".join("   " if each.is_numbered else "  " for each in outer) + mark
+
+    def _begin_code(self, attributes: str) -> None:
+        self._end_line()
+        self._code = []
+        self._language = _attribute(_LANGUAGE, attributes)
+
+    def _end_code(self) -> None:
+        if self._code is None:
+            return
+        lines = "".join(self._code).replace("\r\n", "\n").strip("\n").split("\n")
+        self._code = None
+        indent = " " * len(self._prefix)
+        fence = "```"
+        while any(line.lstrip().startswith(fence) for line in lines):
+            fence += "`"
+        if self._tables:
+            self._line.append("`" + " ".join(line.strip() for line in lines) + "`")
+            return
+        self._is_apart = True
+        for line in (f"{fence}{self._language}", *lines, fence):
+            self._put(line, prefix=indent) if line else self._lines.append("")
+        self._is_apart = True
+
+    def _table(self, name: str, *, is_closing: bool) -> None:
+        if name == "table":
+            if is_closing:
+                self._end_table()
+            else:
+                self._end_cell()
+                self._end_line() if not self._tables else None
+                self._tables.append(_Table())
+            return
+        if not self._tables:
+            self._block()
+            return
+        table = self._tables[-1]
+        self._end_cell()
+        if name == "tr" and not is_closing:
+            table.rows.append([])
+        elif name in ("th", "td") and not is_closing:
+            if not table.rows:
+                table.rows.append([])
+            table.rows[-1].append("")
+            table.has_head = table.has_head or name == "th"
+
+    def _end_cell(self) -> None:
+        """What was written since the cell's beginning is its text."""
+        if not self._tables:
+            return
+        text = _SPACES.sub(" ", "".join(self._line)).strip().replace("|", "\\|")
+        self._line, self._links = [], []
+        rows = self._tables[-1].rows
+        if not text:
+            return
+        if not rows:
+            rows.append([])
+        if not rows[-1]:
+            rows[-1].append("")
+        rows[-1][-1] = f"{rows[-1][-1]} {text}".strip()
+
+    def _end_table(self) -> None:
+        if not self._tables:
+            return
+        self._end_cell()
+        rows = [row for row in self._tables.pop().rows if any(row)]
+        if self._tables:
+            # A table in a cell of another one becomes the cell's text.
+            self._line.append(" ".join(cell for row in rows for cell in row))
+            return
+        if not rows:
+            return
+        width = max(map(len, rows))
+        self._is_apart = True
+        for place, row in enumerate(rows):
+            self._put(f"| {' | '.join([*row, *[''] * (width - len(row))])} |")
+            if place == 0:
+                self._put(f"|{' --- |' * width}")
+        self._is_apart = True
