@@ -12,6 +12,7 @@ from oauth2_provider.models import (
 
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.connections import MARK_OF_USE
+from agent_tools.oauth.validator import HONOURED_AGAIN_FOR
 
 # For a client that was never allowed; and for one that was, and may return.
 NEVER_USED_FOR = timedelta(days=1)
@@ -21,6 +22,9 @@ UNUSED_FOR = timedelta(days=30)
 def sweep(*, now: datetime) -> None:
     """Run as the worker role, which sees all rows; a second run changes nothing."""
     clear_expired()
+    # A used refresh token keeps its access token while it may be honoured again.
+    may_not_be_used = Q(expires__lt=now, refresh_token__revoked__lt=now - HONOURED_AGAIN_FOR)
+    get_access_token_model().objects.filter(may_not_be_used).delete()
     theirs = {"user": OuterRef("user"), "application": OuterRef("application")}
     can_refresh = Exists(get_refresh_token_model().objects.filter(**theirs, revoked=None))
     has_access = Exists(get_access_token_model().objects.filter(**theirs))
