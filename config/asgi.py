@@ -28,8 +28,10 @@ django_asgi: Any = get_asgi_application()
 from django.conf import settings  # noqa: E402
 from django.db import connections  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
+from starlette.middleware.cors import CORSMiddleware  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 
+from agent_tools.mcp import site  # noqa: E402
 from agent_tools.mcp.http import McpEndpoint  # noqa: E402
 from agent_tools.tools import mcp_registry  # noqa: E402
 from config.api_document import JSON, document  # noqa: E402
@@ -47,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 STATIC = "/static"
 MCP = "/mcp"
+# Where an agent in a browser connects. The page on which a user agrees is none of them: no other site may read it.
+CROSS_ORIGIN = (MCP, "/.well-known/oauth-", "/oauth/token", "/oauth/register", "/oauth/revoke")
 # The URL patterns of views that stream, and of those that control such streams.
 STREAMING = (
     "/api/v1/intake/chat",
@@ -74,6 +78,38 @@ synchronous: Any = WSGIMiddleware(wsgi, workers=THREADS)
 strangers: Any = WSGIMiddleware(wsgi, workers=STRANGERS_THREADS)
 
 mcp = McpEndpoint(mcp_registry)
+
+
+class CrossOrigin(CORSMiddleware):
+    """Lets pages of trusted origins call the addresses of agents, and answers their preflights without a token."""
+
+    def __init__(self, application: Any) -> None:
+        super().__init__(
+            application,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=[
+                "Authorization",
+                "Last-Event-ID",
+                "Mcp-Method",
+                "Mcp-Name",
+                "Mcp-Session-Id",
+                "MCP-Protocol-Version",
+            ],
+            expose_headers=[
+                "Mcp-Session-Id",
+                "MCP-Protocol-Version",
+                "WWW-Authenticate",
+                "Retry-After",
+                "X-Request-ID",
+            ],
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_called_by_agents = scope["type"] == "http" and scope["path"].startswith(CROSS_ORIGIN)
+        await (super().__call__ if is_called_by_agents else self.app)(scope, receive, send)
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return site.is_trusted(origin)
 
 
 class Streaming:
@@ -168,10 +204,11 @@ async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
 routes = [
     Mount(STATIC, ServedStaticFiles(directory=settings.STATIC_ROOT, check_dir=False)),
     Route(MCP, mcp),
+    Route(f"{MCP}/", mcp),
     *(Route(re.sub(r"<str:(\w+)>", r"{\1}", path), streaming) for path in STREAMING),
     Mount("/", serve_synchronously),
 ]
 router = Starlette(lifespan=lifespan, routes=routes)
 # A path with a line break matches no pattern, not even "/": Django refuses it as it refuses others.
 router.router.default = serve_synchronously
-application = BoundedBodies(router)
+application = BoundedBodies(CrossOrigin(router))

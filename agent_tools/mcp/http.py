@@ -3,14 +3,17 @@
 1. The site: Host and Origin (`agent_tools.mcp.site`).
 2. The caller: a bearer token, or 401.
 3. The message: only POST, one megabyte at most. The server never sends a message first, so GET has no stream, and it
-   keeps no session, so there is none to DELETE: any process can answer any request.
-4. The response: one JSON document, never cached. The work stops when the caller disconnects or the token is revoked.
+   keeps no session, so there is none to DELETE: any process can answer any request. Official clients send both without
+   being asked, so they count under no limit.
+4. The response: one JSON document, or one event for a client that accepts only a stream; never cached. The work stops
+   when the caller disconnects or the token is revoked.
 """
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from io import BytesIO
 from secrets import token_urlsafe
 from typing import Any
@@ -27,7 +30,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
-from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, secret_in
+from agent_tools.authentication import Refusal, TokenCaller, TokenRefused, admit, secret_in, verify
 from agent_tools.mcp import site
 from agent_tools.mcp.cancelling import CallsUnderWay, cancelled_id
 from agent_tools.mcp.server import Context, build_server
@@ -48,6 +51,7 @@ LARGEST_BODY = 1024 * 1024
 # How much of a larger body is still read, so that its sender can read the refusal.
 LARGEST_WASTE = 16 * LARGEST_BODY
 EXCHANGE = "agent_tools.exchange"
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
 PRIVATE = {"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -104,10 +108,12 @@ class McpEndpoint:
             status, detail = misplaced
             return await _refuse(InvalidInput(detail), scope, receive, send, status=status)
         headers = Headers(scope=scope)
-        caller = await run_in_thread(lambda: _admitted(request))
-        if scope["method"] != "POST":
+        is_message = scope["method"] == "POST"
+        caller = await run_in_thread(lambda: _admitted(request, counted=is_message))
+        if not is_message:
             detail = "Send a message with POST: this server neither opens streams nor keeps sessions."
             return await _refuse(InvalidInput(detail), scope, receive, send, status=405, headers={"Allow": "POST"})
+        send = _as_accepted(scope, headers, send)
         body = await _read(receive, headers)
         scope[EXCHANGE] = exchange = Exchange(
             caller, session_id=headers.get(MCP_SESSION_ID_HEADER, ""), origin=origin_of(request)
@@ -161,12 +167,13 @@ class McpEndpoint:
         return result
 
 
-def _admitted(request: ASGIRequest) -> TokenCaller:
-    """Raises `TokenRefused`, and `RateLimited` by the same limits as REST."""
+def _admitted(request: ASGIRequest, *, counted: bool) -> TokenCaller:
+    """Raises `TokenRefused`, and for a request that is counted `RateLimited`, by the same limits as REST."""
     address = client_address(request)
     try:
         secret = secret_in(request.META.get("HTTP_AUTHORIZATION"))
-        return admit(secret, address=address, now=timezone.now(), resource=resource_of(request))
+        check = admit if counted else verify
+        return check(secret, address=address, now=timezone.now(), resource=resource_of(request))
     except TokenRefused as refused:
         raise counted_refusal(refused, address=address) from None
 
@@ -210,6 +217,41 @@ def _replay(body: bytes) -> Receive:
         raise AssertionError("never woken")
 
     return receive
+
+
+def _as_accepted(scope: ConnectionScope, headers: Headers, send: Send) -> Send:
+    """Answer a client in the form that it accepts; the SDK sends only JSON, and only to clients that name it.
+
+    No Accept header accepts anything (RFC 9110, 12.5.1). The message sent in one event has no other effect.
+    """
+    accepted = [each.partition(";")[0].strip().lower() for each in ",".join(headers.getlist("accept")).split(",")]
+    if accepted != [""] and not set(accepted) & {"*/*", "application/*", JSON, EVENT_STREAM, "text/*"}:
+        return send
+    scope["headers"] = [each for each in scope["headers"] if each[0] != b"accept"] + [
+        (b"accept", f"{JSON}, {EVENT_STREAM}".encode())
+    ]
+    is_json = accepted == [""] or set(accepted) & {"*/*", "application/*", JSON}
+    return send if is_json else _as_an_event(send)
+
+
+def _as_an_event(send: Send) -> Send:
+    """Wraps a complete JSON response; an error's body and an empty one pass unchanged."""
+    is_wrapped = False
+
+    async def send_wrapped(message: Message) -> None:
+        nonlocal is_wrapped
+        if message["type"] == "http.response.start":
+            found = MutableHeaders(raw=list(message["headers"]))
+            is_wrapped = message["status"] == HTTPStatus.OK and found.get("content-type", "").startswith(JSON)
+            if is_wrapped:
+                found["content-type"] = EVENT_STREAM
+                del found["content-length"]
+            message = {**message, "headers": found.raw}
+        elif is_wrapped:
+            message = {**message, "body": b"event: message\ndata: " + message["body"] + b"\n\n"}
+        await send(message)
+
+    return send_wrapped
 
 
 def _privately(scope: ConnectionScope, send: Send) -> Send:

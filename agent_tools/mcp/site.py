@@ -26,14 +26,14 @@ def refusal(request: ASGIRequest) -> tuple[int, str] | None:
         return MISDIRECTED, "This Host is not one of this server's: see ALLOWED_HOSTS."
     origin = request.META.get("HTTP_ORIGIN")
     own = f"{request.scheme}://{host}"
-    if origin is not None and origin != own and not _is_trusted(origin):
-        return FORBIDDEN, "This Origin is not trusted: see CSRF_TRUSTED_ORIGINS."
+    if origin is not None and origin != own and not is_trusted(origin):
+        return FORBIDDEN, "This Origin is not trusted: see CORS_ORIGINS and CSRF_TRUSTED_ORIGINS."
     return None
 
 
-def _is_trusted(origin: str) -> bool:
-    """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains."""
-    if origin in settings.CSRF_TRUSTED_ORIGINS:
+def is_trusted(origin: str) -> bool:
+    """As Django's CSRF check reads the setting: exact, or a wildcard for subdomains. `CORS_ORIGINS` may be all."""
+    if origin in settings.CSRF_TRUSTED_ORIGINS or {origin, "*"} & set(settings.CORS_ORIGINS):
         return True
     given = strict_parts(origin)
     if given is None:

@@ -21,8 +21,12 @@ def resource_of(request: HttpRequest) -> str:
 
 
 def metadata_of(request: HttpRequest) -> str:
-    """The address of the endpoint's metadata (RFC 9728, section 3.1)."""
-    return f"{origin_of(request)}{METADATA_PATH}"
+    """The address of the endpoint's metadata (RFC 9728, section 3.1), with the final slash that the client used."""
+    return f"{origin_of(request)}{METADATA_PATH}{final_slash_of(request)}"
+
+
+def final_slash_of(request: HttpRequest) -> str:
+    return "/" if request.path.endswith(f"{MCP_PATH}/") else ""
 
 
 def origin_of(request: HttpRequest) -> str:

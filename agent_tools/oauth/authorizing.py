@@ -98,9 +98,9 @@ def _check(request: HttpRequest, credentials: dict[str, Any]) -> None:
     if credentials.get("code_challenge_method") != "S256":
         wrong = InvalidRequestError(description="Use PKCE with code_challenge_method=S256.", state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
-    named = request.GET.getlist("resource") or [resource_of(request)]
+    named = [each for each in request.GET.getlist("resource") if each.strip()]
     if len(named) > MOST_RESOURCES or not all(is_resource(each, resource_of(request)) for each in named):
         sentence = f"Tokens are issued for {resource_of(request)} alone."
         wrong = CustomOAuth2Error(error="invalid_target", description=sentence, state=state)
         raise OAuthToolkitError(error=wrong, redirect_uri=address)
-    credentials["resource"] = named
+    credentials["resource"] = [resource_of(request)]

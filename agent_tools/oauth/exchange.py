@@ -1,5 +1,7 @@
 """The endpoints that exchange a code or a refresh token for tokens, and revoke them (RFC 6749, RFC 7009)."""
 
+import json
+from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -8,7 +10,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from oauth2_provider.views import RevokeTokenView as ToolkitRevokeView
 from oauth2_provider.views import TokenView as ToolkitTokenView
 
+FORM = "application/x-www-form-urlencoded"
 GRANTS = ("authorization_code", "refresh_token")
+VERIFIER_IS_WRONG = "The code_verifier does not match the code_challenge with which the code was requested."
 MOST_FIELDS = 30
 LONGEST_FIELD = 2000
 
@@ -26,7 +30,11 @@ class BoundedForm:
 
 class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if request.POST.get("grant_type") not in GRANTS:
+        if not request.POST and request.body:
+            return _refused("invalid_request", f"Send the fields as a form ({FORM}), not as {request.content_type}.")
+        if not (grant_type := request.POST.get("grant_type")):
+            return _refused("invalid_request", f"The field grant_type is missing. Use one of: {', '.join(GRANTS)}.")
+        if grant_type not in GRANTS:
             return _refused("unsupported_grant_type", f"Use one of: {', '.join(GRANTS)}.")
         try:
             response = super().post(request, *args, **kwargs)
@@ -35,11 +43,22 @@ class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
             return _refused("invalid_grant", "It was ended meanwhile.")
         # The toolkit leaves some of its errors without a type.
         response["Content-Type"] = "application/json"
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            _say_what_is_wrong(response)
         return response
 
 
 class GiveBackView(BoundedForm, ToolkitRevokeView):  # type: ignore[misc]
     pass
+
+
+def _say_what_is_wrong(response: HttpResponse) -> None:
+    """The toolkit refuses a wrong verifier without a word; every other refused grant has its sentence already."""
+    told = json.loads(response.content)
+    if not told.get("error_description"):
+        is_verifier = told.get("error") == "invalid_grant"
+        told["error_description"] = VERIFIER_IS_WRONG if is_verifier else "The request cannot be answered."
+        response.content = json.dumps(told)
 
 
 def _refused(error: str, description: str) -> HttpResponse:

@@ -1,6 +1,6 @@
 """Dynamic registration of clients (RFC 7591): fields are limited, requests counted, unused clients swept."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -9,9 +9,9 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_application_model
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from agent_tools.oauth.addresses import LONGEST, may_send_back_to, plain_name
+from agent_tools.oauth.addresses import may_send_back_to, plain_name
 from core.errors import InvalidInput
 from core.rate_limits import client_address, take_all
 from core.validation import by_field, parse_json, stated
@@ -20,25 +20,54 @@ MOST_ADDRESSES = 10
 LARGEST_DOCUMENT = 16_384
 
 
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+
+
 class ClientMetadata(BaseModel):
-    """A client's own description; unused fields are not stored."""
+    """A client's own description; unused fields are not stored.
+
+    The response names what was registered, and a client must take it from there (RFC 7591, section 3.2.1). So a value
+    that this server does not know is left out or replaced where another one serves the client as well.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    redirect_uris: Annotated[
-        list[Annotated[str, Field(max_length=LONGEST)]], Field(min_length=1, max_length=MOST_ADDRESSES)
-    ]
-    client_name: Annotated[str, Field(max_length=1000)] = ""
+    redirect_uris: Annotated[list[str], Field(min_length=1, max_length=MOST_ADDRESSES)]
+    client_name: str = ""
     grant_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["authorization_code"]
     response_types: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=10)] = ["code"]
-    token_endpoint_auth_method: Literal["none", "client_secret_basic", "client_secret_post"] = "client_secret_basic"  # noqa: S105 - a method's name
+    token_endpoint_auth_method: str = "client_secret_basic"  # noqa: S105 - a method's name
+
+    @model_validator(mode="before")
+    @classmethod
+    def is_given(cls, document: Any) -> Any:
+        """Null means that a field is not given."""
+        return (
+            {name: value for name, value in document.items() if value is not None}
+            if isinstance(document, dict)
+            else document
+        )
+
+    @field_validator("redirect_uris", "grant_types", "response_types", mode="before")
+    @classmethod
+    def is_a_list(cls, given: Any) -> Any:
+        listed = [given] if isinstance(given, str) else given
+        return [each for each in listed if each is not None] if isinstance(listed, list) else listed
 
     @field_validator("redirect_uris")
     @classmethod
     def leads_back(cls, addresses: list[str]) -> list[str]:
-        if not all(may_send_back_to(address) and " " not in address for address in addresses):
+        """A client that runs in several places registers the addresses of all of them."""
+        good = [address for address in addresses if may_send_back_to(address) and " " not in address]
+        if not good:
             raise stated("Use https, http to this machine alone, or the scheme of a known app; without a fragment.")
-        return addresses
+        return good
+
+    @field_validator("token_endpoint_auth_method")
+    @classmethod
+    def is_known(cls, method: str) -> str:
+        """With another method the client has no secret from here, so PKCE alone protects its codes."""
+        return method if method in AUTH_METHODS else "none"
 
     @field_validator("grant_types")
     @classmethod

@@ -12,6 +12,7 @@ from oauth2_provider.models import (
 
 from agent_tools.models import AgentConnection
 from agent_tools.oauth.connections import MARK_OF_USE
+from agent_tools.oauth.validator import HONOURED_AGAIN_FOR
 from core.periodic import steps
 
 # For a client that was never allowed; and for one that was, and may return.
@@ -21,7 +22,19 @@ UNUSED_FOR = timedelta(days=30)
 
 def sweep(*, now: datetime) -> None:
     """Run as the worker role, which sees all rows; a second run changes nothing."""
-    steps("agent_tools.sweep_oauth", clear_expired, _remove_connections, lambda: _remove_clients(now))
+    # A used refresh token keeps its access token while it may be honoured again.
+    steps(
+        "agent_tools.sweep_oauth",
+        clear_expired,
+        lambda: _remove_used(now),
+        _remove_connections,
+        lambda: _remove_clients(now),
+    )
+
+
+def _remove_used(now: datetime) -> None:
+    may_not_be_used = Q(expires__lt=now, refresh_token__revoked__lt=now - HONOURED_AGAIN_FOR)
+    get_access_token_model().objects.filter(may_not_be_used).delete()
 
 
 def _remove_connections() -> None:

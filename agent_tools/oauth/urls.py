@@ -11,6 +11,7 @@ app_name = "oauth2_provider"
 
 urlpatterns = [
     path(".well-known/oauth-protected-resource/mcp", ResourceMetadataView.as_view(), name="oauth-resource-metadata"),
+    path(".well-known/oauth-protected-resource/mcp/", ResourceMetadataView.as_view()),
     path(".well-known/oauth-protected-resource", ResourceMetadataView.as_view()),
     path(".well-known/oauth-authorization-server", ServerMetadataView.as_view(), name="oauth-server-metadata"),
     path("oauth/authorize/", AuthorizeView.as_view(), name="authorize"),

@@ -3,7 +3,8 @@
 import json
 import socket
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
 import anyio
@@ -234,6 +235,111 @@ def test_there_is_no_stream_to_get_and_no_session_to_delete(server, secret, meth
     response = httpx2.request(method, f"{server}/mcp", headers=headers(secret, version=version))
     assert (response.status_code, response.headers["Allow"]) == (405, "POST")
     assert httpx2.request(method, f"{server}/mcp", headers=headers(version=version)).status_code == 401
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "PUT"])
+def test_what_ends_in_405_counts_against_nobody(server, secret, settings, method):
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "api": "1/hour"}
+    for _ in range(5):
+        assert httpx2.request(method, f"{server}/mcp", headers=headers(secret)).status_code == 405
+    assert post(server, secret).status_code == 200
+    assert post(server, secret).status_code == 429
+
+
+def test_the_address_with_a_slash_is_the_same_endpoint(server, secret):
+    given = {"content": json.dumps(message()), "headers": headers(secret)}
+    assert httpx2.post(f"{server}/mcp/", **given).json()["result"]["tools"]
+    refused = httpx2.post(f"{server}/mcp/", content=json.dumps(message()), headers=headers())
+    assert (
+        f'resource_metadata="{server}/.well-known/oauth-protected-resource/mcp/"' in refused.headers["WWW-Authenticate"]
+    )
+    document = httpx2.get(f"{server}/.well-known/oauth-protected-resource/mcp/").json()
+    assert document["resource"] == f"{server}/mcp/"
+
+
+def post_accepting(server, secret, accept, *, version):
+    """The Accept header as it is given; None sends none."""
+    host, port = urlsplit(server).hostname, urlsplit(server).port
+    given = {**headers(secret, version=version), "Accept": accept}
+    body = json.dumps(message(version=version)).encode()
+    with closing(HTTPConnection(host, port, timeout=20)) as connection:
+        connection.putrequest("POST", "/mcp", skip_accept_encoding=True)
+        for name, value in {**given, "Content-Length": str(len(body))}.items():
+            if value is not None:
+                connection.putheader(name, value)
+        connection.endheaders(body)
+        response = connection.getresponse()
+        return response, response.read().decode()
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "application/*", "application/json", "text/event-stream;q=0.5, */*;q=0.1", ""]
+)
+def test_without_an_accept_header_and_with_any_the_answer_is_json(server, secret, accept, version):
+    response, body = post_accepting(server, secret, accept, version=version)
+    assert (response.status, response.headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(body)["result"]["tools"]
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+@pytest.mark.parametrize("accept", ["text/event-stream", "text/*"])
+def test_a_client_that_accepts_only_a_stream_gets_one_event(server, secret, accept, version):
+    response, body = post_accepting(server, secret, accept, version=version)
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/event-stream")
+    assert response.headers["Cache-Control"] == "private, no-store"
+    assert body.startswith("event: message\ndata: {") and body.endswith("}\n\n")
+    assert json.loads(body.removeprefix("event: message\ndata: "))["result"]["tools"]
+
+
+def test_a_client_that_accepts_neither_is_refused(server, secret):
+    response, _ = post_accepting(server, secret, "text/html", version=LEGACY)
+    assert response.status == 406
+
+
+PREFLIGHT = {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version,mcp-session-id,last-event-id,mcp-method,mcp-name",
+}
+
+
+@pytest.mark.parametrize(
+    "path", ["/mcp", "/mcp/", "/oauth/token/", "/oauth/register/", "/.well-known/oauth-protected-resource/mcp"]
+)
+@pytest.mark.parametrize(
+    ("origins", "trusted", "origin", "is_allowed"),
+    [
+        (["https://app.example"], [], "https://app.example", True),
+        ([], ["https://app.example"], "https://app.example", True),
+        (["*"], [], "http://localhost:6274", True),
+        (["https://app.example"], [], "https://evil.example", False),
+        ([], [], "https://app.example", False),
+    ],
+)
+def test_the_preflight_of_a_trusted_origin_is_answered(server, settings, path, origins, trusted, origin, is_allowed):
+    settings.CORS_ORIGINS, settings.CSRF_TRUSTED_ORIGINS = origins, trusted
+    answer = httpx2.options(f"{server}{path}", headers={"Origin": origin, **PREFLIGHT})
+    allowed = {name.strip().lower() for name in answer.headers["Access-Control-Allow-Headers"].split(",")}
+    assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (
+        (200, origin) if is_allowed else (400, None)
+    )
+    assert set(PREFLIGHT["Access-Control-Request-Headers"].split(",")) <= allowed
+    assert "POST" in answer.headers["Access-Control-Allow-Methods"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+def test_a_page_of_a_trusted_origin_reads_the_session_and_the_refusal(server, secret, settings):
+    settings.CORS_ORIGINS = ["https://app.example"]
+    for answer in (post(server, secret, Origin="https://app.example"), post(server, Origin="https://app.example")):
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://app.example"
+        assert {"mcp-session-id", "www-authenticate"} <= set(
+            answer.headers["Access-Control-Expose-Headers"].lower().split(", ")
+        )
+        assert "Origin" in answer.headers["Vary"]
+    assert "Access-Control-Allow-Origin" not in post(server, secret).headers
+    # The consent page is for the user's own browser alone.
+    page = httpx2.get(f"{server}/oauth/authorize/", headers={"Origin": "https://app.example"})
+    assert "Access-Control-Allow-Origin" not in page.headers
 
 
 @pytest.mark.parametrize("version", [LEGACY, MODERN])

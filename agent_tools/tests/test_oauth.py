@@ -255,11 +255,9 @@ def test_the_endpoint_says_without_a_token_where_to_begin(server):
         ({"redirect_uris": ["https://a.example/ https://b.example/"]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"https://agent.example/{'x' * 500}"]}, "invalid_redirect_uri"),
         ({"redirect_uris": [f"https://agent.example/{number}" for number in range(11)]}, "invalid_redirect_uri"),
-        ({"client_name": "x" * 1001}, "invalid_client_metadata"),
         ({"client_name": 5}, "invalid_client_metadata"),
         ({"client_uri": "x" * 17_000}, "invalid_client_metadata"),
         ({"grant_types": ["client_credentials"]}, "invalid_client_metadata"),
-        ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
     ],
 )
 def test_a_client_that_could_not_be_served_is_not_registered(metadata, error):
@@ -336,7 +334,6 @@ def test_another_site_cannot_agree_for_a_person():
         ({"resource": "https://elsewhere.example/mcp"}, "invalid_target"),
         ({"resource": f"{HOST}/api"}, "invalid_target"),
         ({"response_type": "token"}, "unauthorized_client"),
-        ({"scope": "everything"}, "invalid_scope"),
         ({"decision": "refuse"}, "access_denied"),
         ({"scopes": []}, "access_denied"),
     ],
@@ -473,18 +470,6 @@ def test_a_code_works_once_and_for_a_minute():
     code = agree(alice, client_id)["code"]
     Grant.objects.update(expires=timezone.now())
     assert by_code(client_id, code).status_code == 400
-
-
-def test_the_use_of_an_old_refresh_token_ends_everything_of_that_client():
-    client_id, first = connected(a_person())
-    second = refresh(client_id, first)
-    assert second.status_code == 200
-    assert second.json()["refresh_token"] != first["refresh_token"]
-    assert second.json()["scope"] == first["scope"]
-    assert AccessToken.objects.get().resource == [RESOURCE]
-    assert refresh(client_id, first).status_code == 400
-    assert refresh(client_id, second.json()).status_code == 400
-    assert not AccessToken.objects.exists()
 
 
 def test_a_refresh_gives_no_more_than_was_agreed_to_and_nothing_to_another_client_or_without_its_person():

@@ -360,6 +360,9 @@ TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
+# The origins of pages that connect from a browser: they may read the responses of /mcp and of OAuth, which need a token
+# and take no cookie. "*" is every page. Origins in CSRF_TRUSTED_ORIGINS may do so too.
+CORS_ORIGINS = env.list("CORS_ORIGINS", default=[])
 OAUTH2_PROVIDER = {
     # The scopes that tools need; the other scopes open nothing at /mcp.
     "SCOPES": {"search": "Find and read", "read": "Read", "write": "Add and change"},

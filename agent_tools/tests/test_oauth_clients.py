@@ -1,0 +1,294 @@
+"""Connections that last: what real clients send, when they send it twice, and what they get to read."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.utils import timezone
+from oauth2_provider.models import AccessToken, RefreshToken
+
+from agent_tools.oauth.sweeping import sweep
+from agent_tools.oauth.validator import Validator
+from agent_tools.tests.test_oauth import (
+    CALLBACK,
+    HOST,
+    RESOURCE,
+    agree,
+    asked,
+    by_code,
+    connected,
+    exchange,
+    refresh,
+    register,
+    session_of,
+)
+from core.testing.examiner import as_a_worker
+from intake.tests.factories import a_person
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Moves the time of this process."""
+
+    class Clock:
+        moved = timedelta()
+
+        def move(self, **by):
+            self.moved += timedelta(**by)
+
+    moved, real = Clock(), timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: real() + moved.moved)
+    return moved
+
+
+def is_valid(tokens):
+    found = AccessToken.objects.filter(expires__gt=timezone.now())
+    return any(each.token_checksum == checksum(tokens["access_token"]) for each in found)
+
+
+def checksum(secret):
+    from agent_tools.oauth.secrets import checksum_of
+
+    return checksum_of(secret)
+
+
+# -- A refresh token that is used twice ----------------------------------------------------------------------------------
+
+
+def test_a_refresh_token_is_honoured_again_for_a_minute_by_further_tokens(clock):
+    client_id, first = connected(a_person())
+    clock.move(minutes=59)
+    answers = [refresh(client_id, first), refresh(client_id, first)]
+    clock.move(seconds=59)
+    answers.append(refresh(client_id, first))
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    given = [answer.json() for answer in answers]
+    assert len({tokens["access_token"] for tokens in given}) == len({tokens["refresh_token"] for tokens in given}) == 3
+    assert {tokens["scope"] for tokens in given} == {first["scope"]}
+    assert all(map(is_valid, given))
+    assert all(token.resource == [RESOURCE] for token in AccessToken.objects.all())
+    assert RefreshToken.objects.values("token_family").distinct().count() == 1
+    kept = json.dumps([list(model.objects.values()) for model in (AccessToken, RefreshToken)], default=str)
+    assert not any(secret in kept for tokens in given for secret in (tokens["access_token"], tokens["refresh_token"]))
+
+
+def test_a_later_use_of_a_refresh_token_revokes_its_grant_and_no_other(clock):
+    alice = a_person()
+    client_id, first = connected(alice)
+    other = by_code(client_id, agree(alice, client_id)["code"]).json()
+    second, third = refresh(client_id, first).json(), refresh(client_id, first).json()
+    clock.move(seconds=61)
+    refused = refresh(client_id, first)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert "more than 60 seconds after its first use" in refused.json()["error_description"]
+    for tokens in (first, second, third):
+        assert not is_valid(tokens)
+        assert refresh(client_id, tokens).status_code == 400
+    assert is_valid(other)
+    assert refresh(client_id, other).status_code == 200
+
+
+def test_a_refresh_ends_no_call_that_another_session_makes_meanwhile():
+    client_id, first = connected(a_person())
+    assert refresh(client_id, first).status_code == 200
+    assert is_valid(first)
+
+
+def test_a_revoked_token_is_not_honoured_again():
+    for kind in ("refresh_token", "access_token"):
+        client_id, first = connected(a_person(f"{kind}@example.com"))
+        second = refresh(client_id, first).json()
+        Client().post("/oauth/revoke/", {"token": first[kind], "client_id": client_id})
+        assert [refresh(client_id, tokens).status_code for tokens in (first, second)] == [400, 400]
+        assert not is_valid(first) and not is_valid(second)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_refresh_that_runs_while_its_grant_is_revoked_leaves_no_tokens(monkeypatch, clock):
+    client_id, first = connected(a_person())
+    refresh(client_id, first)
+    save = Validator.save_bearer_token
+
+    def save_after_the_end(self, *args, **kwargs):
+        Client().post("/oauth/revoke/", {"token": first["refresh_token"], "client_id": client_id})
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(Validator, "save_bearer_token", save_after_the_end)
+    refused = refresh(client_id, first)
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert not AccessToken.objects.exists() and not RefreshToken.objects.filter(revoked=None).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_sessions_that_refresh_at_once_stay_connected_for_ten_hours(clock):
+    """They share their storage: each reads what the last one wrote, and both refresh before their token expires."""
+    client_id, stored = connected(a_person())
+    barrier = threading.Barrier(2)
+
+    def renew(tokens):
+        barrier.wait()
+        try:
+            return refresh(client_id, tokens)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(2) as sessions:
+        for hour in range(10):
+            clock.move(minutes=59)
+            answers = list(sessions.map(renew, [stored, stored]))
+            assert [answer.status_code for answer in answers] == [200, 200], (hour, [a.content for a in answers])
+            given = [answer.json() for answer in answers]
+            assert all(map(is_valid, given))
+            # The one that wrote last differs from hour to hour.
+            stored = given[hour % 2]
+
+
+def test_used_tokens_are_swept_once_they_are_honoured_no_more(clock):
+    client_id, first = connected(a_person())
+    second = refresh(client_id, first).json()
+    clock.move(minutes=61)
+    with as_a_worker():
+        sweep(now=timezone.now())
+    # The newest keeps its own, by which it can still refresh.
+    assert AccessToken.objects.count() == 1
+    assert refresh(client_id, second).status_code == 200
+    assert refresh(client_id, first).status_code == 400
+    assert not AccessToken.objects.exists()
+
+
+# -- Scopes and resources ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scope", "given"),
+    [
+        ("openid offline_access search", "search"),
+        ("openid offline_access", "search write"),
+        ("everything", "search write"),
+        ("", "search write"),
+        (None, "search write"),
+    ],
+)
+def test_unknown_scopes_are_narrowed_or_become_the_default(scope, given):
+    client_id, tokens = connected(a_person(), scope=scope)
+    assert tokens["scope"] == given
+    renewed = refresh(client_id, tokens, **({} if scope is None else {"scope": scope}))
+    assert (renewed.status_code, renewed.json()["scope"]) == (200, given)
+
+
+def test_a_client_that_requests_unknown_scopes_lets_its_user_read_the_default():
+    client_id = register().json()["client_id"]
+    page = session_of(a_person()).get("/oauth/authorize/", asked(client_id, scope="openid profile")).content.decode()
+    assert "Search: find and read" in page and "Write: add" in page
+
+
+@pytest.mark.parametrize("named", [RESOURCE, f"{RESOURCE}/", "http://TESTSERVER/mcp", "http://testserver:80/mcp/", ""])
+@pytest.mark.parametrize("named_later", [RESOURCE, f"{RESOURCE}/", None, ""])
+def test_a_resource_with_a_slash_is_the_same_in_every_request(named, named_later):
+    alice, client_id = a_person(), register().json()["client_id"]
+    later = {} if named_later is None else {"resource": named_later}
+    answer = by_code(client_id, agree(alice, client_id, resource=named)["code"], **later)
+    assert answer.status_code == 200, answer.content
+    assert AccessToken.objects.get().resource == [RESOURCE]
+    for resource in (RESOURCE, f"{RESOURCE}/"):
+        answer = refresh(client_id, answer.json(), resource=resource)
+        assert answer.status_code == 200, answer.content
+    refused = refresh(client_id, answer.json(), resource="https://elsewhere.example/mcp")
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_target")
+    assert RESOURCE in refused.json()["error_description"]
+
+
+def test_a_grant_of_before_with_a_slash_is_still_good():
+    client_id, tokens = connected(a_person())
+    RefreshToken.objects.update(resource=[f"{RESOURCE}/"])
+    assert refresh(client_id, tokens, resource=RESOURCE).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "resource"), [("/mcp", RESOURCE), ("/mcp/", f"{RESOURCE}/"), ("", RESOURCE)])
+def test_the_metadata_name_the_resource_as_the_client_wrote_it(path, resource):
+    answer = Client().get(f"/.well-known/oauth-protected-resource{path}")
+    assert (answer.status_code, answer.json()["resource"]) == (200, resource)
+    assert answer.json()["authorization_servers"] == [HOST]
+
+
+# -- Registration --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "registered"),
+    [
+        ({"client_name": None, "grant_types": None, "response_types": None, "scope": None}, {"client_name": ""}),
+        ({"token_endpoint_auth_method": None}, {"token_endpoint_auth_method": "client_secret_basic"}),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, {"token_endpoint_auth_method": "none"}),
+        ({"client_name": "x" * 3000}, {"client_name": "x" * 80}),
+        ({"redirect_uris": [CALLBACK, "someapp://callback", None]}, {"redirect_uris": [CALLBACK]}),
+        ({"redirect_uris": CALLBACK}, {"redirect_uris": [CALLBACK]}),
+        (
+            {"redirect_uris": [CALLBACK, "http://agent.example/", f"{CALLBACK}{'x' * 500}"]},
+            {"redirect_uris": [CALLBACK]},
+        ),
+        ({"grant_types": "authorization_code"}, {"grant_types": ["authorization_code", "refresh_token"]}),
+        ({"contacts": None, "logo_uri": None, "jwks": {}, "software_version": 1.5}, {"client_name": "Agent"}),
+    ],
+)
+def test_registration_keeps_what_it_can_serve_and_answers_with_it(sent, registered):
+    answer = register(**sent)
+    assert answer.status_code == 201, answer.content
+    document = answer.json()
+    assert {name: document[name] for name in registered} == registered
+    secret = {"client_secret": document["client_secret"]} if "client_secret" in document else {}
+    code = agree(a_person(), document["client_id"])["code"]
+    assert by_code(document["client_id"], code, **secret).status_code == 200
+
+
+# -- What is wrong -------------------------------------------------------------------------------------------------------
+
+
+def wrong_requests():
+    alice = a_person()
+    client_id, tokens = connected(alice)
+    used = agree(alice, client_id)["code"]
+    by_code(client_id, used)
+    with_secret = register(token_endpoint_auth_method="client_secret_post").json()
+    other = register().json()["client_id"]
+
+    def code():
+        return agree(alice, client_id)["code"]
+
+    yield by_code(client_id, used), "invalid_grant", "used already"
+    yield by_code(client_id, "x"), "invalid_grant", "not known"
+    yield by_code(other, code()), "invalid_grant", "not known to this client"
+    yield by_code(client_id, code(), code_verifier="w" * 64), "invalid_grant", "code_verifier does not match"
+    yield by_code(client_id, code(), redirect_uri="https://evil.example/"), "invalid_request", "redirect URI"
+    yield by_code(client_id, code(), resource=f"{HOST}/api"), "invalid_target", RESOURCE
+    yield by_code("nobody", "x"), "invalid_client", "Register again"
+    yield by_code(with_secret["client_id"], "x"), "invalid_client", "secret is missing or wrong"
+    yield by_code(with_secret["client_id"], "x", client_secret="x"), "invalid_client", "secret is missing or wrong"
+    yield refresh(other, tokens), "invalid_grant", "not known to this client"
+    yield refresh(client_id, {"refresh_token": "x"}), "invalid_grant", "not known"
+    yield exchange(client_id, grant_type="refresh_token"), "invalid_request", "refresh token"
+    yield exchange(client_id, grant_type="authorization_code"), "invalid_request", "code"
+    yield exchange(client_id), "invalid_request", "grant_type"
+    yield exchange(client_id, grant_type="password"), "unsupported_grant_type", "authorization_code, refresh_token"
+    body = {"client_id": client_id, "grant_type": "refresh_token", **tokens}
+    as_json = Client().post("/oauth/token/", body, content_type="application/json")
+    yield as_json, "invalid_request", "application/x-www-form-urlencoded"
+    narrow = by_code(client_id, agree(alice, client_id, scopes=["search"])["code"]).json()
+    yield refresh(client_id, narrow, scope="search write"), "invalid_scope", "agreed to: search"
+    alice.is_active = False
+    alice.save()
+    yield refresh(client_id, tokens), "invalid_grant", "deactivated"
+
+
+def test_every_error_of_the_token_endpoint_says_what_is_wrong():
+    for answer, error, words in wrong_requests():
+        told = answer.json()
+        assert answer.status_code in (400, 401)
+        assert (told["error"], words in told.get("error_description", "")) == (error, True), (words, told)
+        assert answer.headers["Content-Type"].startswith("application/json")
