@@ -14,6 +14,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from intake.markdown.cleaning import clean_answer, clean_summary
 from intake.markdown.code import render_code
+from intake.markdown.elements import add_elements
 from intake.markdown.formulas import add_formulas
 
 # The page's own headings are the first two levels; an answer's begin below them.
@@ -133,6 +134,7 @@ def _make_parser() -> MarkdownIt:
     footnote_plugin(parser, inline=False, move_to_end=False, always_match_refs=True)
     add_formulas(parser)
     parser.core.ruler.push("fit_into_page", _fit_into_page)
+    add_elements(parser)
     _add_render_rules(parser)
     return parser
 
@@ -144,7 +146,7 @@ def _add_render_rules(parser: MarkdownIt) -> None:
         "fence", lambda _, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
     )
     parser.add_render_rule("code_block", lambda _, tokens, index, *__: render_code(tokens[index].content, ""))
-    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table dir="auto">')
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" dir="auto" tabindex="0"><table>')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     parser.add_render_rule(
         "footnote_ref", lambda _, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')
