@@ -8,7 +8,9 @@ import html
 import re
 from dataclasses import dataclass, field
 
-_TOKEN = re.compile(r"<(?P<close>/?)(?P<name>[a-zA-Z][a-zA-Z0-9:-]{0,30})(?P<attributes>(?:[\s/][^<>]{0,8000})?)>|<!--|<![^<>]{0,2000}>")
+_TOKEN = re.compile(
+    r"<(?P<close>/?)(?P<name>[a-zA-Z][a-zA-Z0-9:-]{0,30})(?P<attributes>(?:[\s/][^<>]{0,8000})?)>|<!--|<![^<>]{0,2000}>"
+)
 _HREF = re.compile(r"\bhref\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})'|([^\s\"'>]{1,4000}))", re.IGNORECASE)
 _ALT = re.compile(r"\balt\s{0,9}=\s{0,9}(?:\"([^\"]{0,4000})\"|'([^']{0,4000})')", re.IGNORECASE)
 _START = re.compile(r"\bstart\s{0,9}=\s{0,9}[\"']?(\d{1,9})", re.IGNORECASE)

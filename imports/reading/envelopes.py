@@ -316,7 +316,9 @@ class _Opening:
         at = 0
         search_from = 0
         is_next = False
-        while begin := (is_next and self._table.finds_next.match(text, at)) or self._table.finds.search(text, search_from):
+        while begin := (is_next and self._table.finds_next.match(text, at)) or self._table.finds.search(
+            text, search_from
+        ):
             is_next = False
             search_from = max(begin.end(), begin.start() + 1)
             envelope, end = self._envelope(text, begin, without_end)
@@ -337,9 +339,7 @@ class _Opening:
         if not self._has_words:
             self.found.command = self._command
 
-    def _envelope(
-        self, text: str, begin: re.Match[str], without_end: set[str]
-    ) -> tuple[Envelope | None, int | None]:
+    def _envelope(self, text: str, begin: re.Match[str], without_end: set[str]) -> tuple[Envelope | None, int | None]:
         """The envelope that begins here, and where it ends; None for no known one, or one without an end."""
         if begin["tag"] is not None:
             envelope = self._table.of_tag(begin["tag"].casefold(), begin["attributes"])
@@ -411,7 +411,9 @@ class _Opening:
 
 
 def _attached(begin: re.Match[str]) -> str:
-    named = next((text for group, text in begin.groupdict().items() if group[0] == "n" and group != "name" and text), "")
+    named = next(
+        (text for group, text in begin.groupdict().items() if group[0] == "n" and group != "name" and text), ""
+    )
     if named:
         return line_of(named.split(" | ")[0].partition(" (")[0].rpartition("/")[2] or named)
     found = _NAME.search(begin["attributes"] or "")

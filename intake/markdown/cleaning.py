@@ -11,7 +11,7 @@ LINK_REL = "noopener noreferrer nofollow"
 _BLOCKS = {"p", "blockquote", "ul", "ol", "li", "pre", "hr", "h3", "h4", "h5", "h6", "div"}
 _TABLES = {"table", "thead", "tbody", "tr", "th", "td"}
 _INLINE = {"a", "em", "strong", "s", "code", "br"}
-_FRAMES = {"span", "button", "sup"}
+_FRAMES = {"span", "button", "sup", "sub", "kbd", "mark", "details", "summary"}
 # fmt: off
 # Presentation alone. `maction`, `annotation-xml`, `mglyph` and `semantics` can hold HTML or act: they stay out.
 MATH_TAGS = {
@@ -29,14 +29,16 @@ _MATH_ATTRIBUTES = {
 _CLASSES = {
     "div": re.compile("table-scroll|formula|code-frame|code-bar|footnote"),
     "code": re.compile(r"language-[\w+#.-]{1,32}|formula-source"),
-    "th": re.compile("align-(left|center|right)"),
-    "td": re.compile("align-(left|center|right)"),
+    "th": re.compile("(?:align-(?:left|center|right))? ?(?:short)?"),
+    "td": re.compile("(?:align-(?:left|center|right))? ?(?:short)?"),
     "li": re.compile("task"),
-    "p": re.compile("plain"),
+    "p": re.compile("plain|callout-title"),
+    "blockquote": re.compile("callout callout-(note|tip|important|warning|caution)"),
+    "details": re.compile("thought"),
     "span": re.compile(rf"code-language|{CLASS_PREFIX}[a-z0-9]{{1,4}}"),
     "sup": re.compile("footnote-ref"),
 }
-_HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div"}
+_HAS_DIRECTION = {"p", "blockquote", "ul", "ol", "table", "h3", "h4", "h5", "h6", "div", "details"}
 
 
 def clean_answer(html: str) -> str:

@@ -8,7 +8,6 @@ from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
-from mdit_py_plugins.dollarmath import dollarmath_plugin
 
 from intake.markdown.budget import OutOfTime, check
 from intake.markdown.cleaning import MATH_TAGS
@@ -16,6 +15,9 @@ from intake.markdown.cleaning import MATH_TAGS
 # A longer formula is not for reading, and the converter recurses for each bracket.
 LONGEST_FORMULA = 2_000
 DEEPEST_FORMULA = 40
+
+# From here on Unicode has Chinese, Japanese and Korean.
+FIRST_WITHOUT_BLANKS = "\u2e80"
 
 _TAG = re.compile(r"</?([^\s/>]*)")
 _FENCES = {"$$": "$$", "\\[": "\\]"}
@@ -25,23 +27,12 @@ _ENVIRONMENT = re.compile(r"\\begin\{((?:equation|align|gather|multline|alignat|
 
 
 def add_formulas(parser: MarkdownIt) -> None:
-    dollarmath_plugin(
-        parser,
-        allow_labels=False,
-        allow_space=False,
-        # A price is not a formula: "$5 and $10".
-        allow_digits=False,
-        double_inline=True,
-        renderer=lambda source, options: draw(source, is_display=options["display_mode"]),
-    )
-    # The library's own block rule needs the end, which an unfinished answer has not reached.
-    parser.disable("math_block")
     parser.block.ruler.before(
         "fence", "formula", _find_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
     )
     parser.inline.ruler.before("escape", "formula_in_brackets", _find_in_brackets)
+    parser.inline.ruler.before("escape", "formula_in_dollars", _find_in_dollars)
     parser.add_render_rule("math_inline", lambda _renderer, tokens, index, *_: draw(tokens[index].content))
-    parser.add_render_rule("math_inline_double", lambda _renderer, tokens, index, *_: draw(tokens[index].content))
     parser.add_render_rule("formula", _render_block)
 
 
@@ -112,6 +103,37 @@ def _push(state: StateBlock, text: str, closing: str, *, is_closed: bool, lines:
 
 def _line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+
+def _find_in_dollars(state: StateInline, silent: bool) -> bool:
+    """`$x$` and `$$x$$` within a line. A price or a variable's name is no formula: "US$5 to R$10", `$HOME/$USER`."""
+    src, begin = state.src, state.pos
+    if src[begin] != "$" or (begin and _is_in_word(src[begin - 1])):
+        return False
+    mark = "$$" if src.startswith("$$", begin) else "$"
+    start = begin + len(mark)
+    end = src.find(mark, start, min(state.posMax, start + LONGEST_FORMULA))
+    while end > 0 and _is_escaped(src, end):
+        end = src.find(mark, end + 1, min(state.posMax, start + LONGEST_FORMULA))
+    content = src[start:end]
+    if end < 0 or not content or content[0].isspace() or content[-1].isspace():
+        return False
+    if _is_in_word(src[end + len(mark) : end + len(mark) + 1]):
+        return False
+    if not silent:
+        state.push("math_inline", "math", 0).content = content
+    state.pos = end + len(mark)
+    return True
+
+
+def _is_in_word(character: str) -> bool:
+    """A letter or a digit. Scripts without blanks between words have none around a formula either."""
+    return character.isalnum() and character < FIRST_WITHOUT_BLANKS
+
+
+def _is_escaped(src: str, at: int) -> bool:
+    before = src[max(0, at - LONGEST_FORMULA) : at]
+    return bool((len(before) - len(before.rstrip("\\"))) % 2)
 
 
 def _find_in_brackets(state: StateInline, silent: bool) -> bool:

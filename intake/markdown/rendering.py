@@ -16,6 +16,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from intake.markdown.budget import OutOfTime, budget, check
 from intake.markdown.cleaning import clean_answer, clean_summary
 from intake.markdown.code import render_code
+from intake.markdown.elements import add_elements
 from intake.markdown.formulas import add_formulas
 
 # The page's own headings are the first two levels; an answer's begin below them.
@@ -177,6 +178,7 @@ def _make_parser() -> MarkdownIt:
     add_formulas(parser)
     _add_budget(parser)
     parser.core.ruler.push("fit_into_page", _fit_into_page)
+    add_elements(parser)
     _add_render_rules(parser)
     return parser
 
@@ -200,7 +202,7 @@ def _add_render_rules(parser: MarkdownIt) -> None:
         "fence", lambda renderer, tokens, index, *__: render_code(tokens[index].content, tokens[index].info)
     )
     parser.add_render_rule("code_block", lambda renderer, tokens, index, *__: render_code(tokens[index].content, ""))
-    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" tabindex="0"><table dir="auto">')
+    parser.add_render_rule("table_open", lambda *_: '<div class="table-scroll" dir="auto" tabindex="0"><table>')
     parser.add_render_rule("table_close", lambda *_: "</table></div>")
     parser.add_render_rule(
         "footnote_ref", lambda renderer, tokens, index, *__: _note_mark(tokens[index], ' class="footnote-ref"')

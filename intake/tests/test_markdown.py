@@ -1,11 +1,13 @@
 """What a page may show of what a model wrote: Markdown's shapes, and nothing that runs, loads or leads astray."""
 
 import re
+from time import process_time
 
 import pytest
 
-from intake.markdown import render, render_summary, rendering
+from intake.markdown import BlockStream, render, render_summary, rendering
 from intake.markdown.cleaning import MATH_TAGS
+from intake.markdown.elements import DEEPEST_FOLD
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -126,8 +128,8 @@ def test_the_usual_shapes_of_an_answer_are_there():
         "<em>z</em>",
         "<s>w</s>",
         '<code class="language-python"><span class="hl-nb">print</span>',
-        '<div class="table-scroll" tabindex="0"><table dir="auto">',
-        '<td class="align-right">2</td>',
+        '<div class="table-scroll" dir="auto" tabindex="0"><table>',
+        '<td class="align-right short">2</td>',
     ]:
         assert shape in html
 
@@ -229,3 +231,111 @@ def test_code_says_its_language_and_can_be_copied_and_downloaded():
     assert 'data-action="copy-code"' in html
     assert 'data-action="download-code"' in html
     assert "graph TD; A--&gt;B" in html
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $HOME/$USER",
+        "US$680 in R$ are R$3400",
+        "R$680 in US$",
+        "$MSFT/$GOOG and $AAPL, $TSLA",
+        "A$5,A$6",
+        "cost$5$more",
+        "in $PATH$1",
+    ],
+)
+def test_dollars_beside_letters_and_digits_are_no_formulas(text):
+    assert render(text) == f'<p dir="auto">{text}</p>'
+
+
+@pytest.mark.parametrize("text", ["设$x$为质数", "($x$)", "so $$x$$.", "“$x$”", "a \\$ b $x$"])
+def test_a_formula_may_stand_beside_signs_and_scripts_without_blanks(text):
+    assert "<math" in render(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("a<br>b<br/>c", "a<br>\nb<br>\nc"),
+        ("H<sub>2</sub>O", "H<sub>2</sub>O"),
+        ("x<sup>**2**</sup>", "x<sup><strong>2</strong></sup>"),
+        ("<kbd>Ctrl</kbd>+<KBD>C</KBD>", "<kbd>Ctrl</kbd>+<kbd>C</kbd>"),
+        ("<mark>a</mark> ==b== ==c d==", "<mark>a</mark> <mark>b</mark> <mark>c d</mark>"),
+        ("a==b or c==d", "a==b or c==d"),
+        ("x == y and z == w", "x == y and z == w"),
+        ("=== a ===", "=== a ==="),
+        ("<sup>without end", "&lt;sup&gt;without end"),
+        ("<sup onclick=x>a</sup>", "&lt;sup onclick=x&gt;a&lt;/sup&gt;"),
+        ("`<br>` and `==x==`", "<code>&lt;br&gt;</code> and <code>==x==</code>"),
+        ("</kbd> alone", "&lt;/kbd&gt; alone"),
+    ],
+)
+def test_small_elements_and_marks_are_drawn(text, html):
+    assert render(text) == f'<p dir="auto">{html}</p>'
+
+
+def test_a_cell_of_a_table_may_have_several_lines():
+    assert '<td class="short">a<br>\nb</td>' in render("| x |\n|---|\n| a<br>b |")
+
+
+def test_short_cells_stay_whole_and_long_ones_break():
+    html = render("| when | what |\n|:-:|---|\n| 3 May 2026 | as many words as it takes to fill a line |")
+    assert '<td class="align-center short">3 May 2026</td>' in html
+    assert "<td>as many words" in html
+
+
+def test_folded_details_have_their_summary_and_blocks():
+    html = render("<details>\n<summary>More *here*</summary>\n\n- a\n\n```py\nx\n```\n</details>\n\nafter")
+    assert '<details dir="auto">\n<summary>More <em>here</em></summary>' in html
+    assert "<li>a</li>" in html
+    assert html.endswith('</details><p dir="auto">after</p>')
+
+
+@pytest.mark.parametrize("tag", ["think", "thinking"])
+def test_what_a_model_thinks_within_its_answer_is_folded(tag):
+    html = render(f"<{tag}>\nI *think*\n</{tag}>\n\nThe answer")
+    assert html.startswith('<details class="thought" dir="auto">\n<summary>Thought</summary>')
+    assert "I <em>think</em>" in html
+    assert html.endswith('</details><p dir="auto">The answer</p>')
+    assert render(f"<{tag}>\n\n</{tag}>\n\nThe answer") == '<p dir="auto">The answer</p>'
+    # While it is written there is no end yet.
+    assert "<summary>Thought</summary>" in render(f"<{tag}>\nI think")
+
+
+def test_a_block_that_is_folded_in_many_is_text_from_some_depth_on():
+    assert render("<details>\n" * 40).count("<details") == DEEPEST_FOLD
+
+
+@pytest.mark.parametrize("kind", ["NOTE", "tip", "Important", "WARNING", "CAUTION"])
+def test_a_callout_has_its_kind_as_a_heading(kind):
+    html = render(f"> [!{kind}]\n> said *so*")
+    assert html.startswith(f'<blockquote class="callout callout-{kind.lower()}" dir="auto">')
+    assert f'<p class="callout-title" dir="auto">{kind.capitalize()}</p><p>said <em>so</em></p>' in html
+
+
+def test_a_quotation_that_only_looks_like_a_callout_is_one():
+    assert "callout" not in render("> [!NOTE] a word\n\n> [!OTHER]\n> x")
+
+
+def test_a_stream_of_folded_thoughts_ends_like_the_whole():
+    text = "<think>\nfirst\n\nsecond\n</think>\n\nThe **answer**\n\n> [!NOTE]\n> x\n\n<details>\n<summary>s</summary>\nt\n</details>\n\nend"
+    stream, shown = BlockStream(iter(range(10**6)).__next__), []
+    for character in text:
+        stream.feed(character)
+        if changed := stream.changes():
+            shown[changed.start :] = changed.html
+    if changed := stream.finish():
+        shown[changed.start :] = changed.html
+    assert "".join(shown) == render(text)
+
+
+@pytest.mark.parametrize("piece", ["<sup>", "==a ", "<details>\n", "<think>\n", "$a ", "\\$", "> [!NOTE]\n\n", "<br>"])
+def test_elements_are_drawn_in_time_that_grows_with_the_text(piece):
+    def takes(count):
+        started = process_time()
+        render(piece * count)
+        return process_time() - started
+
+    takes(10)
+    assert takes(4_000) < 12 * min(takes(1_000), takes(1_000)) + 0.5

@@ -28,7 +28,7 @@ from memory.search.sources import Reference
 
 
 def page_for_people(view: View[P]) -> View[P]:
-    """For registered users, acting as them, in their time zone.
+    """For registered users, acting as them.
 
     A visitor sees what the page offers and how to register, and gets back the text they sent.
     """
@@ -37,8 +37,7 @@ def page_for_people(view: View[P]) -> View[P]:
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not is_registered(request):
             return _tell_visitor(request)
-        with timezone.override(person_of(request).zone):
-            return view(request, *args, **kwargs)
+        return view(request, *args, **kwargs)
 
     return personal_form(wrapper)
 

@@ -209,7 +209,12 @@ def _hide_silent_turns(found: _Session) -> None:
             continue
         tree.hide(node, "silent turn")
         prompt = above[node]
-        if prompt in tree.visible and prompt not in found.written and "HEARTBEAT_OK" in message.text and not is_to_the_program:
+        if (
+            prompt in tree.visible
+            and prompt not in found.written
+            and "HEARTBEAT_OK" in message.text
+            and not is_to_the_program
+        ):
             if tree.visible[prompt].role == "user":
                 asked.setdefault(tree.visible[prompt].text, []).append(prompt)
     for text, prompts in asked.items():

@@ -7,9 +7,10 @@ import { listenForCopying } from "./copying.js";
 import { pagePerson } from "./dom.js";
 import { listenForOtherTabs } from "./elsewhere.js";
 import { Following } from "./following.js";
+import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
 import { foldLong } from "./pasting.js";
-import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, unfinishedTurn } from "./reading.js";
+import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { offerToKeep, watchTemporary } from "./temporary.js";
 import { keepTimesFresh } from "./times.js";
@@ -21,13 +22,19 @@ const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
 const menu = document.querySelector("[data-menu]");
 
+const isTemporary = "temporary" in main.dataset;
 const following = new Following(thread, document.querySelector("[data-jump]"));
-/** What a person did not send is no draft of the next one in this browser; a visitor's is kept over a log-in. */
+
+/**
+ * A draft belongs to its chat and its person: the next person in this browser does not see it. A visitor's is kept over a
+ * log-in; that of a temporary chat ends with it.
+ */
 function draftKey() {
+  const chat = main.dataset.conversation || (isTemporary ? "temporary" : "");
   const isPerson = pagePerson().startsWith("p");
-  const ofVisitor = `draft:${main.dataset.conversation}`;
+  const ofVisitor = `draft:${chat}`;
   if (!isPerson) return ofVisitor;
-  const own = `draft:${pagePerson()}:${main.dataset.conversation}`;
+  const own = `draft:${pagePerson()}:${chat}`;
   const brought = sessionStorage.getItem(ofVisitor);
   if (brought !== null) {
     sessionStorage.removeItem(ofVisitor);
@@ -39,10 +46,9 @@ function draftKey() {
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
   onStop: stopAnswer,
-  draftKey,
+  draftKey: draftKey(),
 });
 
-const isTemporary = "temporary" in main.dataset;
 const choices = new Choices({
   conversation: () => main.dataset.conversation,
   csrfToken: () => composer.csrfToken,
@@ -52,10 +58,14 @@ const choices = new Choices({
 // What can be stopped, and the turn that is being answered; null while nothing is.
 let request = null;
 let current = null;
+// A busy model is asked again by itself: when.
+const BUSY_SECONDS = 20;
+let retrying = null;
 // How long a turn that is to be stopped may take to be known to the server.
 const PATIENCE_MS = 3000;
 
 function addTurn(message) {
+  stopAskingAgain();
   document.querySelector("[data-welcome]")?.remove();
   for (const earlier of thread.querySelectorAll(".turn")) new Turn(earlier).retire();
   // It follows what is shown here, also where another tab or a link has led to another path.
@@ -77,6 +87,7 @@ function addVersion(turn, message, about) {
 
 /** One try at an answer; a turn that failed may see several. */
 async function answer(turn) {
+  stopAskingAgain();
   if (!turn.element.nextElementSibling) following.jump();
   if (!turn.isSaved) composer.unsent = turn.message;
   await show(turn, () => ask(questionFor(turn)));
@@ -97,7 +108,16 @@ async function show(turn, events) {
     composer.isAnswering = false;
     answering.finished(conversationPath());
     following.grown();
+    goOnWithQueue(turn);
   }
+}
+
+/** What was written meanwhile is sent now; after a failure it is better looked at first. */
+function goOnWithQueue(turn) {
+  if (retrying !== null) return;
+  if (turn.hasFailed) return composer.takeQueueBack();
+  const message = composer.takeQueued();
+  if (message !== undefined) answer(addTurn(message));
 }
 
 function open(turn) {
@@ -137,9 +157,14 @@ function take(turn, { type, data }) {
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "blocks") turn.draw(data);
-  else if (type === "done") turn.complete(data.html, data);
+  else if (type === "done") finish(turn, data);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
+}
+
+function finish(turn, data) {
+  turn.busyTries = 0;
+  turn.complete(data.html, data);
 }
 
 function begin(turn, { conversationId, turnNumber, turnId }) {
@@ -151,6 +176,7 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   composer.unsent = "";
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
+  composer.draftKey = draftKey();
   turn.identify({ path, turnNumber, turnId });
   if (turn.isToStop) stopAnswer();
   if (isTemporary) {
@@ -189,6 +215,7 @@ function giveUp(turn, error) {
     else edit(turn);
     return;
   }
+  if (error.code === "rate_limited" && turn.canBeAskedAgain) return askAgainLater(turn, error.seconds ?? BUSY_SECONDS);
   turn.fail({ detail: error.message, canRetry: error.retryable ?? true });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
@@ -198,7 +225,26 @@ function giveUp(turn, error) {
   }
 }
 
+/** A busy model is no failure yet: the page asks again, and says when. */
+function askAgainLater(turn, seconds) {
+  turn.busyTries += 1;
+  const inWords = (left) => gettext("The model is busy; trying again in %(count)s s", { count: left });
+  const tick = (left) => {
+    if (left === 0) return answer(turn);
+    turn.fail({ detail: inWords(left), canRetry: true });
+    retrying = setTimeout(tick, 1000, left - 1);
+  };
+  announce(inWords(seconds));
+  tick(seconds);
+}
+
+function stopAskingAgain() {
+  clearTimeout(retrying);
+  retrying = null;
+}
+
 function edit(turn) {
+  stopAskingAgain();
   takeBack(turn);
   turn.element.remove();
   composer.focus();
@@ -270,6 +316,7 @@ listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
 listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
+listenForPrinting(thread);
 followLinksWithin(thread);
 listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });
 listenForOutline(main, thread);
@@ -296,5 +343,6 @@ function openAtTheRightPlace() {
   const isArriving = performance.getEntriesByType("navigation")[0]?.type === "navigate";
   if (!isArriving || goToNamedTurn() || location.search) return;
   if (main.dataset.conversation) following.jump();
-  if (matchMedia("(hover: hover)").matches) composer.focus();
+  // Somebody may be in another field already.
+  if (matchMedia("(hover: hover)").matches && document.activeElement === document.body) composer.focus();
 }
