@@ -38,7 +38,8 @@ SELECT set_config('app.user_id', %(user_id)s, true), set_config('role', %(role)s
        set_config('application_name', %(name)s, true)
 """
 # From PostgreSQL 17 on the server ends a whole transaction at the request's deadline, before that each statement.
-_UNTIL = ", set_config(%(limit)s, %(milliseconds)s, true)"
+# Within a transaction a new limit does not move a timer that runs already, as the role's does: 0 ends that one first.
+_UNTIL = ", set_config(%(limit)s, '0', true), set_config(%(limit)s, %(milliseconds)s, true)"
 # The codes of `transaction_timeout` and of `idle_in_transaction_session_timeout`.
 _OUT_OF_TIME = ("25P04", "25P03")
 TRANSACTION_TIMEOUT_SINCE = 170_000

@@ -95,7 +95,8 @@ class ZipEntries:
     def _copied(self, name: str, budget: Budget) -> IO[bytes]:
         """A copy that can be read from any position: of a packed zip nothing else can. Counted before it is written."""
         budget.claim_copy(self._entries[name].file_size)
-        copy: Any = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=budget.limits.temporary)  # noqa: SIM115 - `opened` closes it
+        folder = None if budget.limits.temporary is None else str(budget.limits.temporary)
+        copy: Any = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115 - `opened` closes it
         try:
             with self.open(name) as packed:
                 while chunk := packed.read(_COPIED_AT_ONCE):

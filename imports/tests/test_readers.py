@@ -436,4 +436,4 @@ def test_a_zip_in_a_zip_is_copied_to_the_folder_of_imports(tmp_path, monkeypatch
     path = nested(tmp_path, inner_bytes=1_000)
     with open_files(path, Limits(temporary=tmp_path)) as files:
         assert files.names() == ["0.zip/conversations.json"]
-    assert folders == [tmp_path]
+    assert folders == [str(tmp_path)]
