@@ -100,7 +100,7 @@ async def _who_is_out(asked: Iterable[StillIn]) -> list[StillIn]:
 
 
 def _ask(asked: Iterable[StillIn]) -> list[StillIn]:
-    """One query for all checks of a kind. The connection is returned at once: streams last longer than a pool can wait."""
+    """One query for all checks of a kind. The connection is returned at once, for the next round."""
     by_kind: dict[Any, list[StillIn]] = {}
     for each in asked:
         by_kind.setdefault(getattr(type(each), "good_among", None), []).append(each)
