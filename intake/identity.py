@@ -166,7 +166,7 @@ def good_sessions(asked: "Collection[tuple[str | None, int]]") -> set[tuple[str 
     The rules are Django's for every request (`django.contrib.auth.get_user`): the session has not expired, its backend
     is configured, and its hash belongs to the present password of an active user.
     """
-    by_digest = {SessionDigest.of(key): (key, user_id) for key, user_id in asked if SESSION_KEYS.fullmatch(key or "")}
+    by_digest = {SessionDigest.of(key): (key, user_id) for key, user_id in asked if key and SESSION_KEYS.fullmatch(key)}
     found = Session.objects.filter(session_key__in=by_digest, expire_date__gt=timezone.now()).select_related("user")
     return {by_digest[row.session_key] for row in found if _is_good(row, by_digest[row.session_key][1])}
 

@@ -184,7 +184,7 @@ async def _revoked(asked: Iterable[IsAuthorized]) -> list[IsAuthorized]:
 
 
 def _ask(asked: Iterable[IsAuthorized]) -> list[IsAuthorized]:
-    """One query for all checks of a kind. The connection is returned at once: streams last longer than a pool can wait."""
+    """One query for all checks of a kind. The connection is returned at once, for the next round."""
     by_kind: dict[Any, list[IsAuthorized]] = {}
     for each in asked:
         by_kind.setdefault(getattr(type(each), "good_among", None), []).append(each)

@@ -10,7 +10,7 @@ a letter (full width, composed or not) do not matter.
 """
 
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
 import numpy as np
@@ -165,7 +165,7 @@ def _confirmed(
             yield key, [piece for piece in wanted if any(piece in text for text in texts.get(key, ()))]
 
 
-def _next_batch(possible: Possible, wanted: Collection[str]) -> tuple[Possible, Possible]:
+def _next_batch(possible: Possible, wanted: set[str]) -> tuple[Possible, Possible]:
     """The next turns that can contain one of these pieces, and the rest."""
     batch: Possible = []
     for place, (key, can_have) in enumerate(possible):
@@ -178,7 +178,8 @@ def _next_batch(possible: Possible, wanted: Collection[str]) -> tuple[Possible, 
 
 def _possible(scope: Scope, pieces: Sequence[str]) -> Possible:
     """The turns whose filter has all bits of a piece, the newest first, each with these pieces."""
-    conditions, parameters = [], {}
+    conditions: list[str] = []
+    parameters: dict[str, str] = {}
     for number, piece in enumerate(pieces):
         by_length = masks(piece)
         names = {length: f"p{number}m{length}" for length in by_length}

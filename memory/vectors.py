@@ -434,7 +434,7 @@ def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> No
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_STORE_OF_ONE, parameters | {"user_id": user_id})
             for corpus, model_id, is_further in cursor.fetchall():
-                owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
+                owner: dict[str, Any] = dict(zip(("user_id", "corpus", "model_id", "is_further"), of, strict=True))
                 _pack_on_node(owner, slots=parameters["slots"])
 
 
@@ -477,10 +477,9 @@ def pack_all(*, until: datetime | None = None) -> int:
     packed: list[int] = []
 
     def pack(of: tuple[int, str, int, bool]) -> None:
-        user_id, corpus, model_id, is_further = of
         owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
         with transaction.atomic(), connection.cursor() as cursor:
-            slots = slots_for(dimensions[model_id])
+            slots = slots_for(dimensions[owner["model_id"]])
             if is_cluster(connection):
                 packed.append(_pack_on_node(owner, slots=slots))
             else:
@@ -520,7 +519,7 @@ def sweep(user_id: int) -> int:
     A search never finds such a vector, because it reads the row.
     """
     dimensions = dict(EmbeddingModel.objects.values_list("pk", "dimensions"))
-    parameters = {
+    parameters: dict[str, Any] = {
         "user_id": user_id,
         "models": list(dimensions),
         "slots": [slots_for(each) for each in dimensions.values()],

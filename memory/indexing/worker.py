@@ -153,7 +153,7 @@ class Batches:
     def size(self, embedder: Embedder) -> int:
         with self._lock:
             speed, most = self._speeds.get(embedder.name), self._most.get(embedder.name)
-        sizes = [settings.EMBEDDING_BATCH_SIZE] if most is None else [settings.EMBEDDING_BATCH_SIZE, most]
+        sizes: list[int] = [settings.EMBEDDING_BATCH_SIZE] if most is None else [settings.EMBEDDING_BATCH_SIZE, most]
         if speed is not None:
             sizes.append(int(speed * settings.EMBEDDING_BATCH_SECONDS))
         return max(1, min(sizes))
