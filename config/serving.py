@@ -73,6 +73,7 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
             # address, each listens when it is ready: the kernel would send it requests before.
             listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         sys.stderr.write(f"{host} port {port} cannot be listened on: {error.strerror}.\n")
         sys.exit(REFUSED)
     return listener
