@@ -7,8 +7,6 @@ from types import FrameType
 
 import uvicorn
 
-from config.stack import REFUSED
-
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
 # The default of uvicorn's own command.
@@ -75,7 +73,8 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
     except OSError as error:
         listener.close()
         sys.stderr.write(f"{host} port {port} cannot be listened on: {error.strerror}.\n")
-        sys.exit(REFUSED)
+        # For a supervisor: trying again is of no use.
+        sys.exit(os.EX_CONFIG)
     return listener
 
 
