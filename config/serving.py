@@ -7,8 +7,6 @@ from types import FrameType
 
 import uvicorn
 
-from config.stack import REFUSED
-
 # A streaming response may finish, but stopping the server takes no longer than this.
 GRACEFUL_SECONDS = 10
 # The default of uvicorn's own command.
@@ -73,8 +71,10 @@ def _listen(host: str, port: int, *, shares_address: bool) -> socket.socket:
             # address, each listens when it is ready: the kernel would send it requests before.
             listener.listen(BACKLOG)
     except OSError as error:
+        listener.close()
         sys.stderr.write(f"{host} port {port} cannot be listened on: {error.strerror}.\n")
-        sys.exit(REFUSED)
+        # For a supervisor: trying again is of no use.
+        sys.exit(os.EX_CONFIG)
     return listener
 
 

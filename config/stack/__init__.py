@@ -23,7 +23,7 @@ class StackError(Exception):
 
 
 # The exit status of a program that must not run as things are: its last line says why, and trying again is of no use.
-REFUSED = 78
+REFUSED = os.EX_CONFIG
 # In the environment of the programs: the run that they belong to, their name in it, the folder of the servers' data,
 # and the file that a worker touches with each task.
 RUN, PROGRAM, DATA, TASKS = "RECOLLECT_RUN", "RECOLLECT_PROGRAM", "RECOLLECT_DATA", "RECOLLECT_TASKS"

@@ -183,7 +183,7 @@ class Watch:
 
     def _plan(self) -> int:
         """Returns the seconds until the next attempt."""
-        wait = min(2 ** min(self.deaths, 10) - 1, LONGEST_WAIT_SECONDS)
+        wait: int = min(2 ** min(self.deaths, 10) - 1, LONGEST_WAIT_SECONDS)
         self.deaths += 1
         self._start_at = time.monotonic() + wait
         return wait
