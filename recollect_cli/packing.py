@@ -23,7 +23,9 @@ INNER = {"claude-code": ("projects",), "codex": ("sessions", "archived_sessions"
 _PIECE = 1024 * 1024
 _ROLLOUT = re.compile(r"(?:.*/)?rollout-[^/]+\.jsonl")
 # The keys before the kind of a line are short, whatever their order.
-_COMPACTED = re.compile(rb'\{(?:\s{0,8}"timestamp"\s{0,8}:\s{0,8}"[^"]{0,64}"\s{0,8},)?\s{0,8}"type"\s{0,8}:\s{0,8}"compacted"')
+_COMPACTED = re.compile(
+    rb'\{(?:\s{0,8}"timestamp"\s{0,8}:\s{0,8}"[^"]{0,64}"\s{0,8},)?\s{0,8}"type"\s{0,8}:\s{0,8}"compacted"'
+)
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # of a zip
 
 

@@ -76,7 +76,9 @@ class UnknownKinds:
     def listed(self) -> Iterator[Skipped]:
         for kind, (where, count) in self._found.items():
             times = "" if count == 1 else f", {count:,} of them"
-            yield Skipped(where=where, reason=f"an entry of the unknown kind \u201c{kind[:60]}\u201d without a text{times}")
+            yield Skipped(
+                where=where, reason=f"an entry of the unknown kind \u201c{kind[:60]}\u201d without a text{times}"
+            )
 
 
 @dataclass
@@ -88,12 +90,12 @@ class HiddenPrompts:
     def notice(self) -> Iterator[Notice]:
         if self.count:
             times = "1 message" if self.count == 1 else f"{self.count:,} messages"
-            yield Notice(text=f"Hidden: {times} with nothing but the program's own words, such as prompts of a scheduler.")
+            yield Notice(
+                text=f"Hidden: {times} with nothing but the program's own words, such as prompts of a scheduler."
+            )
 
 
-def items_of(
-    files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]
-) -> Items:
+def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]) -> Items:
     """The item of each record of these files, with its position; reports where a file breaks off, and unknown kinds."""
     unknown = UnknownKinds()
     for name in names:

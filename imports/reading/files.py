@@ -16,7 +16,6 @@ from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.limits import Budget, Limits
 from imports.reading.zips import ZipEntries, is_zip
 
-
 _CHUNK = 65536
 _BEGINNING = 4
 

@@ -177,7 +177,9 @@ def _when(value: Any) -> date | datetime | None:
         return None
     text = value.strip(" \t[]\"'")
     try:
-        found = _numbered_day(text) if _DAY.fullmatch(text) else _moment(text) or _numbered_day(text) or _named_day(text)
+        found = (
+            _numbered_day(text) if _DAY.fullmatch(text) else _moment(text) or _numbered_day(text) or _named_day(text)
+        )
     except (ValueError, OverflowError):
         return None
     day = found.date() if isinstance(found, datetime) else found

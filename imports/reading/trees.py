@@ -124,9 +124,7 @@ class _Trees:
         return list(found.values())
 
 
-def hanging_together(
-    parents: Mapping[str, str | None], together: Iterable[tuple[str, str]]
-) -> list[list[str]]:
+def hanging_together(parents: Mapping[str, str | None], together: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The nodes of each tree, where each pair of `together` belongs to one tree."""
     trees = _Trees(parents)
     for node, other in together:

@@ -152,13 +152,7 @@ class _Unpacking(io.RawIOBase):
 
 def _reason_to_refuse(entry: zipfile.ZipInfo) -> str | None:
     name = entry.orig_filename.replace("\\", "/")
-    if (
-        not entry.filename
-        or "\0" in name
-        or name.startswith("/")
-        or _DRIVE.match(name)
-        or ".." in name.split("/")
-    ):
+    if not entry.filename or "\0" in name or name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
         return "unsafe name"
     if stat.S_ISLNK(entry.external_attr >> 16):
         return "symbolic link"

@@ -111,7 +111,9 @@ def _draft(where: str, record: dict[str, Any], external_id: str, unknown: Unknow
 def _parents(mapping: dict[str, Any]) -> dict[str, str | None]:
     """Each node's parent: some exports name only the children."""
     of_child = {
-        id_of(child): id_of(key) for key, value in mapping.items() for child in list_of(object_of(value).get("children"))
+        id_of(child): id_of(key)
+        for key, value in mapping.items()
+        for child in list_of(object_of(value).get("children"))
     }
     found: dict[str, str | None] = {}
     for key, value in mapping.items():
@@ -231,7 +233,9 @@ def _hidden(message: dict[str, Any], metadata: dict[str, Any], content: dict[str
         f"hidden ({kind})": metadata.get("is_visually_hidden_from_conversation") is True,
         kind: kind in _HIDDEN_TYPES,
         "weight 0": weight == 0 and weight is not None and weight is not False,
-        f"to {text_of(recipient)}": isinstance(recipient, str) and recipient not in ("all", "") and not _is_canvas(recipient),
+        f"to {text_of(recipient)}": isinstance(recipient, str)
+        and recipient not in ("all", "")
+        and not _is_canvas(recipient),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

@@ -23,7 +23,15 @@ _ROLLOUT = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)T(?P<hour>\d\d)-(?P<minute>\d\d)-(?P<second>\d\d)-(?P<id>[^/]+)\.jsonl(?:\.zst)?\Z"
 )
 # Kinds of lines and of events that hold nothing that was said.
-_KNOWN_LINES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted", "world_state", "ghost_snapshot"}
+_KNOWN_LINES = {
+    "session_meta",
+    "turn_context",
+    "response_item",
+    "event_msg",
+    "compacted",
+    "world_state",
+    "ghost_snapshot",
+}
 _KNOWN_ITEMS = {
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
     "local_shell_call", "local_shell_call_output", "web_search_call", "image_generation_call", "ghost_snapshot",

@@ -122,7 +122,9 @@ def _exchange(where: str, record: Any) -> _Exchange | Skipped:
     if at is None:
         return Skipped(where=where, reason="it has no usable time")
     title = text_of(record.get("title")).strip()
-    answer = "\n\n".join(html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))).strip()
+    answer = "\n\n".join(
+        html_to_text(text_of(each.get("html"))) for each in objects_of(record.get("safeHtmlItem"))
+    ).strip()
     verb = _VERB.match(title)
     if _NOT_A_PROMPT.match(title):
         return Skipped(where=where, reason="not a prompt")

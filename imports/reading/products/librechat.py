@@ -38,9 +38,7 @@ def _conversation(where: str, record: Any, unknown: UnknownKinds) -> Iterator[It
         yield Skipped(where=where, reason=NO_MESSAGES, external_id=id_of(fields.get("conversationId")) or None)
 
 
-def _draft(
-    where: str, record: dict[str, Any], messages: list[Any], unknown: UnknownKinds
-) -> ConversationDraft:
+def _draft(where: str, record: dict[str, Any], messages: list[Any], unknown: UnknownKinds) -> ConversationDraft:
     draft = ConversationDraft(
         product="librechat",
         where=where,
