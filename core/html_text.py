@@ -6,6 +6,7 @@ takes quadratic time for some. Tags that are not known are left out, and their t
 
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _TOKEN = re.compile(
@@ -23,6 +24,7 @@ _BLOCKS = {
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "s": "~~", "del": "~~"}
 _HIDDEN = {"script", "style", "template", "head", "noscript"}
+_TABLES = {"table", "tr", "th", "td", "thead", "tbody", "tfoot"}
 _SAFE = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 # Deeper lists and quotes are written at this depth.
 _DEEPEST = 20
@@ -51,6 +53,20 @@ def _attribute(pattern: re.Pattern[str], attributes: str) -> str:
     return html.unescape(next((each for each in found.groups() if each), "")) if found else ""
 
 
+def _end_of_hidden(markup: str, found: re.Match[str], name: str, without_end: set[str]) -> int:
+    """Where a comment, a declaration or an element that is not shown ends; the end of its tag if it has none."""
+    if found[0] != "<!--" and not name:
+        return found.end()
+    ending = f"</{name}" if name else "-->"
+    if ending in without_end:
+        return found.end()
+    end = re.compile(re.escape(ending), re.IGNORECASE).search(markup, found.end())
+    if end is None:
+        without_end.add(ending)
+        return found.end()
+    return end.start() if name else end.end()
+
+
 class _Writer:
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -63,36 +79,32 @@ class _Writer:
         self._tables: list[_Table] = []
         self._code: list[str] | None = None
         self._language = ""
-        self._in_code = 0
         self._is_apart = False
+        self._writers: dict[str, Callable[[str, str, bool], None]] = {
+            "pre": self._pre,
+            "ul": self._list,
+            "ol": self._list,
+            "li": self._item,
+            "br": self._break,
+            "hr": self._rule,
+            "blockquote": self._quote,
+        }
 
     def write(self, markup: str) -> str:
         at = 0
-        no_end: set[str] = set()
+        without_end: set[str] = set()
         while found := _TOKEN.search(markup, at):
             self._text(markup[at : found.start()])
-            at = found.end()
             name = (found["name"] or "").lower()
-            if found[0] == "<!--":
-                end = -1 if "-->" in no_end else markup.find("-->", at)
-                if end < 0:
-                    no_end.add("-->")
-                else:
-                    at = end + 3
-            elif name in _HIDDEN and not found["close"]:
-                closing = re.compile(rf"</{name}\b", re.IGNORECASE)
-                end_tag = None if name in no_end else closing.search(markup, at)
-                if end_tag is None:
-                    no_end.add(name)
-                else:
-                    at = end_tag.start()
-            elif name:
+            if name and (found["close"] or name not in _HIDDEN):
                 self._tag(name, found["attributes"] or "", is_closing=bool(found["close"]))
+                at = found.end()
+            else:
+                at = _end_of_hidden(markup, found, name, without_end)
         self._text(markup[at:])
         while self._tables:
             self._end_table()
-        if self._code is not None:
-            self._end_code()
+        self._end_code()
         self._end_line()
         return "\n".join(self._lines).strip("\n")
 
@@ -111,35 +123,45 @@ class _Writer:
 
     def _tag(self, name: str, attributes: str, *, is_closing: bool) -> None:
         if self._code is not None and name != "pre":
-            if name == "br":
-                self._code.append("\n")
-            elif name == "code" and not is_closing and not self._code:
-                self._language = _attribute(_LANGUAGE, attributes)
-        elif name == "pre":
-            self._end_code() if is_closing else self._begin_code(attributes)
-        elif name in ("ul", "ol"):
-            self._list(name, attributes, is_closing=is_closing)
-        elif name == "li":
-            self._item(is_closing=is_closing)
-        elif name in ("table", "tr", "th", "td", "thead", "tbody"):
+            self._in_code(name, attributes, is_closing=is_closing)
+        elif name in _TABLES:
             self._table(name, is_closing=is_closing)
-        elif name == "br":
-            self._break()
-        elif name == "hr":
-            self._block()
-            self._line.append("---")
-            self._block()
-        elif name == "blockquote":
-            self._block()
-            self._quotes = max(0, self._quotes + (-1 if is_closing else 1))
         elif name in _HEADINGS:
-            self._block()
-            if not is_closing and not self._tables:
-                self._line.append("#" * _HEADINGS[name] + " ")
+            self._heading(_HEADINGS[name], is_closing=is_closing)
         elif name in _BLOCKS:
             self._block()
+        elif name in self._writers:
+            self._writers[name](name, attributes, is_closing)
         else:
             self._inline(name, attributes, is_closing=is_closing)
+
+    def _in_code(self, name: str, attributes: str, *, is_closing: bool) -> None:
+        if self._code is None:
+            return
+        if name == "br":
+            self._code.append("\n")
+        elif name == "code" and not is_closing and not self._code:
+            self._language = _attribute(_LANGUAGE, attributes)
+
+    def _heading(self, level: int, *, is_closing: bool) -> None:
+        self._block()
+        if not is_closing and not self._tables:
+            self._line.append("#" * level + " ")
+
+    def _pre(self, _: str, attributes: str, is_closing: bool) -> None:
+        if is_closing:
+            self._end_code()
+        elif self._code is None:
+            self._begin_code(attributes)
+
+    def _rule(self, *_: object) -> None:
+        self._block()
+        self._line.append("---")
+        self._block()
+
+    def _quote(self, _: str, _attributes: str, is_closing: bool) -> None:
+        self._block()
+        self._quotes = max(0, self._quotes + (-1 if is_closing else 1))
 
     def _inline(self, name: str, attributes: str, *, is_closing: bool) -> None:
         if name == "a":
@@ -170,7 +192,7 @@ class _Writer:
         if text and _SAFE.match(address) and len(address) <= _LONGEST_ADDRESS and text != address:
             self._line[start:] = [f"[{text}]({address.replace(' ', '%20').replace(')', '%29')})"]
 
-    def _break(self) -> None:
+    def _break(self, *_: object) -> None:
         if self._tables:
             self._line.append(" ")
         else:
@@ -181,7 +203,7 @@ class _Writer:
             self._break()
             return
         self._end_line()
-        self._is_apart = not self._lists or self._is_apart and not self._lists
+        self._is_apart = not self._lists or (self._is_apart and not self._lists)
 
     def _end_line(self) -> None:
         text = "".join(self._line).rstrip()
@@ -200,7 +222,7 @@ class _Writer:
         self._is_apart = False
         self._lines.append(f"{quote}{prefix}{text}")
 
-    def _list(self, name: str, attributes: str, *, is_closing: bool) -> None:
+    def _list(self, name: str, attributes: str, is_closing: bool) -> None:
         self._end_line()
         if not is_closing:
             self._is_apart = self._is_apart or not self._lists
@@ -211,7 +233,7 @@ class _Writer:
             self._is_apart = not self._lists
         self._prefix = ""
 
-    def _item(self, *, is_closing: bool) -> None:
+    def _item(self, _: str, _attributes: str, is_closing: bool) -> None:
         self._end_line()
         if is_closing:
             self._prefix = ""

@@ -66,6 +66,9 @@ class Import(models.Model):
     found: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     selected: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     stored: "models.JSONField[Any, Any]" = models.JSONField(null=True)
+    # Where the turns of the export went: at each place the `turns`, and the `characters` of the user's words.
+    # `read` is the sum of the others: `stored`, `changed`, `here`, `deleted` and `not_chosen`.
+    account: "models.JSONField[Any, Any]" = models.JSONField(null=True)
     progress = models.FloatField(default=0.0, help_text="0 to 1 within the state.")
     first_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)

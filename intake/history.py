@@ -13,6 +13,8 @@ from uuid import UUID
 from django.dispatch import Signal
 
 from core.bulk import insert_many
+from core.isolation.caller import Caller
+from intake import changes
 from intake.models import Conversation, Turn, User
 
 # Sent with `turns`, all of one user and all ended, in the transaction that saves them.
@@ -55,3 +57,9 @@ def save(*, made: Sequence[Conversation], changed: Sequence[Conversation], turns
     insert_many(turns)
     if turns:
         turns_saved.send(sender=Turn, turns=turns)
+    by_user: dict[int | None, list[UUID]] = {}
+    for conversation in (*made, *changed):
+        by_user.setdefault(conversation.user_id, []).append(conversation.pk)
+    for user_id, ids in by_user.items():
+        # Open pages show the chats without being loaded again.
+        changes.tell(Caller(user_id=user_id), *ids)

@@ -86,6 +86,10 @@ class ImportOutput(BaseModel):
     found: Annotated[dict[str, int] | None, Field(description="What the export holds.")]
     selected: Annotated[dict[str, int] | None, Field(description="What was chosen of it.")]
     stored: Annotated[dict[str, int] | None, Field(description="What came in so far.")]
+    account: Annotated[
+        dict[str, dict[str, int]] | None,
+        Field(description="Where the turns and the person's characters went: `read` is the sum of the others."),
+    ]
     progress: Annotated[float, Field(description="0 to 1 within the state.")]
     first_at: Annotated[datetime | None, Field(serialization_alias="from")]
     last_at: Annotated[datetime | None, Field(serialization_alias="to")]
@@ -115,6 +119,7 @@ class ImportOutput(BaseModel):
             found=batch.found,
             selected=batch.selected,
             stored=batch.stored,
+            account=batch.account,
             progress=round(batch.progress, 4),
             first_at=batch.first_at,
             last_at=batch.last_at,

@@ -1,9 +1,10 @@
 """Reads an import's export in batches, and counts the skipped items."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, Self, get_args
 
 from core.pg_text import storable_text
 from imports.models import EntryKind, Import
@@ -11,6 +12,7 @@ from imports.reading import products
 from imports.reading.files import open_files
 from imports.reading.items import ImportedConversation, ImportedDocument, ImportedRecord, Notice, Skipped
 from imports.storing.keys import short_id
+from imports.storing.turns import PlannedTurn
 from imports.storing.uploads import path_of, reading_limits
 
 MAX_LISTED = 100
@@ -39,6 +41,34 @@ class LeftOut:
             external_id = None if item.external_id is None else _sentence(item.external_id)
             where, reason = _sentence(item.where), _sentence(item.reason)
             self.listed.append({"where": where, "reason": reason, "external_id": external_id})
+
+
+# Where a turn of an export is after the import.
+Place = Literal["stored", "changed", "here", "deleted", "not_chosen"]
+PLACES: tuple[Place, ...] = get_args(Place)
+
+
+@dataclass
+class Account:
+    """Where each turn of an export went, by count and by the characters of the user's words.
+
+    Together the places are what was read: each item that could not be read is listed among the skipped ones instead.
+    """
+
+    turns: Counter[str] = field(default_factory=Counter)
+    characters: Counter[str] = field(default_factory=Counter)
+
+    def add(self, place: str, turn: PlannedTurn) -> None:
+        self.turns[place] += 1
+        self.characters[place] += len(turn.user_message)
+
+    def __iadd__(self, other: "Account") -> Self:
+        self.turns.update(other.turns)
+        self.characters.update(other.characters)
+        return self
+
+    def as_data(self, *places: str) -> dict[str, dict[str, int]]:
+        return {place: {"turns": self.turns[place], "characters": self.characters[place]} for place in places}
 
 
 def product_of(batch: Import) -> str:

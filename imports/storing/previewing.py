@@ -16,7 +16,7 @@ from core.pg_text import storable_text
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import jobs, uploads
-from imports.storing.contents import LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
+from imports.storing.contents import Account, LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.storing.keeping import KeptItem, statuses_of, title_of, written_at
 from imports.storing.turns import conversation_key, planned_turns
 from imports.storing.writing import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
@@ -39,11 +39,11 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch = jobs.keep(job, user=user, states=STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out, told_at = LeftOut(), time.monotonic()
+    left_out, told_at, account = LeftOut(), time.monotonic(), Account()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = jobs.keep(job, user=user, states=STATES)
-            _add(items, user, batch)
+            _add(items, user, batch, account)
             # Counting takes longer with more data.
             if time.monotonic() - told_at > TELL_SECONDS:
                 _save(batch, left_out)
@@ -53,20 +53,21 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch = jobs.keep(job, user=user, states=STATES)
         batch.state = Import.State.READY
         batch.progress = 1.0
+        batch.account = account.as_data("read")
         _save(batch, left_out)
         uploads.keep_until_expiry(batch, now=batch.updated_at)
 
 
-def _add(items: Sequence[Wanted], user: User, batch: Import) -> None:
+def _add(items: Sequence[Wanted], user: User, batch: Import, account: Account) -> None:
     conversations = [item for item in items if isinstance(item, ImportedConversation)]
     others = [item for item in items if not isinstance(item, ImportedConversation)]
-    entries = [*_conversation_entries(conversations, user, batch), *_other_entries(others, user, batch)]
+    entries = [*_conversation_entries(conversations, user, batch, account), *_other_entries(others, user, batch)]
     # A second item with an id adds only its additional turns.
     ImportEntry.objects.bulk_create(entries, ignore_conflicts=True)
 
 
 def _conversation_entries(
-    conversations: Sequence[ImportedConversation], user: User, batch: Import
+    conversations: Sequence[ImportedConversation], user: User, batch: Import, account: Account
 ) -> Iterator[ImportEntry]:
     whole = [
         TurnStretch(
@@ -76,6 +77,8 @@ def _conversation_entries(
         )
         for conversation in conversations
     ]
+    for turn in (turn for stretch in whole for turn in stretch.turns):
+        account.add("read", turn)
     known = known_items(user, whole)
     came_in = [item.conversation_id for item in known.values() if item.conversation_id]
     here = set(Conversation.objects.for_user(user).filter(pk__in=came_in).values_list("pk", flat=True))

@@ -6,7 +6,7 @@
 3. A cancellation takes the worker's lease away, so the present batch is rolled back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,13 +20,16 @@ from core.isolation.acting import acting_as
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import jobs, uploads
-from imports.storing.contents import MAX_LISTED, LeftOut, id_of, kind_of, read
+from imports.storing.contents import MAX_LISTED, PLACES, Account, LeftOut, Place, id_of, kind_of, read
 from imports.storing.keeping import KeptItem, keep_all
+from imports.storing.turns import planned_turns
 from imports.storing.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
 from intake.models import User
 
 STATES = (Import.State.WAITING, Import.State.RUNNING)
 EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
+# Why a conversation was not selected at first.
+_PASSED_OVER: Mapping[str, Place] = {ImportEntry.Status.HERE: "here", ImportEntry.Status.DELETED: "deleted"}
 # Documents and records of one transaction.
 MOST_KEPT = 50
 
@@ -51,11 +54,17 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
         batch.save()
         chosen = ImportEntry.objects.for_user(user).filter(batch=batch, is_selected=True)
         wanted = {(kind, external_id) for kind, external_id in chosen.values_list("kind", "external_id").iterator()}
+        others = ImportEntry.objects.for_user(user).filter(batch=batch, kind=EntryKind.CONVERSATION, is_selected=False)
+        passed_over = {
+            name: _PASSED_OVER.get(status, "not_chosen") for name, status in others.values_list("external_id", "status")
+        }
         turns = chosen.aggregate(turns=Sum("turns"))["turns"] or 0
     # A conversation counts as much as a turn: reading it takes time too.
-    writer = _Store(job, user, total=turns + len(wanted))
+    # Two, because the reading thread counts too.
+    account, not_stored = Account(), Account()
+    writer = _Store(job, user, total=turns + len(wanted), account=account)
     # A thread reads the next batch while the database stores the last.
-    batches = _batches(_work_of(batch, wanted))
+    batches = _batches(_work_of(batch, wanted, passed_over, not_stored))
     beside = ThreadPoolExecutor(1, thread_name_prefix="reading")
     try:
         upcoming = beside.submit(next, batches, None)
@@ -67,6 +76,9 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
         beside.shutdown(wait=False, cancel_futures=True)
     with acting_as(user):
         batch = jobs.keep(job, user=user, states=STATES)
+        account += not_stored
+        batch.account = {"read": (batch.account or {}).get("read"), **account.as_data(*PLACES)}
+        batch.save(update_fields=["account"])
         finish(batch, Import.State.DONE)
 
 
@@ -88,10 +100,15 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
     transaction.on_commit(partial(uploads.delete, batch), robust=True)
 
 
-def _work_of(batch: Import, wanted: set[tuple[str, str]]) -> Iterator[TurnStretch | KeptItem]:
-    """The selected conversations in stretches, and the selected documents and records."""
+def _work_of(
+    batch: Import, wanted: set[tuple[str, str]], passed_over: Mapping[str, Place], account: Account
+) -> Iterator[TurnStretch | KeptItem]:
+    """The selected conversations in stretches, and the selected documents and records; others are counted."""
     for item in read(batch, LeftOut()):
         if (kind_of(item), id_of(item)) not in wanted:
+            if isinstance(item, ImportedConversation):
+                for turn in planned_turns(item, otherwise=batch.created_at):
+                    account.add(passed_over.get(id_of(item), "not_chosen"), turn)
             continue
         if isinstance(item, ImportedConversation):
             yield from stretches(item, otherwise=batch.created_at)
@@ -128,7 +145,8 @@ def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
 class _Store:
     """Stores batches and counts the stored items."""
 
-    def __init__(self, job: ImportJob, user: User, *, total: int) -> None:
+    def __init__(self, job: ImportJob, user: User, *, total: int, account: Account) -> None:
+        self._account = account
         self._job = job
         self._user = user
         self._total = max(1, total)
@@ -150,6 +168,7 @@ class _Store:
             self._passed += len({id(stretch.conversation) for stretch in together.stretches}) + len(together.others)
             _note_refused(batch, refused | done.without_origin)
             self._count(batch, done, kept)
+        self._account += done.account
 
     def _count(self, batch: Import, done: BatchOutcome, kept: list[KeptItem]) -> None:
         kinds = [kind_of(item) for item in kept]

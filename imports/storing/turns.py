@@ -8,6 +8,7 @@ are a version: a turn with the same parent.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from core.pg_text import storable, storable_text
@@ -38,6 +39,9 @@ class PlannedTurn:
     exported: ExportedTurn | None = None
     # Its number here, once it is known; None for one that was deleted here.
     number: int | None = None
+    product: str = ""
+    # The turn after it in the list: its answer may have been glued to this one's by an earlier reader.
+    following: "PlannedTurn | None" = None
 
     @property
     def content_hash(self) -> bytes:
@@ -87,7 +91,10 @@ def planned_turns(conversation: ImportedConversation, *, otherwise: datetime) ->
             turn.key = turn.key_unanswered = hash_of(turn.key.hex())
         taken.add(turn.key)
         planned[exchange] = turn
-    return list(planned.values())
+    turns = list(planned.values())
+    for turn, following in pairwise(turns):
+        turn.following = following
+    return turns
 
 
 def exchanges(conversation: ImportedConversation) -> list[GatheredTurn]:
@@ -151,6 +158,7 @@ def _planned(
         key=key_of(*of_conversation, question, exchange.answer_id),
         key_unanswered=key_of(*of_conversation, question, ""),
         parent=parent,
+        product=conversation.product,
         is_current=exchange.is_current,
         user_message=storable_text(exchange.question.text) if exchange.question else "",
         assistant_message=BETWEEN_ANSWERS.join(answer for answer in answers if answer),

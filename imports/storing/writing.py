@@ -19,10 +19,12 @@ from core.bulk import insert_many
 from core.ids import uuid7
 from core.pg_text import storable_text
 from imports.models import Import, ImportedChange, ImportedItem
+from imports.reading.envelopes import opened, silent_rest
 from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import changes
+from imports.storing.contents import Account, Place
 from imports.storing.keys import hash_of, key_of, short_id
-from imports.storing.turns import PlannedTurn, conversation_key, nearest_number, planned_turns
+from imports.storing.turns import BETWEEN_ANSWERS, PlannedTurn, conversation_key, nearest_number, planned_turns
 from intake import exporting, history
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
@@ -59,6 +61,7 @@ class BatchOutcome:
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
     # By the external id of a conversation, why it is no branch here.
     without_origin: dict[str, str] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
@@ -106,8 +109,35 @@ def says_more(planned: PlannedTurn, item: ImportedItem, turn: Turn) -> bool:
     if hash_of(turn.user_message, turn.assistant_message) != bytes(item.content_hash):
         return False
     pairs = ((turn.user_message, planned.user_message), (turn.assistant_message, planned.assistant_message))
-    is_older = all(here.startswith(there) for here, there in pairs)
+    is_older = all(here.startswith(there) for here, there in pairs) and not _is_mended(planned, turn)
     return not is_older and not changes.was_so_before(item, planned.content_hash)
+
+
+def _is_mended(planned: PlannedTurn, turn: Turn) -> bool:
+    """Whether the export has the same words, and only an earlier reader kept a program's words with them."""
+    question = turn.user_message
+    is_same_question = planned.user_message in (question, opened([question], planned.product).text)
+    return is_same_question and (
+        planned.assistant_message == turn.assistant_message
+        or planned.assistant_message == opened([turn.assistant_message], planned.product, is_answer=True).text
+        or planned.assistant_message == silent_rest(turn.assistant_message)
+        or _is_of_several(planned, turn.assistant_message)
+    )
+
+
+def _is_of_several(planned: PlannedTurn, answer: str) -> bool:
+    """Whether the answer is that of this turn and of the next ones, whose questions were hidden before."""
+    at, following = len(planned.assistant_message), planned.following
+    if not answer.startswith(planned.assistant_message):
+        return False
+    while at < len(answer) and following is not None:
+        if following.assistant_message:
+            piece = f"{BETWEEN_ANSWERS}{following.assistant_message}"
+            if not answer.startswith(piece, at):
+                return False
+            at += len(piece)
+        following = following.following
+    return at == len(answer)
 
 
 def write(batch: Sequence[TurnStretch], *, user: User, brought_by: Import) -> BatchOutcome:
@@ -135,6 +165,9 @@ class _Batch:
             conversation = self._conversation_of(stretch)
             if conversation is not None:
                 self._add_turns(stretch, conversation)
+            else:
+                for planned in stretch.turns:
+                    self._outcome.account.add("deleted", planned)
         history.save(made=self._made, changed=list(self._changed.values()), turns=[turn for _, turn in self._new_turns])
         self._new_items += [self._turn_item(planned, turn) for planned, turn in self._new_turns]
         insert_many(self._new_items)
@@ -242,7 +275,9 @@ class _Batch:
             item = item_of(planned, self._known)
             if item is not None:
                 planned.number = self._turns_here.get(item.turn_id or 0)
-                added += self._bring_up_to_date(planned, item)
+                is_changed = self._bring_up_to_date(planned, item, conversation)
+                added += is_changed
+                self._outcome.account.add(self._place_of(planned, item, is_changed=is_changed), planned)
                 continue
             parent = nearest_number(planned.parent)
             number = planned.exported.turn_number if planned.exported else None
@@ -251,6 +286,7 @@ class _Batch:
                 if said_at is None or abs(said_at - planned.said_at) < SAME_TIME:
                     # Already here without an import, or deleted here.
                     planned.number = number if said_at else None
+                    self._outcome.account.add("here" if said_at else "deleted", planned)
                     continue
                 # Written here since: this one comes after it.
                 number = None
@@ -262,6 +298,7 @@ class _Batch:
             if planned.is_current and conversation.current_number == parent and not _has_no_path(stretch):
                 conversation.current_number = turn.turn_number
             self._new_turns.append((planned, turn))
+            self._outcome.account.add("stored", planned)
             self._outcome.versions += not planned.is_current
             added += 1
         if added and conversation not in self._made:
@@ -271,14 +308,23 @@ class _Batch:
         _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
         self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
 
-    def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem) -> bool:
-        """Whether the turn was as imported, and has more text now."""
+    def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> Place:
+        if planned.number is None:
+            return "deleted"
+        if is_changed:
+            return "changed"
+        # A worker that takes over finds the turns of the one before it.
+        return "stored" if item.batch_id == self._import.pk else "here"
+
+    def _bring_up_to_date(self, planned: PlannedTurn, item: ImportedItem, conversation: Conversation) -> bool:
+        """Whether the turn was as imported, and has more text now, or the same without a program's words."""
         if planned.number is None or bytes(item.content_hash) == planned.content_hash:
             return False
         turn = Turn.objects.for_user(self._user).select_for_update().get(pk=item.turn_id or 0)
         if not says_more(planned, item, turn):
             return False
         fields = _fields_of(planned)
+        self._mend_title(planned, turn, conversation)
         changes.note(item, brought_by=self._import, before={name: getattr(turn, name) for name in fields})
         for name, value in fields.items():
             setattr(turn, name, value)
@@ -290,6 +336,13 @@ class _Batch:
         self._known[planned.key] = item
         item.save(update_fields=["key", "content_hash"])
         return True
+
+    def _mend_title(self, planned: PlannedTurn, turn: Turn, conversation: Conversation) -> None:
+        """A title that was made of the first words is made of the new ones."""
+        is_of_line = conversation.titled_by == TitledBy.LINE
+        if is_of_line and conversation.title == title_from((turn.user_message or turn.assistant_message).strip()):
+            conversation.title = title_from((planned.user_message or planned.assistant_message).strip())
+            Conversation.objects.for_user(self._user).filter(pk=conversation.pk).update(title=conversation.title)
 
     def _turn_item(self, planned: PlannedTurn, turn: Turn) -> ImportedItem:
         return ImportedItem(

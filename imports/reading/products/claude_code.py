@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from imports.reading.assembly import HiddenPrompts, UnknownKinds
-from imports.reading.envelopes import opened, title_without
+from imports.reading.envelopes import OpenedText, opened, title_without
 from imports.reading.files import Files
-from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Skipped
+from imports.reading.items import ImportedConversation, ImportedDocument, ImportedMessage, Item, Items, Role, Skipped
 from imports.reading.lines import json_lines
 from imports.reading.notes import note_text
 from imports.reading.products import ExportReader
@@ -26,7 +26,8 @@ _MEMORY = re.compile(r"(?:^|.*/)(?P<path>projects/[^/]+/memory/.+\.md)\Z")
 _KNOWN_KINDS = {
     "summary", "custom-title", "ai-title", "file-history-snapshot", "system", "progress", "last-prompt", "tag", "mode",
     "permission-mode", "agent-name", "agent-color", "agent-setting", "pr-link", "worktree-state", "content-replacement",
-    "saved_hook_context", "result", "attribution-snapshot", "queue-operation", "attachment", "started", "speculation-accept",
+    "saved_hook_context", "result", "attribution-snapshot", "queue-operation", "attachment",
+    "started", "speculation-accept",
 }  # fmt: skip
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -105,20 +106,15 @@ def _read_session(files: Files, name: str, file_id: str, sessions: _Sessions) ->
 def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, file_id: str) -> bool:
     """Whether the line is a node of the tree."""
     session = id_of(line.get("sessionId")) or file_id
-    kind = line_of(line.get("type"))
-    where = f"{name}:{number}"
-    if kind in ("custom-title", "ai-title"):
-        title = line_of(line.get("customTitle" if kind == "custom-title" else "aiTitle"))
-        sessions.titles.setdefault(session, {})[kind] = title_without(title, PRODUCT)
-    elif kind == "summary":
-        sessions.summaries[id_of(line.get("leafUuid"))] = title_without(line_of(line.get("summary")), PRODUCT)
-    elif kind == "queue-operation":
+    kind, where = line_of(line.get("type")), f"{name}:{number}"
+    if kind == "queue-operation":
         _take_queue(line, sessions.queued.setdefault(session, []), where)
         sessions.files.setdefault(session, name)
         sessions.folders.setdefault(session, "")
         return bool(sessions.queued[session])
-    elif kind not in (*_KNOWN_KINDS, "user", "assistant"):
+    if kind not in (*_KNOWN_KINDS, "user", "assistant"):
         sessions.unknown.note(kind or "no kind", where)
+    _take_title(line, kind, sessions, session)
     node = id_of(line.get("uuid"))
     if not node and kind in ("user", "assistant"):
         node = f"{file_id}:{number}"
@@ -135,6 +131,14 @@ def _take(line: dict[str, Any], sessions: _Sessions, name: str, number: int, fil
         # The file of a branch may be read before that of its session.
         sessions.tree.parents[node] = _parent_of(line)
     return True
+
+
+def _take_title(line: dict[str, Any], kind: str, sessions: _Sessions, session: str) -> None:
+    if kind in ("custom-title", "ai-title"):
+        title = line_of(line.get("customTitle" if kind == "custom-title" else "aiTitle"))
+        sessions.titles.setdefault(session, {})[kind] = title_without(title, PRODUCT)
+    elif kind == "summary":
+        sessions.summaries[id_of(line.get("leafUuid"))] = title_without(line_of(line.get("summary")), PRODUCT)
 
 
 def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None:
@@ -174,39 +178,32 @@ def _add_node(line: dict[str, Any], node: str, where: str, sessions: _Sessions) 
 
 def _shown(line: dict[str, Any], node: str, where: str, sessions: _Sessions) -> ImportedMessage | str:
     """The message of a line, or the reason why it is hidden."""
-    role, message = line.get("type"), object_of(line.get("message"))
+    role, message = line_of(line.get("type")), object_of(line.get("message"))
     attachment = object_of(line.get("attachment"))
     if role == "attachment" and attachment.get("type") == "queued_command":
         role, message = "user", {"content": attachment.get("prompt")}
-    if role not in ("user", "assistant"):
-        return line_of(role) or "unknown"
-    for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage"):
-        if line.get(mark):
-            return mark
+    mark = next((mark for mark in ("isMeta", "isCompactSummary", "isApiErrorMessage") if line.get(mark)), None)
+    if role not in ("user", "assistant") or mark:
+        return mark or role or "unknown"
     if message.get("model") == "<synthetic>":
         return "synthetic"
     content = message.get("content")
     for kind in unknown_kinds(content):
         sessions.unknown.note(kind, where)
-    is_user = role == "user"
-    shown, words = message_of(
-        node,
-        "user" if is_user else "assistant",
-        content,
-        line.get("timestamp"),
-        message.get("model"),
-        product=PRODUCT,
-    )
-    if shown.text or shown.attachments:
-        return shown
+    asker: Role = "user" if role == "user" else "assistant"
+    shown, words = message_of(node, asker, content, line.get("timestamp"), message.get("model"), product=PRODUCT)
+    return shown if shown.text or shown.attachments else _hidden(node, shown, words, content, sessions)
+
+
+def _hidden(node: str, shown: ImportedMessage, words: OpenedText, content: Any, sessions: _Sessions) -> str:
+    """Why a message without words is hidden; notes what may have been answered."""
     if words.command:
         sessions.commands[node] = replace(shown, text=words.command)
         return "command"
     if words.is_prompt:
         sessions.tree.prompts.add(node)
         sessions.hidden.count += 1
-        return "the program's own words"
-    return "the program's own words" if words.is_changed else _what_instead(content)
+    return "the program's own words" if words.is_prompt or words.is_changed else _what_instead(content)
 
 
 def _what_instead(content: Any) -> str:

@@ -208,15 +208,10 @@ def _hide_silent_turns(found: _Session) -> None:
             tree.visible[node] = replace(message, text=rest)
             continue
         tree.hide(node, "silent turn")
-        prompt = above[node]
-        if (
-            prompt in tree.visible
-            and prompt not in found.written
-            and "HEARTBEAT_OK" in message.text
-            and not is_to_the_program
-        ):
-            if tree.visible[prompt].role == "user":
-                asked.setdefault(tree.visible[prompt].text, []).append(prompt)
+        prompt = tree.visible.get(above[node] or "")
+        is_of_the_scheduler = prompt is not None and prompt.role == "user" and prompt.id not in found.written
+        if prompt is not None and is_of_the_scheduler and not is_to_the_program and "HEARTBEAT_OK" in message.text:
+            asked.setdefault(prompt.text, []).append(prompt.id)
     for text, prompts in asked.items():
         if len(set(prompts)) >= _OFTEN or "HEARTBEAT" in text:
             for prompt in set(prompts):

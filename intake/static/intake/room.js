@@ -11,6 +11,8 @@ import { Sidebar } from "./sidebar.js";
 import { listenForTheme } from "./theme.js";
 
 const STATUS_MS = 8000;
+// From so many changed chats on, the list is fetched as a whole.
+const MANY = 5;
 const WORKER_AFTER_MS = 4000;
 
 export const sidebarElement = document.querySelector("[data-sidebar]");
@@ -33,7 +35,15 @@ document.querySelector("[data-logout]")?.addEventListener("submit", () => {
 
 listenForChanges(sidebarElement.dataset.events, {
   onChange: async (ids) => {
+    // An import brings hundreds: the list is fetched once for all of them.
+    const isMany = ids.length > MANY;
+    const open = document.querySelector("[data-chat]")?.dataset.conversation;
+    if (isMany) await sidebar.refreshAll();
     for (const id of ids) {
+      if (isMany && id !== open) {
+        document.dispatchEvent(new CustomEvent("recollect:changed", { detail: { id, isGone: false } }));
+        continue;
+      }
       const item = await sidebar.refresh(id);
       if (item) showTitleOf(id, item.querySelector("a").textContent);
       document.dispatchEvent(new CustomEvent("recollect:changed", { detail: { id, isGone: item === undefined } }));
