@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("imports", "0002_keys_and_isolation"),
+        ("imports", "0003_who_began_an_import"),
     ]
 
     operations = [
