@@ -33,7 +33,7 @@ WHOLE = [
     for name, service in file["services"].items()
     if "image" in service or "build" in service
 ]
-OURS = ["migrate", "web", "worker", "importer", "beat"]
+OURS = ["migrate", "web", "worker", "importer", "keeper", "beat"]
 
 
 @pytest.mark.parametrize("service", WHOLE)
@@ -72,7 +72,7 @@ def test_secrets_are_files_and_never_in_the_environment(file):
 
 def test_each_container_gets_the_passwords_of_its_own_role_alone():
     secrets = {name: set(service.get("secrets", ())) for name, service in ALONE["services"].items()}
-    assert secrets["web"] == secrets["importer"] == {"secret_key", "database_password"}
+    assert secrets["web"] == secrets["importer"] == secrets["keeper"] == {"secret_key", "database_password"}
     assert secrets["worker"] == secrets["beat"] == {"secret_key", "database_worker_password"}
     assert "postgres_password" not in set.union(*(secrets[name] for name in OURS))
     for name in OURS:
