@@ -7,6 +7,7 @@ from oauth2_provider.models import (
     clear_expired,
     get_access_token_model,
     get_application_model,
+    get_grant_model,
     get_refresh_token_model,
 )
 
@@ -47,6 +48,8 @@ def _remove_connections() -> None:
 def _remove_clients(now: datetime) -> None:
     was_never_used = Q(created__lt=now - NEVER_USED_FOR, updated__lt=F("created") + MARK_OF_USE)
     is_forgotten = was_never_used | Q(updated__lt=now - UNUSED_FOR)
+    # A used code stays for a day, and keeps no client.
+    has_code = Exists(get_grant_model().objects.filter(application=OuterRef("pk"), expires__gt=now))
     get_application_model().objects.filter(
-        is_forgotten, grant=None, accesstoken=None, refreshtoken=None, agent_connections=None
+        is_forgotten, ~has_code, accesstoken=None, refreshtoken=None, agent_connections=None
     ).exclude(registration_source="manual").delete()

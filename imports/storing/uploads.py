@@ -19,8 +19,6 @@ PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 # A file is slightly older than the row that it belongs to.
 FORGOTTEN_SECONDS = 3600
-# In the folder of all uploads: held while one is counted against the free space.
-LOCK = ".lock"
 # The unit of `st_blocks`, by POSIX.
 BLOCK = 512
 
@@ -78,15 +76,18 @@ def reserve(batch: Import) -> None:
     """
     folder, path = Path(settings.IMPORTS_DIR), path_of(batch)
     path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as lock:
+    # The folder's own lock: one upload after the other is counted against the free space.
+    lock = os.open(folder, os.O_RDONLY)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if shutil.disk_usage(folder).free - _announced(folder) - batch.bytes < settings.IMPORTS_FREE_BYTES:
             raise NoRoom
-        try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
-                upload.truncate(batch.bytes)
-        except OSError:
-            raise NoRoom from None
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as upload:
+            upload.truncate(batch.bytes)
+    except OSError:
+        raise NoRoom from None
+    finally:
+        os.close(lock)
 
 
 def _announced(folder: Path) -> int:

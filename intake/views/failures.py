@@ -116,7 +116,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 def server_error(request: HttpRequest) -> HttpResponse:
     """`handler500`. A lost database or a full pool may be met outside a view, where no middleware sees it."""
     expected = sys.exception()
-    if expected is not None and as_recollect_error(expected) is not None:
+    if isinstance(expected, Exception) and as_recollect_error(expected) is not None:
         return answer_to(request, expected)
     return _answer(request, Broken(), page="500.html")
 
