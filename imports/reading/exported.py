@@ -347,7 +347,7 @@ def _uuid(fields: Mapping[str, Any], name: str) -> UUID:
 
 
 def _time(fields: Mapping[str, Any], name: str) -> datetime:
-    """Unchanged, if it is a time with a zone from 1900 to tomorrow; outside these it is unknown, and now stands for it."""
+    """Unchanged, if it is a time with a zone from 1900 to tomorrow; any other is unknown, and today stands for it."""
     value = fields.get(name)
     try:
         at = datetime.fromisoformat(value) if isinstance(value, str) else None

@@ -56,9 +56,9 @@ LITERAL = 100
 NOT_CHOSEN = 0.85
 # The number of best turns for which this is checked.
 LOOKED_FOR_VERSIONS = 50
-_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
+_QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»')
 # A file's name, and an amount with its unit: 10mg, 24-hour.
-_FILE = re.compile(r"[\w.-]*\w\.[a-zA-Z]\w{1,4}")
+_FILE = re.compile(r"(?<![\w.-])[\w.-]*\w\.[a-zA-Z]\w{1,4}")
 _AMOUNT = re.compile(r"\d[\d.,]*-?[^\W\d_]+")
 
 NO_TERMS = TermHit(("", 0), score=0.0, said_score=0.0)

@@ -30,7 +30,7 @@ STEM_LENGTH = 3
 
 _WORD = re.compile(r"\w+")
 _UNSPACED_PIECE = re.compile(rf"[{UNSPACED}]+")
-_NUMBERED = re.compile(r"(?=[^\s\"]*\d)\w+(?:[^\w\s\"]\w+)+")
+_NUMBERED = re.compile(r"(?<!\w)(?=[^\s\"]{0,64}\d)\w+(?:[^\w\s\"]\w+)+")
 _NEVER = r"(?!)"
 _ZERO_WIDTH_JOINER = "\u200d"
 
