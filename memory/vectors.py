@@ -434,7 +434,7 @@ def _store_on_nodes(rows: Sequence[Embedding], parameters: dict[str, Any]) -> No
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(_STORE_OF_ONE, parameters | {"user_id": user_id})
             for corpus, model_id, is_further in cursor.fetchall():
-                owner: dict[str, Any] = dict(zip(("user_id", "corpus", "model_id", "is_further"), of, strict=True))
+                owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
                 _pack_on_node(owner, slots=parameters["slots"])
 
 
@@ -477,7 +477,7 @@ def pack_all(*, until: datetime | None = None) -> int:
     packed: list[int] = []
 
     def pack(of: tuple[int, str, int, bool]) -> None:
-        owner = {"user_id": user_id, "corpus": corpus, "model_id": model_id, "is_further": is_further}
+        owner: dict[str, Any] = dict(zip(("user_id", "corpus", "model_id", "is_further"), of, strict=True))
         with transaction.atomic(), connection.cursor() as cursor:
             slots = slots_for(dimensions[owner["model_id"]])
             if is_cluster(connection):
