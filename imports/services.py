@@ -66,7 +66,10 @@ class EntryPage:
 
 
 def begin(*, user: User, filename: str, size: int, product: str, now: datetime, begun_by: str = "") -> Import:
-    """`begun_by` is a digest of the caller's token, if it is a token. Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`."""
+    """`begun_by` is a digest of the caller's token, if there is one.
+
+    Raises `InvalidInput`, `TooManyImports`, `QuotaExceeded` and `NoRoom`.
+    """
     if product and product not in {reader.product for reader in readers()}:
         raise InvalidInput(errors={"product": ["There is no such product."]})
     quotas.take(user.pk, turns=1, size=1, fills_queue=True)
