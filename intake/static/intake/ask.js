@@ -11,10 +11,11 @@ const LONGEST_WAIT_MS = 10_000;
 const MOST_TRIES = 65;
 
 export class Failure extends Error {
-  constructor({ code, detail, retryable }) {
+  constructor({ code, detail, retryable, reason = "" }) {
     super(detail);
     this.code = code;
     this.retryable = Boolean(retryable);
+    this.reason = reason;
   }
 }
 

@@ -174,7 +174,7 @@ function giveUp(turn, error) {
     else edit(turn);
     return;
   }
-  turn.fail({ detail: error.message, canRetry: error.retryable ?? true });
+  turn.fail({ detail: error.message, canRetry: error.retryable ?? true, reason: error.reason });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
   if (error.retryable === false && !turn.isSaved && !composer.text) {
