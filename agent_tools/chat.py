@@ -18,6 +18,7 @@ from agent_tools.tools.conversations import fair_limit
 from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, RecollectError
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.pg_text import ELLIPSIS, cut
 from core.problems import as_recollect_error
 from intake.agent.deps import ChatDeps
 from intake.models import User
@@ -152,7 +153,7 @@ def _lengths(value: Any) -> list[int]:
 def _cut(value: Any, limit: int) -> Any:
     match value:
         case str():
-            return value if len(value) <= limit else value[:limit] + "…"
+            return value if len(value) <= limit else cut(value, limit) + ELLIPSIS
         case dict():
             return {name: _cut(each, limit) for name, each in value.items()}
         case list():

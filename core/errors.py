@@ -17,6 +17,8 @@ class RecollectError(Exception):
         self.errors = errors
         # Additional members of the problem document that the caller needs to continue.
         self.more: dict[str, int] = {}
+        # The words of another server, for staff alone.
+        self.reason = ""
         super().__init__(self.detail)
 
 

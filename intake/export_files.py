@@ -14,6 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from core.pg_text import cut
 from core.sections import END, write_head, write_section
 from core.zip_stream import ArchiveFile, zipped
 from intake import exporting
@@ -78,7 +79,7 @@ def short_id(key: UUID) -> str:
 
 def safe_name(title: str) -> str:
     plain = _NOT_IN_NAMES.sub(" ", unicodedata.normalize("NFC", title))
-    return " ".join(plain.split())[:NAME_LENGTH].strip()
+    return cut(" ".join(plain.split()), NAME_LENGTH).strip()
 
 
 def _conversation(conversation: Conversation, user: User) -> Iterator[str]:

@@ -12,6 +12,7 @@ import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
@@ -49,6 +50,12 @@ class LanguageModel:
     def own_name(self) -> str:
         """The model's own name, without its vendor's."""
         return _own_name(self.id)
+
+    @property
+    def host(self) -> str:
+        """The server's host and port, for the log: an address may contain a password, and a path may contain a key."""
+        vendor = "api.anthropic.com" if self.id.startswith(ANTHROPIC) else "api.openai.com"
+        return urlsplit(self.base_url).netloc.rpartition("@")[2] or (self.base_url and "?") or vendor
 
     @property
     def takes_temperature(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Q
 
-from core.pg_text import storable_text
+from core.pg_text import cut, storable_text
 from intake.models import Conversation, Turn
 
 # As many as fit on a screen, with marks of four pixels; for longer chats every n-th question.
@@ -80,4 +80,4 @@ def _around(words: list[str], *texts: str) -> str:
             start = max(0, min(places) - BEFORE_MATCH)
             piece = " ".join(text[start : start + BEGINNING].split())
             return f"…{piece}" if start else piece
-    return " ".join(texts[0][:BEGINNING].split())
+    return " ".join(cut(texts[0], BEGINNING).split())

@@ -14,6 +14,7 @@ from django.db.models import Q
 from core.errors import AuthenticationRequired, InvalidInput, NotFound
 from core.isolation.acting import PersonalChange, change_for_each
 from core.isolation.caller import Caller
+from core.pg_text import shortened
 from intake import quotas
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
@@ -267,10 +268,7 @@ def without_nul(text: str) -> str:
 
 def title_from(message: str) -> str:
     """A title from the first message: its first line, cut at a word."""
-    line = " ".join(message.split("\n", 1)[0].split())
-    if len(line) <= TITLE_LENGTH:
-        return line
-    return line[: TITLE_LENGTH - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+    return shortened(" ".join(message.split("\n", 1)[0].split()), TITLE_LENGTH)
 
 
 def _open_conversation(

@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 
 from core.errors import AuthenticationRequired, InvalidInput, NotFound, StillRunning
 from core.isolation.caller import Caller
+from core.pg_text import shortened
 from intake import services
 from intake.models import Conversation, Turn
 from intake.models.conversations import TITLE_LENGTH
@@ -187,4 +188,4 @@ def _branch_title(title: str) -> str:
     mark = BRANCH_TITLE.format(title="")
     kept = title.removesuffix(mark)
     room = TITLE_LENGTH - len(mark)
-    return BRANCH_TITLE.format(title=kept if len(kept) <= room else kept[: room - 1] + "…") if kept else ""
+    return BRANCH_TITLE.format(title=shortened(kept, room)) if kept else ""

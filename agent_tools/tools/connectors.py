@@ -19,6 +19,7 @@ from agent_tools.tools.history_input import MAX_QUERY_LENGTH
 from agent_tools.tools.wording import known
 from core.errors import NotFound
 from core.ids import parse_id
+from core.pg_text import shortened
 from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
 from intake.models import User
@@ -119,7 +120,7 @@ def _title_of(reference: Reference) -> str:
 
 
 def _titled(name: str, day: str) -> str:
-    return f"{' '.join(name.split())[:TITLE_LENGTH]} ({day})"
+    return f"{shortened(' '.join(name.split()), TITLE_LENGTH)} ({day})"
 
 
 def _conversation(name: str, key: str, user: User) -> ConnectorDocument:

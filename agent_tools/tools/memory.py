@@ -12,6 +12,7 @@ from agent_tools.registry import Tool, ToolOutput
 from agent_tools.tools.wording import NO_CALLER, NOBODY
 from agent_tools.untrusted import as_one_line
 from core.errors import RecollectError, SearchFailed
+from core.pg_text import shortened
 from core.problems import database_away
 from core.validation import refuse_nul
 from intake.models import User
@@ -160,8 +161,7 @@ def _item(number: int, result: MemorySearchResult, user: User) -> str:
     about += [f"project {_label(record.project_id)}"] if record.project_id else []
     about += [f"tags: {', '.join(map(_label, record.tags))}"] if record.tags else []
     content = " ".join(record.content.split())
-    excerpt = content if len(content) <= EXCERPT_LENGTH else content[: EXCERPT_LENGTH - 1].rstrip() + "…"
-    return f"{number}. **{_label(record.type)}** ({'; '.join(about)}): {excerpt}"
+    return f"{number}. **{_label(record.type)}** ({'; '.join(about)}): {shortened(content, EXCERPT_LENGTH)}"
 
 
 def _label(label: str) -> str:

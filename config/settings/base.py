@@ -587,7 +587,9 @@ LLM_MODELS = {
     for name in dict.fromkeys(map(str.strip, env.list("LLM_MODELS", default=[])))
     if name
 }
-LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=60.0)
+# How long an answer waits for the first word, and between two pieces. A model that is loaded first, or that reads a
+# long conversation without a graphics card, takes minutes for the first one.
+LLM_TIMEOUT_SECONDS = env.float("LLM_TIMEOUT_SECONDS", default=300.0)
 # The tools of the chat's agent loop, by dotted path, so that intake imports no app above it.
 CHAT_TOOLSET = "agent_tools.chat.toolset"
 # Undoes what one of those tools stored, when the user asks for it.

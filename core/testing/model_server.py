@@ -17,13 +17,15 @@ from starlette.routing import Route
 class Say:
     """Stream these pieces of text with this pause between them; `finish_reason` is `length` for a cut answer.
 
-    `thoughts` are streamed first, as a thinking model's.
+    `thoughts` are streamed first, as a thinking model's. Without any piece the stream is empty, as of a server whose
+    model's window is full. `seconds_before` is the time in which the model is loaded.
     """
 
     pieces: tuple[str, ...]
     seconds_apart: float = 0.0
     finish_reason: str = "stop"
     thoughts: tuple[str, ...] = ()
+    seconds_before: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,22 @@ class CallTool:
 
 @dataclass(frozen=True)
 class CallTools:
-    """Call several tools at once."""
+    """Call several tools at once. Some servers give all calls one index or one id, or repeat a name with each piece."""
 
     calls: tuple[CallTool, ...]
+    has_one_index: bool = False
+    has_one_id: bool = False
+    repeats_names: bool = False
 
 
 @dataclass(frozen=True)
 class Refuse:
-    """Answer with an HTTP error."""
+    """Answer with an HTTP error; with `in_stream`, as an event of a stream that has begun well."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
+    message: str = "refused, and the key was sk-secret"
+    in_stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,9 @@ class ScriptedModel:
         step = self.script.pop(0)
         match step:
             case Refuse():
-                body = {"error": {"message": "refused, and the key was sk-secret", "type": "error", "code": None}}
+                body = {"error": {"message": step.message, "type": "error", "code": None}}
+                if step.in_stream:
+                    return Response(f"data: {json.dumps(body)}\n\n", media_type="text/event-stream")
                 return JSONResponse(body, status_code=step.status, headers=step.headers)
             case Hang():
                 await self._until_gone(request)
@@ -128,12 +137,13 @@ class ScriptedModel:
         try:
             match step:
                 case CallTool() | CallTools():
-                    calls = (step,) if isinstance(step, CallTool) else step.calls
-                    for index, call in enumerate(calls):
-                        for delta in _call_deltas(call, index):
+                    calls = CallTools((step,)) if isinstance(step, CallTool) else step
+                    for number in range(len(calls.calls)):
+                        for delta in _call_deltas(calls, number):
                             yield chunk(delta)
                     yield chunk({}, finish_reason="tool_calls")
                 case Say() | BreakOff():
+                    await asyncio.sleep(step.seconds_before if isinstance(step, Say) else 0)
                     for field_of_piece, piece in _pieces(step):
                         yield chunk({"role": "assistant", field_of_piece: piece})
                         self.sent += 1
@@ -156,19 +166,22 @@ def _pieces(step: Say | BreakOff) -> list[tuple[str, str]]:
     return [*(("reasoning_content", piece) for piece in thoughts), *(("content", piece) for piece in step.pieces)]
 
 
-def _call_deltas(call: CallTool, index: int) -> list[dict[str, Any]]:
+def _call_deltas(calls: CallTools, number: int) -> list[dict[str, Any]]:
     """The ids are the same in every answer, as on some servers."""
+    call, index = calls.calls[number], 0 if calls.has_one_index else number
+    id_ = "call_1" if calls.has_one_id else f"call_{number + 1}"
+    again = {"name": call.name} if calls.repeats_names else {}
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
     half = len(arguments) // 2
     begun = {
         "index": index,
-        "id": f"call_{index + 1}",
+        "id": id_,
         "type": "function",
         "function": {"name": call.name, "arguments": arguments[:half]},
     }
     return [
         {"role": "assistant", "tool_calls": [begun]},
-        {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]},
+        {"tool_calls": [{"index": index, "function": {**again, "arguments": arguments[half:]}}]},
     ]
 
 

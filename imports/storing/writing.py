@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 
 from core.bulk import insert_many
 from core.ids import uuid7
-from core.pg_text import storable_text
+from core.pg_text import cut, storable_text
 from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.items import ExportedConversation, ImportedConversation
@@ -398,7 +398,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
     return Conversation(
         id=exported.id if exporting.is_own(user, exported.id, exported.proof) else id_here(user, exported.id),
         user=user,
-        title=storable_text(conversation.title or "")[:TITLE_LENGTH],
+        title=cut(storable_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
         external_id=exported.external_id,
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,

@@ -44,7 +44,8 @@ class ChatDeps:
     `notes`, `about`: the beginnings of their MEMORY.md and their USER.md, if any. `how_to_answer`: their instructions
     for all chats; `instructions`: for this one.
 
-    `model` is None in recall mode, and if no server lists one.
+    `model` is None in recall mode, and if no server lists one. `sees_reasons`: whether the model server's own words
+    about a failure are for this user; they may contain an address or a piece of a key.
     """
 
     caller: Caller
@@ -58,6 +59,7 @@ class ChatDeps:
     temperature: float | None = None
     uses_memory: bool = True
     is_temporary: bool = False
+    sees_reasons: bool = False
     fence: Fence = field(default_factory=Fence)
 
     @property
@@ -83,7 +85,9 @@ def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> Ch
     if user is None:
         return deps
     preferences = ChatPreferences.objects.for_user(user).first() or ChatPreferences()
-    deps = replace(deps, zone=user.zone, how_to_answer=preferences.how_to_answer)
+    deps = replace(
+        deps, zone=user.zone, how_to_answer=preferences.how_to_answer, sees_reasons=user.is_staff and user.is_active
+    )
     if not conversation.uses_memory:
         return deps
     return replace(deps, notes=_beginning(settings.CHAT_NOTES, user), about=_beginning(settings.CHAT_ABOUT, user))

@@ -1,6 +1,7 @@
 """Produces one answer: asks the model, runs its tool calls, and streams every event."""
 
 import json
+import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Sequence
@@ -9,16 +10,20 @@ from typing import Any
 
 from django.conf import settings
 from django.utils.module_loading import import_string
-from pydantic_ai import Agent, AgentRunResultEvent
+from pydantic_ai import Agent, AgentRunResultEvent, ModelRetry, RunContext
 from pydantic_ai.exceptions import (
     AgentRunError,
     ModelAPIError,
     ModelAuthenticationError,
+    ModelConnectionError,
     ModelContextWindowExceededError,
     ModelNotFoundError,
     ModelQuotaExceededError,
     ModelRateLimitError,
     ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelTimeoutError,
+    OutputTokenLimitExceeded,
     UsageLimitExceeded,
 )
 from pydantic_ai.messages import (
@@ -38,12 +43,15 @@ from pydantic_ai.run import AgentRunResult
 
 from core.errors import RateLimited, RecollectError, TooLarge, Unavailable
 from core.ids import uuid7
-from core.pg_text import cut, storable, storable_text
+from core.pg_text import capped, storable, storable_text
 from intake.agent.deps import ChatDeps
 from intake.agent.events import AgentEvent, AnswerEnded, ReasoningWritten, TextWritten, ToolCalled, ToolReturned
 from intake.agent.models import chat_model, model_settings
 from intake.agent.prompt import circumstances, introduction
-from intake.agent.rounds import BoundedToolset, may_use_tools, settings_of_step, usage_limits
+from intake.agent.rounds import BoundedToolset, RepeatedCall, may_use_tools, settings_of_step, usage_limits
+from intake.language_models import LanguageModel
+
+logger = logging.getLogger(__name__)
 
 # Of a call, in characters: each is rendered at every view of its chat, and translated.
 LONGEST_SUMMARY = 4_000
@@ -57,7 +65,7 @@ async def answer(
 
     Raises `RecollectError` with a sentence for the user if the model fails.
     """
-    teller = _Teller()
+    teller, begun_at = _Teller(), time.monotonic()
     try:
         chosen = model or chat_model(deps.caller, deps.model, is_temporary=deps.is_temporary)
         async with _agent(deps, chosen).run_stream_events(
@@ -66,27 +74,59 @@ async def answer(
             async for event in events:
                 for told in teller.tell(event):
                     yield told
+    except RepeatedCall as repeated:
+        _log_failure(deps.model, "RepeatedCall", begun_at)
+        for told in teller.offer(repeated.summary):
+            yield told
     except AgentRunError as error:
-        raise _in_words(error, is_by_message=_is_longer(message, history)) from error
+        _log_failure(deps.model, _kind_of(error), begun_at)
+        raise _in_words(error, deps, is_by_message=_is_longer(message, history)) from error
 
 
-def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
-    """A malformed call also uses up a round, so its corrections need no other limit."""
+def _log_failure(model: LanguageModel | None, kind: str, begun_at: float) -> None:
+    """Without the server's words, which may contain the user's or a key."""
+    if model is not None:
+        seconds = time.monotonic() - begun_at
+        logger.warning("The model %s at %s failed after %.1f s (%s)", model.own_name, model.host, seconds, kind)
+
+
+def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str | None]:
+    """A malformed call also uses up a round, so its corrections need no other limit.
+
+    No text at all is a valid output for the library, so that `_require_words` decides what it means.
+    """
     common = model_settings(deps.model, temperature=deps.temperature)
     tools = import_string(settings.CHAT_TOOLSET)(
         deps.caller, uses_memory=deps.uses_memory, may_save=not deps.is_temporary
     )
-    return Agent(
+    agent: Agent[ChatDeps, str | None] = Agent(
         model,
         deps_type=ChatDeps,
+        output_type=[str, type(None)],
         instructions=[
             introduction(deps),
             lambda context: circumstances(deps, may_use_tools=may_use_tools(context)),
         ],
         toolsets=[BoundedToolset(tools)],
         model_settings=lambda context: settings_of_step(context, common),
-        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 2},
+        retries={"tools": settings.CHAT_TOOL_ROUNDS + 2, "output": 1},
     )
+    agent.output_validator(_require_words)
+    return agent
+
+
+def _require_words(context: RunContext[ChatDeps], output: str | None) -> str | None:
+    """A model that has thought or called tools is asked once more; one that sent nothing at all would send it again."""
+    if output and output.strip():
+        return output
+    has_worked = context.run_step > 1 or any(part.has_content() for part in _last_parts(context.messages))
+    if has_worked and context.retry == 0:
+        raise ModelRetry("Answer in words now.")
+    raise SentNothing("The model sent nothing.")
+
+
+def _last_parts(messages: list[ModelMessage]) -> list[Any]:
+    return [part for part in messages[-1].parts if isinstance(part, ThinkingPart)] if messages else []
 
 
 @dataclass
@@ -138,6 +178,11 @@ class _Teller:
                 return [_ended(result)]
         return self._tell_written(event)
 
+    def offer(self, summary: str) -> list[AgentEvent | AnswerEnded]:
+        """The end of an answer whose model repeats a call: the result that it has."""
+        offered = f"{STOPPED_REPEATING}\n\n{summary}".strip()
+        return [*self._begin_text(offered), AnswerEnded(None, None, None, finish_reason=None)]
+
     def _tell_written(self, event: AgentStreamEvent | Any) -> list[AgentEvent]:
         match event:
             case PartStartEvent(part=ThinkingPart(content=text)):
@@ -162,7 +207,7 @@ class _Teller:
         return [TextWritten(storable_text(text))]
 
 
-def _ended(result: AgentRunResult[str]) -> AnswerEnded:
+def _ended(result: AgentRunResult[str | None]) -> AnswerEnded:
     response, usage = result.response, result.usage
     # A vendor that counts no tokens still reports a request as empty.
     is_counted = bool(usage.input_tokens or usage.output_tokens)
@@ -179,7 +224,7 @@ def _returned(id_: str, part: Any) -> ToolReturned:
         return ToolReturned(id_, _failure(part), is_error=True)
     told = part.metadata or {}
     return ToolReturned(
-        id_, cut(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place")
+        id_, capped(told.get("summary", ""), LONGEST_SUMMARY), stored=told.get("stored"), place=told.get("place")
     )
 
 
@@ -194,7 +239,7 @@ def _arguments(part: Any) -> dict[str, Any]:
 def _bounded(input_: dict[str, Any]) -> dict[str, Any]:
     """No tool takes an input as long as this, so the beginning is enough to see what the model sent."""
     written = json.dumps(input_, ensure_ascii=False)
-    return input_ if len(written) <= LONGEST_INPUT else {"input": cut(written, LONGEST_INPUT)}
+    return input_ if len(written) <= LONGEST_INPUT else {"input": capped(written, LONGEST_INPUT)}
 
 
 def _failure(part: Any) -> str:
@@ -203,21 +248,45 @@ def _failure(part: Any) -> str:
     return "That did not work: " + reason[:300]
 
 
+UNREACHABLE = "The language model's server cannot be reached. The operator can check its address (LLM_BASE_URL)."
+# A piece that looks like a key: servers repeat the one that they refuse.
+_KEY = re.compile(r"\b(?:sk|pk|gsk|hf|xai|key|Bearer)[-_ ][\w-]{6,}")
+
+
 class ModelRefused(Unavailable):
     """Unavailable until the settings change."""
 
     retryable = False
 
 
+class SentNothing(AgentRunError):
+    """The server ended its answer without a word, a thought or a call."""
+
+
+STOPPED_REPEATING = "The model asked for the same thing again and again, and so it was stopped. This is what it found:"
+MESSAGE_TOO_LONG = "This message is longer than the model's window."
+TOO_LONG = "This conversation is longer than the model's window. Start a new one, or choose another model."
+# Servers that name no code for it: llama.cpp, Ollama, LM Studio, vLLM, TGI, MLX.
+_WINDOW = re.compile(
+    r"context[ _-]?(?:length|size|window|limit)|exceed_context|n_ctx|too many tokens|prompt is too long"
+    r"|input (?:is|length|tokens?)\b.{0,40}(?:too long|exceed|maximum)|max(?:imum)?[ _](?:input|sequence|model)[ _]len",
+    re.IGNORECASE | re.DOTALL,
+)
+LONGEST_REASON = 1_000
 # The sentence for the user; the first match wins. The vendor's own message may contain the key or the prompt.
 IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
     (ModelAuthenticationError, ModelRefused, "The language model refused its key: the operator has to change it."),
     (ModelNotFoundError, ModelRefused, "The language model is not there. Choose another, or tell the operator."),
     (ModelQuotaExceededError, ModelRefused, "The language model's quota is used up."),
     (ModelRateLimitError, RateLimited, "The language model is busy. Try again in a moment."),
-    (ModelContextWindowExceededError, TooLarge, "This conversation has grown too long. Start a new one."),
+    (ModelContextWindowExceededError, TooLarge, TOO_LONG),
+    # The window was full before the first word.
+    (OutputTokenLimitExceeded, TooLarge, TOO_LONG),
+    (SentNothing, ModelRefused, "The model sent nothing. Ask differently, or choose another model."),
     (ModelRequestRejectedError, ModelRefused, "The language model refused the request."),
     (UsageLimitExceeded, Unavailable, "The model went round in circles with its tools. Ask differently."),
+    (ModelRequestTimeout, Unavailable, "The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again."),
+    (ModelTimeoutError, Unavailable, "The model sent nothing in %(count)s seconds (LLM_TIMEOUT_SECONDS). Try again."),
     (ModelAPIError, Unavailable, "The language model is away or broke off. Try again."),
     (AgentRunError, Unavailable, "The language model's answer could not be read. Try again."),
 ]
@@ -231,7 +300,39 @@ def _is_longer(message: str, history: list[ModelMessage]) -> bool:
     )
 
 
-def _in_words(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
-    if is_by_message and isinstance(error, ModelContextWindowExceededError):
-        return TooLarge("This message is longer than the model's window.")
-    return next(ours(sentence) for theirs, ours, sentence in IN_WORDS if isinstance(error, theirs))
+def _in_words(error: AgentRunError, deps: ChatDeps, *, is_by_message: bool) -> RecollectError:
+    told = _sentence_for(error, is_by_message=is_by_message)
+    if deps.sees_reasons:
+        told.reason = _reason(error, deps.model)
+    return told
+
+
+def _sentence_for(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
+    is_about_window = isinstance(error, ModelAPIError) and _WINDOW.search(_words_of(error))
+    if is_about_window or isinstance(error, ModelContextWindowExceededError):
+        return TooLarge(MESSAGE_TOO_LONG if is_by_message else TOO_LONG)
+    if isinstance(error, ModelConnectionError) and error.phase == "connect":
+        return Unavailable(UNREACHABLE)
+    count = f"{settings.LLM_TIMEOUT_SECONDS:g}"
+    return next(ours(sentence % {"count": count}) for theirs, ours, sentence in IN_WORDS if isinstance(error, theirs))
+
+
+def _kind_of(error: AgentRunError) -> str:
+    """The library's name of the failure, with the status and the code of the server's response."""
+    status, code = getattr(error, "status_code", None), getattr(error, "provider_error_code", None)
+    return " ".join(str(each)[:100] for each in (type(error).__name__.lstrip("_"), status, code) if each)
+
+
+def _words_of(error: AgentRunError) -> str:
+    """The server's own words. An error without a body was worded by the library."""
+    body = getattr(error, "body", None)
+    if body is None:
+        return str(error)
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+
+
+def _reason(error: AgentRunError, model: LanguageModel | None) -> str:
+    words = storable_text(_words_of(error))
+    if model is not None and model.api_key:
+        words = words.replace(model.api_key, "…")
+    return _KEY.sub("…", words)[:LONGEST_REASON]

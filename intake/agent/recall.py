@@ -24,6 +24,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.pg_text import shortened
 from intake.links import conversation_path
 from intake.models import Turn, User, day_in_words, local_time
 
@@ -151,8 +152,7 @@ def _quote(turn: Turn, zone: tzinfo) -> str:
 
 
 def _shortened(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= QUOTE_LENGTH else words[:QUOTE_LENGTH].rsplit(" ", 1)[0] + "…"
+    return shortened(" ".join(text.split()), QUOTE_LENGTH)
 
 
 def _question(messages: list[ModelMessage]) -> str:

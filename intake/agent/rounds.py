@@ -1,6 +1,7 @@
-"""Limits the tools of one answer: the number of rounds, the number of corrections, and every result marked as data."""
+"""Limits the tools of one answer: the numbers of rounds, corrections and repetitions. Marks every result as data."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.conf import settings
@@ -15,9 +16,19 @@ from intake.agent.told import as_text
 
 # How often one call may be corrected before the model loses its tool.
 MOST_CORRECTIONS = 2
+# How often one answer may make the same successful call: a model that makes it again will not stop by itself.
+MOST_REPETITIONS = 2
 NO_MORE_ROUNDS = "limit_reached: No more tools for this answer. Answer with what you have."
 NO_OBJECT = "validation_error: The input must be a JSON object."
 NOT_AGAIN = "That is enough tries: do without it."
+
+
+class RepeatedCall(Exception):
+    """The model makes a successful call once more. `summary` is the line for people about its result."""
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(summary)
+        self.summary = summary
 
 
 def may_use_tools(context: RunContext[ChatDeps]) -> bool:
@@ -37,7 +48,9 @@ def settings_of_step(context: RunContext[ChatDeps], common: ModelSettings) -> Mo
 
 @dataclass
 class BoundedToolset(WrapperToolset[ChatDeps]):
-    """The caller's tools within these limits."""
+    """The caller's tools within these limits. `summaries` are those of the successful calls, by name and input."""
+
+    summaries: dict[str, list[str]] = field(default_factory=dict)
 
     async def get_tools(self, ctx: RunContext[ChatDeps]) -> dict[str, ToolsetTool[ChatDeps]]:
         if ctx.run_step > settings.CHAT_TOOL_ROUNDS + 1:
@@ -53,7 +66,11 @@ class BoundedToolset(WrapperToolset[ChatDeps]):
             if not isinstance(tool_args, dict):
                 # Vendors' libraries accept any JSON.
                 raise ModelRetry(NO_OBJECT)
+            earlier = self.summaries.setdefault(json.dumps([name, tool_args], sort_keys=True, default=str), [])
+            if len(earlier) >= MOST_REPETITIONS:
+                raise RepeatedCall(earlier[-1])
             result = await super().call_tool(name, tool_args, ctx, tool)
+            earlier.append((result.metadata or {}).get("summary", ""))
         except ModelRetry as error:
             if ctx.retry < MOST_CORRECTIONS:
                 raise

@@ -73,7 +73,8 @@ def ending_of_deleted() -> Ending:
 
 
 def as_data(error: RecollectError) -> dict[str, Any]:
-    return {"code": error.code, "detail": error.detail, "retryable": error.retryable}
+    reason = {"reason": error.reason} if error.reason else {}
+    return {"code": error.code, "detail": error.detail, "retryable": error.retryable, **reason}
 
 
 def kept_result(event: ToolReturned) -> dict[str, Any]:

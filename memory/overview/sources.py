@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from core.pg_text import shortened
 from intake.models import Conversation, User
 from memory.models import Corpus, IndexedText, MemoryDocument, MemoryRecord
 from memory.search.sources import UNTITLED, Kind, Reference
@@ -101,4 +102,4 @@ def _of_document(document: MemoryDocument, source: Source, day_of: Mapping[Sourc
 def _beginning(text: str) -> str:
     """On one line, cut between words."""
     line = " ".join(text[: SNIPPET * 4].split())
-    return line if len(line) <= SNIPPET else line[:SNIPPET].rsplit(" ", 1)[0] + " …"
+    return shortened(line, SNIPPET)

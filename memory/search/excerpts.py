@@ -4,16 +4,15 @@ Lengths and positions are counted in characters (code points) of the excerpt.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from core.pg_text import ELLIPSIS, is_inside_sign
 from memory.chunking import UNSPACED
 
 Highlight = tuple[int, int]
 """Start (inclusive) and end (exclusive)."""
 
-ELLIPSIS = "…"
 EXCERPT_LENGTH = 500
 # How far a cut may move to fall between two words.
 LEEWAY = 30
@@ -32,7 +31,6 @@ _WORD = re.compile(r"\w+")
 _UNSPACED_PIECE = re.compile(rf"[{UNSPACED}]+")
 _NUMBERED = re.compile(r"(?<!\w)(?=[^\s\"]{0,64}\d)\w+(?:[^\w\s\"]\w+)+")
 _NEVER = r"(?!)"
-_ZERO_WIDTH_JOINER = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +229,7 @@ def _word_start(text: str, start: int, *, limit: int) -> int:
             if text[index - 1].isspace():
                 start = index
                 break
-    while start < limit and (text[start].isspace() or _is_inside(text, start)):
+    while start < limit and (text[start].isspace() or is_inside_sign(text, start)):
         start += 1
     return start
 
@@ -243,33 +241,9 @@ def _word_end(text: str, end: int, *, limit: int) -> int:
             if text[index].isspace():
                 end = index
                 break
-    while end > limit and (text[end - 1].isspace() or _is_inside(text, end)):
+    while end > limit and (text[end - 1].isspace() or is_inside_sign(text, end)):
         end -= 1
     return end
-
-
-def _is_inside(text: str, index: int) -> bool:
-    """Whether a cut before this position would separate an accent from its letter, or split an emoji."""
-    before, after = text[index - 1], text[index]
-    completes = unicodedata.category(after) in {"Mn", "Me", "Mc"} or after == _ZERO_WIDTH_JOINER or _is_skin_tone(after)
-    if completes or before == _ZERO_WIDTH_JOINER:
-        return True
-    return _is_flag_half(after) and _flag_halves_before(text, index) % 2 == 1
-
-
-def _is_skin_tone(character: str) -> bool:
-    return "\U0001f3fb" <= character <= "\U0001f3ff"
-
-
-def _is_flag_half(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flag_halves_before(text: str, index: int) -> int:
-    start = index
-    while start and _is_flag_half(text[start - 1]):
-        start -= 1
-    return index - start
 
 
 def _pieces(query: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
+from core.pg_text import shortened
 from intake.models import Conversation, Turn, local_time
 from memory.models.corpora import Key
 from memory.search.excerpts import ELLIPSIS, Segment
@@ -161,4 +162,4 @@ def _found_text(
 def _whole_words(preview: str) -> str:
     """One line; a word that was cut off in the middle is removed."""
     words = " ".join(preview.split())
-    return words if len(preview) < PREVIEW_LENGTH else words.rpartition(" ")[0] + ELLIPSIS
+    return words if len(preview) < PREVIEW_LENGTH else shortened(words + ELLIPSIS, len(words))

@@ -13,11 +13,12 @@ const MOST_TRIES = 65;
 
 export class Failure extends Error {
   /** `retryAfter`: in how many seconds trying again may help, if the server said so. */
-  constructor({ code, detail, retryable, retryAfter = null }) {
+  constructor({ code, detail, retryable, retryAfter = null, reason = "" }) {
     super(detail);
     this.code = code;
     this.seconds = retryAfter;
     this.retryable = Boolean(retryable);
+    this.reason = reason;
   }
 }
 

@@ -216,7 +216,7 @@ function giveUp(turn, error) {
     return;
   }
   if (error.code === "rate_limited" && turn.canBeAskedAgain) return askAgainLater(turn, error.seconds ?? BUSY_SECONDS);
-  turn.fail({ detail: error.message, canRetry: error.retryable ?? true });
+  turn.fail({ detail: error.message, canRetry: error.retryable ?? true, reason: error.reason });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
   if (error.retryable === false && !turn.isSaved && !composer.text) {

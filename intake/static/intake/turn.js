@@ -209,10 +209,13 @@ export class Turn {
     this.#close("interrupted");
   }
 
-  fail({ detail, canRetry }) {
+  /** `reason`: the words of the model's server, which staff alone get. */
+  fail({ detail, canRetry, reason = "" }) {
     this.drawing.finish();
     this.#close("failed");
     part(this.element, "detail").textContent = inPageLanguage(detail);
+    part(this.element, "reason").hidden = !reason;
+    part(this.element, "reason-text").textContent = reason;
     part(this.element, "trouble").hidden = false;
     // One thing to do: go on with what is there, or else try again.
     const canGoOn = canRetry && this.isSaved && this.answer.hasChildNodes();
