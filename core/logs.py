@@ -50,7 +50,7 @@ class _Formatter(logging.Formatter):
         record.exc_text = None
         return super().format(record)
 
-    def formatException(self, ei: ExcInfo) -> str:  # type: ignore[override]  # noqa: N802 - the library's name
+    def formatException(self, ei: ExcInfo) -> str:  # noqa: N802 - the library's name
         return "\n".join(_described(ei[1])) if ei[1] is not None else ""
 
 
@@ -84,7 +84,8 @@ class JsonFormatter(_Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    request, status = getattr(record, "request", None), getattr(record, "status_code", None)
+    request: Any = getattr(record, "request", None)
+    status = getattr(record, "status_code", None)
     if record.name.startswith("django.") and hasattr(request, "resolver_match"):
         return f"{_reason(status)}: {request.method} {_route(request)}"
     args: Any = record.args

@@ -114,18 +114,19 @@ def conversation_fields(conversation: Conversation, user: User) -> dict[str, Any
         "instructions": conversation.instructions,
         "temperature": conversation.temperature,
         "uses_memory": conversation.uses_memory,
-        "proof": proof_of(user, conversation.pk),
+        "proof": proof_of(user, conversation.pk, conversation.instructions),
         "turns": _turns(conversation, user),
     }
 
 
-def proof_of(user: User, conversation_id: UUID) -> str:
-    """Says in an export that the conversation was this user's, for an import into the same account."""
-    return salted_hmac("recollect.exported_id", f"{user.pk}:{conversation_id}", algorithm="sha256").hexdigest()
+def proof_of(user: User, conversation_id: UUID, instructions: str) -> str:
+    """Says in an export that this user had the conversation with these instructions: its import keeps both."""
+    said = f"{user.pk}:{conversation_id}:{instructions}"
+    return salted_hmac("recollect.exported_conversation", said, algorithm="sha256").hexdigest()
 
 
-def is_own(user: User, conversation_id: UUID, proof: str) -> bool:
-    return constant_time_compare(proof_of(user, conversation_id), proof)
+def is_own(user: User, conversation_id: UUID, instructions: str, *, proof: str) -> bool:
+    return constant_time_compare(proof_of(user, conversation_id, instructions), proof)
 
 
 def activity(*, user: User) -> Iterator[dict[str, Any]]:

@@ -156,7 +156,7 @@ SENTENCES = (
     _("error"),
     _("usage"),
     _("the end of its thoughts"),
-    _("The instructions of “%(title)s” are off. Set them in its chat if you want them: %(place)s"),
+    _("“%(title)s” has instructions. They are off unless this account exported them; set them in the chat: %(place)s"),
     # What a tool call did
     _("Search"),
     _("Fetch"),

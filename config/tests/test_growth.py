@@ -222,36 +222,29 @@ def literal_pieces(source: str) -> tuple[str, ...]:
 
 def expressions() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
     modules = list(product_modules())
-    uses: dict[str, set[str]] = {}
+    uses = uses_by_name(modules)
     for module, tree in modules:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in USES and isinstance(node.value, ast.Name):
-                uses.setdefault(in_module(module, node.value.id), set()).add(node.attr)
-    for module, tree in modules:
-        names = {
-            id(node.value): node.targets[0].id
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        }
-        for node in ast.walk(tree):
-            if not is_of_re(node):
-                continue
+        assigned = [each for each in ast.walk(tree) if isinstance(each, ast.Assign)]
+        names = {id(each.value): each.targets[0].id for each in assigned if isinstance(each.targets[0], ast.Name)}
+        for node in filter(is_of_re, ast.walk(tree)):
             pattern = compiled(node, module)
             where = f"{module.__name__}:{node.lineno}"
             if pattern is None:
                 yield from made_at_run_time(module, where)
                 continue
-            methods = (
-                uses.get(in_module(module, names.get(id(node), "")), set())
-                if node.func.attr == "compile"
-                else {node.func.attr}
-            )
-            for method in sorted(methods or {"fullmatch", "search"}):
-                yield (
-                    f"{where} {method} {pattern.pattern[:60]!r}",
-                    using(pattern, method),
-                    literal_pieces(str(pattern.pattern)),
-                )
+            used = uses.get(in_module(module, names.get(id(node), "")), set())
+            for method in sorted(used if node.func.attr == "compile" else {node.func.attr}) or ("fullmatch", "search"):
+                name = f"{where} {method} {pattern.pattern[:60]!r}"
+                yield name, using(pattern, method), literal_pieces(str(pattern.pattern))
+
+
+def uses_by_name(modules: list[tuple[types.ModuleType, ast.Module]]) -> dict[str, set[str]]:
+    uses: dict[str, set[str]] = {}
+    for module, tree in modules:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in USES and isinstance(node.value, ast.Name):
+                uses.setdefault(in_module(module, node.value.id), set()).add(node.attr)
+    return uses
 
 
 def in_module(module: types.ModuleType, name: str) -> str:

@@ -391,12 +391,13 @@ def exported_here(user: User, batch: Iterable[TurnStretch]) -> dict[bytes, UUID]
 
 
 def _as_exported(conversation: ImportedConversation, exported: ExportedConversation, user: User) -> Conversation:
-    """Unchanged, with its own id if the export says that it was this user's; and without the instructions of a file.
+    """Unchanged if the export proves that this user exported it; else with another id and without its instructions.
 
-    An id that were kept because it is free would tell whether another account has it.
+    Keeping an id because it is free would tell which ids other accounts have.
     """
+    is_own = exporting.is_own(user, exported.id, exported.instructions, proof=exported.proof)
     return Conversation(
-        id=exported.id if exporting.is_own(user, exported.id, exported.proof) else id_here(user, exported.id),
+        id=exported.id if is_own else id_here(user, exported.id),
         user=user,
         title=cut(storable_text(conversation.title or ""), TITLE_LENGTH),
         source=exported.source,
@@ -404,9 +405,12 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,
-        branched_from=exported.branched_from,
+        branched_from=exported.branched_from
+        if is_own or exported.branched_from is None
+        else id_here(user, exported.branched_from),
         branched_after=exported.branched_after,
         model=exported.model,
+        instructions=exported.instructions if is_own else "",
         temperature=exported.temperature,
         uses_memory=exported.uses_memory,
         started_at=exported.started_at,
@@ -416,7 +420,7 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
 
 def id_here(user: User, exported_id: UUID) -> UUID:
     """The same for each import by this user, and another one for every other user."""
-    return UUID(bytes=key_of("recollect", "id", str(user.pk), str(exported_id)), version=8)
+    return UUID(bytes=key_of("recollect", "id", str(user.pk), str(exported_id)), version=5)
 
 
 def _saved(conversation: Conversation) -> Conversation:

@@ -47,7 +47,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
     max_leaves=4,
 )
-MOMENTS = (NOW.replace(year=year, tzinfo=None) for year in (1980, 2100))
+MOMENTS = (NOW.replace(year=year, tzinfo=None) for year in (1980, 2026))
 TIMES = st.datetimes(*MOMENTS, timezones=st.just(UTC))
 TURNS = st.fixed_dictionaries(
     {
@@ -55,8 +55,18 @@ TURNS = st.fixed_dictionaries(
         "assistant_message": SAID,
         "status": st.sampled_from(["complete", "interrupted", "failed"]),
         "is_recall": st.booleans(),
-        "tool_calls": st.lists(st.dictionaries(TEXTS, JSON, max_size=2), max_size=2),
-        "error": st.none() | st.dictionaries(TEXTS, JSON, min_size=1, max_size=2),
+        "tool_calls": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "id": st.from_regex(r"\A[a-z0-9-]{1,9}\Z"),
+                    "name": st.text("a_", min_size=1, max_size=9),
+                    "input": st.dictionaries(TEXTS, JSON, max_size=2),
+                }
+            ),
+            max_size=2,
+            unique_by=lambda call: call["id"],
+        ),
+        "error": st.none() | st.fixed_dictionaries({"code": TEXTS, "detail": TEXTS}),
         "said_at": TIMES,
     }
 )
@@ -328,8 +338,9 @@ def test_values_nested_beyond_measure_are_left_out(tmp_path):
     )
     path = tmp_path / "deep.json"
     path.write_text(text.replace('"user_message"', f'"tool_calls": {deep}, "user_message"'))
-    [found] = read(path)
+    found, left_out = read(path)
     assert found.exported.turns[0].tool_calls == ()
+    assert "tool calls" in left_out.reason
 
 
 def test_somebody_elses_json_is_not_taken_for_it(tmp_path):

@@ -14,7 +14,7 @@ from imports.reading.files import Files
 from imports.reading.items import Item, Items, Notice, Skipped, UnreadableExport
 from imports.reading.json_streams import BrokenJSON, json_names, members, shape
 from imports.reading.products import ExportReader
-from imports.reading.values import object_of, text_of
+from imports.reading.values import line_of, object_of, text_of
 
 PRODUCT = "recollect"
 FORMAT = "recollect-export-1"
@@ -101,12 +101,11 @@ def _conversation_file(files: Files, name: str) -> Iterator[Item]:
 
 
 def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
-    """Orders of a stranger would be obeyed in every answer of the chat, so the person sees them, and sets them or not."""
+    """A stranger's orders would be obeyed in every answer of the chat, so the person sees them and decides."""
     if instructions := text_of(fields.get("instructions")).strip():
-        title = text_of(fields.get("title"))[: LONGEST["title"]]
-        yield Notice(
-            text=f"The instructions of “{title}” are off. Set them in its chat if you want them: {instructions}"
-        )
+        title = line_of(fields.get("title"))[: LONGEST["title"]]
+        sentence = "has instructions. They are off unless this account exported them; set them in the chat"
+        yield Notice(text=f"“{title}” {sentence}: {instructions}")
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
