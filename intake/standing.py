@@ -114,7 +114,7 @@ def _ask(asked: Iterable[StillIn]) -> list[StillIn]:
 
 
 def _out_of(good_among: GoodAmong | None, checks: list[StillIn]) -> list[StillIn]:
-    if good_among is not None:
+    if good_among is not None and len(checks) > 1:
         try:
             good = good_among(checks)
             return [each for each in checks if each not in good]
