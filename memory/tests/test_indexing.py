@@ -2,7 +2,6 @@
 
 import time
 from datetime import timedelta
-from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -401,42 +400,39 @@ def _raise(error):
     return fail
 
 
-def test_of_600_people_due_or_not_each_gets_a_turn(monkeypatch):
-    """The first 500 by id have rows that are not due; and what is due takes turns beyond 500 owners."""
-    monkeypatch.setattr(worker, "MOST_OWNERS", 50)
-    people = [User(email=f"{number}@example.com") for number in range(60)]
-    people = User.objects.bulk_create(people)
-    model = EmbeddingModel.objects.for_embedder(get_embedder())
-
-    def wait(owners, *, rows, at):
-        Embedding.objects.bulk_create(
-            Embedding(
-                user=user,
-                corpus="chat",
-                source_id=uuid4(),
-                chunk_index=1,
-                said_at=NOW,
-                length=1,
-                model=model,
-                content_hash=b"",
-                cutting_rules=0,
-                next_attempt_at=at,
-            )
-            for user in owners
-            for _ in range(rows)
-        )
-
-    wait(people[:55], rows=1, at=later(600))
-    wait(people[55:], rows=1, at=NOW)
+def test_of_more_people_than_are_looked_at_due_or_not_each_gets_a_turn(monkeypatch):
+    """In small, as 500 owners of 600: the first ones by id have rows that are not due; then all are due."""
+    monkeypatch.setattr(worker, "MOST_OWNERS", 25)
+    people = [a_person(f"{number}@example.com") for number in range(30)]
+    turns = [a_turn(user, "text") for user in people]
+    Embedding.objects.update(next_attempt_at=later(600))
+    due = Embedding.objects.filter(user__in=people[27:])
+    due.update(next_attempt_at=NOW)
     found = {user_id for user_id, _ in worker._due_in_turns(get_embedder(), now=timezone.now())}
-    assert found == {user.pk for user in people[55:]}
+    assert found == {user.pk for user in people[27:]}
     # All are due now, and have more rows than a few batches take.
     Embedding.objects.update(next_attempt_at=NOW)
-    wait(people, rows=40, at=NOW)
+    Embedding.objects.bulk_create(
+        Embedding(
+            user=turn.user,
+            corpus="chat",
+            source_id=turn.conversation_id,
+            chunk_index=1,
+            part=part,
+            said_at=NOW,
+            length=1,
+            model=EmbeddingModel.objects.get(),
+            content_hash=b"",
+            cutting_rules=0,
+            next_attempt_at=NOW,
+        )
+        for turn in turns
+        for part in range(1, 41)
+    )
     reached = set()
     for _ in range(4):
         reached |= {row.user_id for row in indexing.claim(embedder=get_embedder(), now=timezone.now())}
-    assert {user.pk for user in people[50:]} <= reached
+    assert {user.pk for user in people[25:]} <= reached
 
 
 class Slow(FakeEmbedder):
