@@ -92,9 +92,17 @@ class LanguageMiddleware(_Middleware):
         if _is_page(request):
             translation.activate(translation.get_language_from_request(request))
 
-    def process_view(self, request: HttpRequest, *_: Any) -> None:
-        if _is_page(request) and request.user.is_authenticated and (chosen := request.user.language):
+    def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
+        """The first to look up the user of a page: an error here passes no `process_exception`."""
+        if not _is_page(request):
+            return None
+        try:
+            chosen = request.user.language if request.user.is_authenticated else ""
+        except (OperationalError, InterfaceError) as error:
+            return answer_to(request, error)
+        if chosen:
             translation.activate(translation.get_supported_language_variant(chosen))
+        return None
 
     def end(self, request: HttpRequest) -> None:
         translation.deactivate()
@@ -114,11 +122,13 @@ class LimitsMiddleware(_Middleware):
 
     def process_view(self, request: HttpRequest, *_: Any) -> HttpResponse | None:
         """A page may search and render answers, so it counts as a running call; the API counts its own."""
-        if not request.path.startswith(API) and request.user.pk is not None:
-            try:
+        if request.path.startswith(API):
+            return None
+        try:
+            if request.user.pk is not None:
                 rate_limits.begin_call(request, user_id=request.user.pk)
-            except RateLimited as error:
-                return answer_to(request, error)
+        except (OperationalError, InterfaceError, RateLimited) as error:
+            return answer_to(request, error)
         return None
 
     def end(self, request: HttpRequest) -> None:
