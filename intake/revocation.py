@@ -198,7 +198,7 @@ def _ask(asked: Iterable[IsAuthorized]) -> list[IsAuthorized]:
 
 
 def _out_of(good_among: GoodAmong | None, checks: list[IsAuthorized]) -> list[IsAuthorized]:
-    if good_among is not None:
+    if good_among is not None and len(checks) > 1:
         try:
             good = good_among(checks)
             return [each for each in checks if each not in good]
