@@ -271,7 +271,7 @@ def test_a_file_mentioned_in_an_editor_is_an_attachment(read_session):
         "# Files mentioned by the user:\n\n## notes.txt: /home/me/notes.txt\n\n## My request for Codex:\nSummarise it"
     )
     conversation = read_session("codex", [files])
-    assert [(each.text, each.attachments) for each in conversation.messages][0] == ("Summarise it", ("notes.txt",))
+    assert next((each.text, each.attachments) for each in conversation.messages) == ("Summarise it", ("notes.txt",))
 
 
 def test_the_users_words_stay_where_openclaw_had_nothing_to_say(tmp_path):
