@@ -110,6 +110,8 @@ def report_text(shown: dict[str, Any], address: str) -> str:
     lines = [
         f"Imported from {printable_line(shown['product_label'] or shown['filename'])}: {in_numbers(shown['stored'])}."
     ]
+    if changed := ((shown.get("account") or {}).get("changed") or {}).get("turns"):
+        lines.append(f"{changed:,} {'turn' if changed == 1 else 'turns'} got corrected or longer words.")
     if (shown["found"] or {}).get("skipped"):
         lines.append(f"{shown['found']['skipped']:,} could not come in; the report lists them.")
     if shown["can_undo"]:

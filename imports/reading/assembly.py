@@ -75,10 +75,8 @@ class UnknownKinds:
 
     def listed(self) -> Iterator[Skipped]:
         for kind, (where, count) in self._found.items():
-            times = "" if count == 1 else f", {count:,} of them"
-            yield Skipped(
-                where=where, reason=f"an entry of the unknown kind \u201c{kind[:60]}\u201d without a text{times}"
-            )
+            reason = f"an entry without a text, of an unknown kind: {kind[:60]} ({count:,})"
+            yield Skipped(where=where, reason=reason)
 
 
 @dataclass
@@ -89,10 +87,10 @@ class HiddenPrompts:
 
     def notice(self) -> Iterator[Notice]:
         if self.count:
-            times = "1 message" if self.count == 1 else f"{self.count:,} messages"
-            yield Notice(
-                text=f"Hidden: {times} with nothing but the program's own words, such as prompts of a scheduler."
+            text = (
+                f"Messages with nothing but a program's own words, such as a scheduler's, are hidden: {self.count:,}."
             )
+            yield Notice(text=text)
 
 
 def items_of(files: Files, names: Iterable[str], make: Callable[[str, Any, UnknownKinds], Iterable[Item]]) -> Items:

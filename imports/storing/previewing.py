@@ -18,7 +18,7 @@ from imports.reading.items import ImportedConversation
 from imports.storing import jobs, uploads
 from imports.storing.contents import Account, LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.storing.keeping import KeptItem, statuses_of, title_of, written_at
-from imports.storing.turns import conversation_key, planned_turns
+from imports.storing.turns import conversation_key, first_words, planned_turns
 from imports.storing.writing import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
 from intake.models import Conversation, Turn, User
 
@@ -99,7 +99,7 @@ def _conversation_entries(
         else:
             status = ImportEntry.Status.LONGER if new_turns else ImportEntry.Status.HERE
         times = [turn.said_at for turn in stretch.turns]
-        first = storable_text(stretch.turns[0].user_message or stretch.turns[0].assistant_message)
+        first = first_words(stretch.turns)
         yield ImportEntry(
             user=user,
             batch=batch,

@@ -5,7 +5,7 @@ message, and a message without an answer is a turn without an answer. Where a pa
 are a version: a turn with the same parent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -64,6 +64,14 @@ class GatheredTurn:
     @property
     def messages(self) -> list[ImportedMessage]:
         return [self.question, *self.answers] if self.question else self.answers
+
+
+def first_words(turns: Iterable[PlannedTurn]) -> str:
+    """For a title: what the user said first, or else what was answered, as to a program's own prompt."""
+    turns = list(turns)
+    said = (turn.user_message.strip() for turn in turns)
+    answered = (turn.assistant_message.strip() for turn in turns)
+    return next(filter(None, said), "") or next(filter(None, answered), "")
 
 
 def nearest_number(turn: PlannedTurn | None) -> int | None:

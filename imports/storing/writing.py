@@ -24,7 +24,14 @@ from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import changes
 from imports.storing.contents import Account, Place
 from imports.storing.keys import hash_of, key_of, short_id
-from imports.storing.turns import BETWEEN_ANSWERS, PlannedTurn, conversation_key, nearest_number, planned_turns
+from imports.storing.turns import (
+    BETWEEN_ANSWERS,
+    PlannedTurn,
+    conversation_key,
+    first_words,
+    nearest_number,
+    planned_turns,
+)
 from intake import exporting, history
 from intake.models import Conversation, Turn, User
 from intake.models.conversations import TITLE_LENGTH, TitledBy
@@ -447,6 +454,5 @@ def _name_of(conversation: ImportedConversation) -> tuple[str, str]:
 
 
 def _title_of(stretch: TurnStretch) -> str:
-    said = (turn.user_message or turn.assistant_message for turn in stretch.turns)
     title = title_from(storable_text(stretch.conversation.title or "").strip())
-    return title or title_from(next((text.strip() for text in said if text.strip()), ""))
+    return title or title_from(first_words(stretch.turns))

@@ -268,3 +268,17 @@ def test_the_empty_sidebar_and_the_first_page_lead_here(open_page, person):
     expect(heading(page)).to_have_text("Bring your history along")
     expect(page.locator(".places [aria-current=page]")).to_have_text("Import")
     expect(page.locator(".sidebar-empty a")).to_have_attribute("href", "/import/")
+
+
+def test_the_list_of_chats_shows_what_came_in_without_a_reload(open_page, person, export):
+    page = open_page("/import/", user=person)
+    drop(page, export)
+    with a_worker():
+        expect(heading(page)).to_have_text("What your export holds")
+        page.evaluate("window.isStillHere = true")
+        page.locator("[data-action=start]").click()
+        expect(heading(page)).to_have_text("Your history is here")
+        expect(page.locator("[data-sidebar] [data-conversation-id]").first).to_be_attached(timeout=15_000)
+        expect(page.locator("[data-sidebar]").get_by_text("Sourdough 59")).to_be_attached(timeout=15_000)
+    assert page.evaluate("window.isStillHere")
+    expect(page.locator("[data-part=account]")).to_have_text("120 turns were read: 120 new.")

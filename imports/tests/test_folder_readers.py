@@ -213,9 +213,14 @@ def openclaw_entry(entry, parent, role, text):
 
 def test_openclaw_leaves_out_an_unseen_answer_with_its_prompt(folder):
     silent = [
-        openclaw_entry("p1", "e2", "user", "Anything to do?"),
+        openclaw_entry("p1", "e2", "user", "Read HEARTBEAT.md if it exists."),
         openclaw_entry("t1", "p1", "toolResult", "no"),
         openclaw_entry("n1", "t1", "assistant", "HEARTBEAT_OK"),
+        # A prompt in words of the user's own, which comes again and again.
+        openclaw_entry("p2", "n1", "user", "Anything to do?"),
+        openclaw_entry("n2", "p2", "assistant", "**HEARTBEAT_OK**"),
+        openclaw_entry("p3", "n2", "user", "Anything to do?"),
+        openclaw_entry("n3", "p3", "assistant", "All quiet. HEARTBEAT_OK"),
     ]
 
     log = "\n".join([*OPENCLAW, *silent])

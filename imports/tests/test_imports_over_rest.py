@@ -12,6 +12,7 @@ from django.utils import timezone
 from core.isolation.acting import acting_as
 from core.isolation.checks import personal_models
 from imports.models import Import, ImportedChange, ImportJob
+from imports.reading.envelopes import OpenedText
 from imports.storing import jobs, previewing, running, store, undoing
 from imports.tests.exports import chatgpt
 from imports.tests.over_rest import URL, Importer
@@ -587,3 +588,77 @@ def test_imports_that_take_turns_each_store_everything(importer, alice, settings
         pass
     assert [Turn.objects.for_user(person).count() for person in people] == [18] * 5
     assert set(Import.objects.values_list("state", flat=True)) == {"done"}
+
+
+def claude_code_session(questions):
+    lines, parent = [], None
+    for number, question in enumerate(questions):
+        for role, text in (("user", question), ("assistant", f"Answer {number}.")):
+            node = f"{role}{number}"
+            message = {"role": role, "content": text}
+            at = f"2026-09-03T10:{number:02}:0{role == 'assistant':d}Z"
+            line = {"type": role, "uuid": node, "parentUuid": parent, "sessionId": "s", "timestamp": at}
+            lines.append(json.dumps({**line, "message": message}))
+            parent = node
+    return zipped({"projects/-a/s.jsonl": "\n".join(lines) + "\n"})
+
+
+def test_importing_again_mends_texts_that_came_in_with_envelopes(importer, alice, monkeypatch):
+    questions = [
+        "<system-reminder>be careful</system-reminder>\nPaint the penstock",
+        "Why is it red? <system-reminder>todo</system-reminder>",
+        "<tick>1</tick>",
+        "Thanks",
+    ]
+    with monkeypatch.context() as earlier:
+        as_it_is = lambda texts, *_, **__: OpenedText("\n\n".join(texts))  # noqa: E731
+        earlier.setattr("imports.reading.session_tree.opened", as_it_is)
+        importer.bring(claude_code_session(questions))
+    assert any("system-reminder" in text for text in said(alice))
+    assert Conversation.objects.get().title.startswith("<system-reminder>")
+
+    again = importer.bring(claude_code_session(questions))
+
+    assert again["account"]["changed"]["turns"] == 2
+    with acting_as(alice):
+        turns = list(Turn.objects.order_by("turn_number").values_list("user_message", "assistant_message"))
+    assert turns[:2] == [("Paint the penstock", "Answer 0."), ("Why is it red?", "Answer 1.")]
+    assert Conversation.objects.get().title == "Paint the penstock"
+    assert importer.bring(claude_code_session(questions))["account"]["changed"]["turns"] == 0
+    importer.undo(again["id"])
+    assert any("system-reminder" in text for text in said(alice))
+
+
+def test_mending_parts_an_answer_that_was_glued_to_that_of_a_hidden_prompt(importer, alice, monkeypatch):
+    questions = ["Paint it", "<tick>1</tick>"]
+    with monkeypatch.context() as earlier:
+        earlier.setattr("imports.reading.products.claude_code.SessionTree.hidden_above", lambda *_: ())
+        importer.bring(claude_code_session(questions))
+    assert Turn.objects.for_user(alice).get().assistant_message == "Answer 0.\n\nAnswer 1."
+
+    again = importer.bring(claude_code_session(questions))
+
+    assert (again["account"]["changed"]["turns"], again["account"]["stored"]["turns"]) == (1, 1)
+    answers = Turn.objects.for_user(alice).order_by("turn_number").values_list("assistant_message", flat=True)
+    assert list(answers) == ["Answer 0.", "Answer 1."]
+
+
+def test_the_account_adds_up_after_every_import(importer, alice):
+    importer.bring(export(conversations=2, turns=1))
+    with acting_as(alice):
+        Conversation.objects.get(external_id="conversation-0").delete()
+    done = importer.bring(export(conversations=4, turns=3), **{"except": ["conversation-3"]})
+    account = done["account"]
+    places = ("stored", "changed", "here", "deleted", "not_chosen")
+    assert {name: account[name]["turns"] for name in places} == {
+        "stored": 5,
+        "changed": 0,
+        "here": 1,
+        "deleted": 3,
+        "not_chosen": 3,
+    }
+    for unit in ("turns", "characters"):
+        assert account["read"][unit] == sum(account[name][unit] for name in places)
+    assert account["stored"]["turns"] == done["stored"]["turns"]
+    again = importer.bring(export(conversations=4, turns=3), **{"except": ["conversation-3"]})["account"]
+    assert (again["stored"]["turns"], again["here"]["turns"], again["read"]) == (0, 6, account["read"])

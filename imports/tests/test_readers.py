@@ -172,7 +172,7 @@ def test_gemini_is_read_from_a_web_page_too(written):
     (found,) = reading.conversations
     assert [(each.role, each.text, each.attachments) for each in found.messages] == [
         ("user", "Which loaf?", ("rye.png",)),
-        ("assistant", "The rye & the oat.", ()),
+        ("assistant", "The **rye** & the oat.", ()),
     ]
     assert found.created_at == datetime(2025, 1, 2, 12, 10, tzinfo=UTC)
     assert [each.reason for each in reading.skipped] == [
@@ -253,7 +253,7 @@ def test_unsafe_names_and_links_are_listed_and_never_read(tmp_path):
     link = zipfile.ZipInfo("link.json")
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(path, "w") as packed:
-        for name in ("conversations.json", "../up.json", "/absolute.json", "C:/drive.json", "a\\b.json"):
+        for name in ("conversations.json", "../up.json", "/absolute.json", "C:/drive.json", "a\\..\\b.json"):
             packed.writestr(name, json.dumps(EXAMPLES["chatgpt"]))
         packed.writestr(link, "/etc/passwd")
     with open_files(path) as files:

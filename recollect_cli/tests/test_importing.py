@@ -284,3 +284,18 @@ def test_it_works_from_a_bare_virtual_environment(server, alice, export, tmp_pat
     assert imported.stderr.startswith("Uploading …\n")
     assert synced.stdout == "claude-code: 1 conversation, 1 turn\n"
     assert (watched.returncode, 'pip install "recollect[cli]"' in watched.stderr) == (1, True)
+
+
+def test_the_copies_of_its_history_that_codex_keeps_are_not_uploaded(tmp_path):
+    said = '{"timestamp":"2026-09-03T10:00:00Z","type":"response_item","payload":{"type":"compacted"}}\n'
+    copy = '{"timestamp": "2026-09-03T10:00:01Z", "type": "compacted", "payload": {"x": "%s"}}\n' % ("y" * 3_000_000)
+    path = tmp_path / "sessions/2026/09/03/rollout-2026-09-03T10-00-00-s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(said + copy + said)
+    packed = tmp_path / "packed.zip"
+    with packed.open("wb") as target:
+        packing.pack(packing.wanted_files(tmp_path, "codex"), target)
+    with zipfile.ZipFile(packed) as archive:
+        (name,) = archive.namelist()
+        # The number of a line stays: messages are identified by it.
+        assert archive.read(name).decode() == f"{said}\n{said}"

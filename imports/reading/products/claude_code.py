@@ -39,6 +39,7 @@ class _Queued:
     text: str
     at: datetime | None
     where: str
+    is_waiting: bool = True
     is_taken_back: bool = False
 
 
@@ -148,9 +149,15 @@ def _take_queue(line: dict[str, Any], queued: list[_Queued], where: str) -> None
             words = opened(texts_of(content), PRODUCT)
             if words.text:
                 queued.append(_Queued(text=words.text, at=parse_time(line.get("timestamp")), where=where))
+        case "dequeue" | "remove":
+            # Sent: it stands in a message, or else here alone.
+            for each in queued:
+                if each.is_waiting:
+                    each.is_waiting = False
+                    break
         case "popAll":
             for each in queued:
-                each.is_taken_back = True
+                each.is_taken_back, each.is_waiting = each.is_taken_back or each.is_waiting, False
 
 
 def _parent_of(line: dict[str, Any]) -> str | None:

@@ -109,8 +109,7 @@ def _read(files: Files) -> Items:
 def _about_zones(zones: Counter[str]) -> Iterator[Notice]:
     for zone, times in zones.items():
         if zone:
-            entries = "1 time" if times == 1 else f"{times:,} times"
-            yield Notice(text=f"The time zone \u201c{zone}\u201d is not known: {entries} in it were read as UTC.")
+            yield Notice(text=f"The time zone {zone} is not known. Times in it were read as UTC: {times:,}.")
 
 
 def _exchange(where: str, record: Any) -> _Exchange | Skipped:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -198,25 +199,33 @@ def _hide_silent_turns(found: _Session) -> None:
     """
     tree = found.tree
     above = nearest_visible(tree.parents, tree.visible)
-    asked: dict[str, list[str]] = {}
-    for node, message in list(tree.visible.items()):
-        rest = silent_rest(message.text) if message.role == "assistant" else None
-        if rest is None:
-            continue
-        is_to_the_program = _answers_a_prompt(tree, node)
-        if rest and not (is_to_the_program and len(rest) <= _LONGEST_ACKNOWLEDGEMENT):
-            tree.visible[node] = replace(message, text=rest)
+    marked = [
+        (node, rest, tree.visible.get(above[node] or ""))
+        for node, message in tree.visible.items()
+        if message.role == "assistant" and (rest := silent_rest(message.text)) is not None
+    ]
+    own = Counter(
+        prompt.text
+        for node, _, prompt in marked
+        if prompt and _may_be_scheduled(prompt, found) and "HEARTBEAT_OK" in tree.visible[node].text
+    )
+    own = Counter({text: times for text, times in own.items() if times >= _OFTEN or "HEARTBEAT" in text})
+    to_a_prompt = {node for node, _, _ in marked if _answers_a_prompt(tree, node)}
+    for node, rest, prompt in marked:
+        is_scheduled = node not in to_a_prompt and prompt is not None and prompt.text in own
+        if rest and not ((is_scheduled or node in to_a_prompt) and len(rest) <= _LONGEST_ACKNOWLEDGEMENT):
+            tree.visible[node] = replace(tree.visible[node], text=rest)
             continue
         tree.hide(node, "silent turn")
-        prompt = tree.visible.get(above[node] or "")
-        is_of_the_scheduler = prompt is not None and prompt.role == "user" and prompt.id not in found.written
-        if prompt is not None and is_of_the_scheduler and not is_to_the_program and "HEARTBEAT_OK" in message.text:
-            asked.setdefault(prompt.text, []).append(prompt.id)
-    for text, prompts in asked.items():
-        if len(set(prompts)) >= _OFTEN or "HEARTBEAT" in text:
-            for prompt in set(prompts):
-                tree.hide(prompt, "silent turn")
-                found.hidden.count += 1
+        if is_scheduled and prompt is not None and prompt.id in tree.visible and _may_be_scheduled(prompt, found):
+            tree.hide(prompt.id, "silent turn")
+            tree.prompts.add(prompt.id)
+            found.hidden.count += 1
+
+
+def _may_be_scheduled(prompt: ImportedMessage, found: _Session) -> bool:
+    """Not what came by a channel, which its envelope says."""
+    return prompt.role == "user" and prompt.id not in found.written
 
 
 def _answers_a_prompt(tree: SessionTree, node: str) -> bool:

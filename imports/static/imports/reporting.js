@@ -53,7 +53,7 @@ export function newsOf({ new: fresh, longer, here, deleted = 0 }) {
 
 export function showLeftOut(element, shown) {
   const notices = part(element, "notices");
-  notices.replaceChildren(...shown.notices.map(listed));
+  notices.replaceChildren(...shown.notices.map((text) => listed(inPageLanguage(text))));
   notices.hidden = !shown.notices.length;
   const fold = part(element, "skipped");
   const amount = shown.found?.skipped ?? shown.skipped.length;
@@ -85,12 +85,33 @@ export class Report {
     part(this.element, "outcome").textContent = inPageLanguage(shown.error) || OUTCOMES[shown.state];
     showFacts(this.element, { ...shown, from: null }, shown.state === "undone" ? null : shown.stored);
     showLeftOut(this.element, shown);
+    this.#showAccount(shown.state === "done" ? shown.account : null);
     this.#showVectors(shown.state === "done" ? shown.vectors : null);
     this.element.querySelector("[data-action=undo]").hidden = !shown.can_undo;
     this.list.replaceChildren();
     this.moreButton.hidden = true;
     if (shown.can_undo) await this.#load();
     part(this.element, "brought-heading").hidden = !this.list.childElementCount;
+  }
+
+  /** Where all turns of the export are now: together they are those that were read. */
+  #showAccount(account) {
+    const line = part(this.element, "account");
+    line.hidden = !account?.read?.turns;
+    if (line.hidden) return;
+    const places = [
+      ["stored", gettext("new")],
+      ["changed", gettext("with corrected or longer words")],
+      ["here", gettext("here already")],
+      ["deleted", gettext("deleted here, which stays so")],
+      ["not_chosen", gettext("not chosen")],
+    ];
+    const parts = places.filter(([name]) => account[name]?.turns).map(([name, words]) => `${account[name].turns.toLocaleString(language)} ${words}`);
+    const read = account.read.turns;
+    line.textContent = ngettext("%(count)s turn was read: %(places)s.", "%(count)s turns were read: %(places)s.", read, {
+      count: read.toLocaleString(language),
+      places: parts.join(" · "),
+    });
   }
 
   #showVectors(vectors) {
