@@ -48,7 +48,7 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     end = cut_point(text, length - len(ELLIPSIS))
-    space = text.rfind(" ", max(0, end - WORD_LEEWAY), end + 1)
+    space = text.rfind(" ", max(0, end - WORD_LEEWAY), end)
     return text[: space if space > 0 else end].rstrip(" ,;:") + ELLIPSIS
 
 

@@ -30,7 +30,7 @@ class BoundedForm:
 
 class ExchangeView(BoundedForm, ToolkitTokenView):  # type: ignore[misc]
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if not request.POST and request.body:
+        if request.content_type not in ("", FORM, "multipart/form-data"):
             return _refused("invalid_request", f"Send the fields as a form ({FORM}), not as {request.content_type}.")
         if not (grant_type := request.POST.get("grant_type")):
             return _refused("invalid_request", f"The field grant_type is missing. Use one of: {', '.join(GRANTS)}.")

@@ -50,7 +50,7 @@ SIGNS = (
 @pytest.mark.parametrize("sign", SIGNS)
 @pytest.mark.parametrize("lead", range(0, 14))
 def test_a_text_is_cut_between_signs_and_not_inside_them(sign, lead):
-    text = "x" * lead + sign * 20
+    text = "x" * lead + sign * 30
     for length in range(1, len(text)):
         kept = cut(text, length)
         assert len(kept) <= length

@@ -218,6 +218,7 @@ class _Calls:
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> _Call:
         theirs, number = delta.get("id"), self.count
         own = f"{theirs}-{number + 1}" if theirs in self.ids else theirs
-        self.ids.add(own)
+        if own is not None:
+            self.ids.add(own)
         self.count += 1
         return _Call(number, theirs, own, function.get("name") or "")

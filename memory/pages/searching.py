@@ -23,13 +23,14 @@ from django.utils.translation import gettext_noop
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
 from core.isolation.acting import read_as
+from core.pg_text import ELLIPSIS
 from core.problems import retry_after
 from intake.identity import caller_of, person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import MemoryDocument
 from memory.pages.common import page_that_searches, path_to, show
 from memory.pages.forms import SearchForm
-from memory.search.excerpts import ELLIPSIS, Excerpt, Piece
+from memory.search.excerpts import Excerpt, Piece
 from memory.search.history import History, HistoryMatch, HistoryRequest, search_history
 from memory.search.sources import HistoryScope, Kind
 

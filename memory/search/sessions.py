@@ -12,10 +12,10 @@ from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
-from core.pg_text import shortened
+from core.pg_text import ELLIPSIS, shortened
 from intake.models import Conversation, Turn, local_time
 from memory.models.corpora import Key
-from memory.search.excerpts import ELLIPSIS, Segment
+from memory.search.excerpts import Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
 from memory.terms import configurations, searchable
 
