@@ -14,12 +14,12 @@ from django.utils.cache import patch_vary_headers
 from core import rate_limits
 from core.errors import AuthenticationRequired, RateLimited, RecollectError
 from intake.identity import PAGE_PERSON_FIELD, PAGE_PERSON_HEADER, is_made_for_caller, is_registered
-from intake.views.failures import answer_to, logged_out
+from intake.views.failures import answer_to, bad_request, logged_out, not_found
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 LOGGED_OUT = "You are logged out. Log in."
 MADE_FOR_ANOTHER = "This page was made for another account. Reload it."
-API, HEALTH = "/api/v1/", "/healthz"
+API, HEALTH, ADMIN = "/api/v1/", "/healthz", "/admin/"
 # Programs read these texts literally (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
 
@@ -89,8 +89,14 @@ class _Middleware:
 class FailureMiddleware(_Middleware):
     """Turns a lost database into 503 and an exceeded limit into 429: neither is a fault of this program, so no 500.
 
-    A missing row and a row of another user get the same 404.
+    A missing row and a row of another user get the same 404, and so does a NUL in an address, which PostgreSQL refuses
+    wherever a library looks it up.
     """
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        if "\0" in request.path_info:
+            return not_found(request)
+        return bad_request(request) if _would_break_the_admin(request) else None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, OperationalError | InterfaceError | RecollectError):
@@ -196,6 +202,15 @@ class PrivacyMiddleware(_Middleware):
         if response.headers.get("Content-Type", "").startswith("text/html"):
             response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response
+
+
+def _would_break_the_admin(request: HttpRequest) -> bool:
+    """Parameters that no page of Django's admin sends, and that its views take for a text or for a field's name."""
+    if not request.path_info.startswith(ADMIN):
+        return False
+    return request.GET.get("_to_field") == "" or any(
+        "\0" in text for name in request.GET for text in request.GET.getlist(name)
+    )
 
 
 def _is_page(request: HttpRequest) -> bool:

@@ -48,12 +48,13 @@ class CallTools:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Answer with an HTTP error; with `in_stream`, as an event of a stream that has begun well."""
+    """Answer with an HTTP error; with `in_stream`, as an event of a stream that has begun well. `code` is OpenAI's own name for it."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
     message: str = "refused, and the key was sk-secret"
     in_stream: bool = False
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class ScriptedModel:
         step = self.script.pop(0)
         match step:
             case Refuse():
-                body = {"error": {"message": step.message, "type": "error", "code": None}}
+                body = {"error": {"message": step.message, "type": "error", "code": step.code}}
                 if step.in_stream:
                     return Response(f"data: {json.dumps(body)}\n\n", media_type="text/event-stream")
                 return JSONResponse(body, status_code=step.status, headers=step.headers)

@@ -26,6 +26,7 @@ from core.isolation.acting import read_as
 from core.pg_text import ELLIPSIS
 from core.problems import retry_after
 from intake.identity import caller_of, person_of
+from intake.services import without_nul
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import MemoryDocument
 from memory.pages.common import page_that_searches, path_to, show
@@ -121,7 +122,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @page_that_searches
 def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
-    query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
+    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
     if not query:
         return read_as(caller_of(request), lambda: render(request, "memory/live.html"))
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
