@@ -1,13 +1,14 @@
 """Middleware of every request: expected failures, the language of pages, rate limits, and response headers."""
 
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.cache import patch_vary_headers
 
 from core import rate_limits
@@ -83,9 +84,11 @@ class FailureMiddleware(_Middleware):
 
 
 class LanguageMiddleware(_Middleware):
-    """Activates the browser's language first, and the user's once a view is found, where the user is looked up anyway.
+    """Activates the browser's language first, and the user's language and time zone once a view is found, where the
+    user is looked up anyway.
 
-    Outside of pages no language is activated, which means English (LANGUAGE_CODE).
+    Outside of pages neither is activated: programs get English (LANGUAGE_CODE) and times with their offset. A reader
+    without an account has no zone but UTC, which pages write beside the time; the server's own says nothing to them.
     """
 
     def refuse(self, request: HttpRequest) -> None:
@@ -93,11 +96,16 @@ class LanguageMiddleware(_Middleware):
             translation.activate(translation.get_language_from_request(request))
 
     def process_view(self, request: HttpRequest, *_: Any) -> None:
-        if _is_page(request) and request.user.is_authenticated and (chosen := request.user.language):
-            translation.activate(translation.get_supported_language_variant(chosen))
+        if not _is_page(request):
+            return
+        user = request.user if request.user.is_authenticated else None
+        timezone.activate(UTC if user is None else user.zone)
+        if user is not None and user.language:
+            translation.activate(translation.get_supported_language_variant(user.language))
 
     def end(self, request: HttpRequest) -> None:
         translation.deactivate()
+        timezone.deactivate()
 
     def change(self, response: HttpResponseBase) -> HttpResponseBase:
         if response.headers.get("Content-Type", "").startswith("text/html"):

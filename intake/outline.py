@@ -1,9 +1,8 @@
 """The outline of a long chat: its questions in order, the turns with some words, the first turn of a day."""
 
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime, time, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db import connection
 from django.db.models import Q
@@ -65,7 +64,7 @@ def find(conversation: Conversation, words: str) -> list[OutlineEntry]:
     ]
 
 
-def first_turn_of(conversation: Conversation, day: date, zone: ZoneInfo) -> int | None:
+def first_turn_of(conversation: Conversation, day: date, zone: tzinfo) -> int | None:
     """The number of the first turn on or after that day, or else the last turn's."""
     turns = Turn.objects.filter(conversation=conversation, user=conversation.user_id)
     since = datetime.combine(day, time.min, tzinfo=zone)

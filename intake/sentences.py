@@ -57,6 +57,7 @@ SENTENCES = (
     _("The language model's quota is used up."),
     _("The language model is busy. Try again in a moment."),
     _("This conversation has grown too long. Start a new one."),
+    _("This message is longer than the model's window."),
     _("The language model refused the request."),
     _("The model went round in circles with its tools. Ask differently."),
     _("The language model is away or broke off. Try again."),

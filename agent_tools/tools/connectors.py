@@ -148,7 +148,7 @@ def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
     if row is None:
         raise NotFound
     kinds = MemoryDocument.Kind
-    day = (row.date or row.updated_at.astimezone(user.zone).date()).isoformat()
+    day = (row.date or user.local_time(row.updated_at).date()).isoformat()
     match row.kind:
         case kinds.NOTE:
             title, path = row.title, note_path(row.pk)
@@ -163,7 +163,7 @@ def _document(name: str, key: UUID, user: User) -> ConnectorDocument:
 
 def _record(name: str, key: UUID, user: User) -> ConnectorDocument:
     record = records.read(user=user, record_id=key)
-    day = record.created_at.astimezone(user.zone).date().isoformat()
+    day = user.local_time(record.created_at).date().isoformat()
     return _whole(name, _titled(record.type, day), record.content, record_path(record.id), source="memory", day=day)
 
 

@@ -15,7 +15,7 @@ from core.isolation.caller import Caller
 from core.pagination import Position, page_of
 from core.validation import LONGEST_REFERENCE
 from intake.links import conversation_path
-from intake.models import Conversation, Turn, User
+from intake.models import Conversation, Turn, User, local_time
 from intake.reading import get_conversation as find
 from intake.reading import turns_near
 
@@ -194,7 +194,7 @@ def _shown(turns: list[Turn], zone: ZoneInfo) -> list[ConversationTurn]:
     return [
         ConversationTurn(
             turn_number=turn.turn_number,
-            said_at=turn.said_at.astimezone(zone),
+            said_at=local_time(turn.said_at, zone),
             person=turn.user_message[:limit],
             assistant=turn.assistant_message[:limit],
             truncated=max(len(turn.user_message), len(turn.assistant_message)) > limit or None,
@@ -207,8 +207,8 @@ def _in_words(conversation: Conversation, zone: ZoneInfo) -> dict[str, Any]:
     return {
         "conversation_id": str(conversation.id),
         "title": conversation.title,
-        "started_at": conversation.started_at.astimezone(zone),
-        "last_active_at": conversation.last_active_at.astimezone(zone),
+        "started_at": local_time(conversation.started_at, zone),
+        "last_active_at": local_time(conversation.last_active_at, zone),
         "turn_count": conversation.turn_count,
     }
 

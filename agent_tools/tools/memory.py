@@ -30,6 +30,7 @@ from memory.search.records import (
 logger = logging.getLogger(__name__)
 
 NO_MATCHES = "no memory records found"
+NO_MATCHES_IN_WORDS = "No matching memories found."
 # The part of a record in the list; the results have the complete record.
 EXCERPT_LENGTH = 500
 
@@ -95,7 +96,7 @@ class SearchMemoryOutput(ToolOutput):
 
 def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
     if user is None:
-        return SearchMemoryOutput(results=[], text=_as_markdown([]), note=NO_CALLER)
+        return SearchMemoryOutput(results=[], text=NO_MATCHES_IN_WORDS, note=NO_CALLER)
     query = MemorySearchQuery(
         text=wanted.query,
         top_k=wanted.top_k,
@@ -112,7 +113,7 @@ def run(wanted: SearchMemoryInput, user: User | None) -> SearchMemoryOutput:
         raise _as_told(error) from error
     return SearchMemoryOutput(
         results=[_output(result) for result in found],
-        text=_as_markdown(found),
+        text=_as_markdown(found, user),
         note=None if found else NO_MATCHES,
         pending=pending or None,
     )
@@ -145,15 +146,15 @@ def _output(result: MemorySearchResult) -> MemoryResult:
     return MemoryResult(record=record_output(result.record), similarity=result.similarity)
 
 
-def _as_markdown(found: list[MemorySearchResult]) -> str:
+def _as_markdown(found: list[MemorySearchResult], user: User) -> str:
     if not found:
-        return "No matching memories found."
-    return "\n".join(_item(number, result) for number, result in enumerate(found, start=1))
+        return NO_MATCHES_IN_WORDS
+    return "\n".join(_item(number, result, user) for number, result in enumerate(found, start=1))
 
 
-def _item(number: int, result: MemorySearchResult) -> str:
+def _item(number: int, result: MemorySearchResult, user: User) -> str:
     record = result.record
-    about = [f"similarity {result.similarity:.2f}", record.created_at.date().isoformat()]
+    about = [f"similarity {result.similarity:.2f}", user.local_time(record.created_at).date().isoformat()]
     about += [f"project {_label(record.project_id)}"] if record.project_id else []
     about += [f"tags: {', '.join(map(_label, record.tags))}"] if record.tags else []
     content = " ".join(record.content.split())

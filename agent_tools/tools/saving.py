@@ -106,7 +106,7 @@ def save(wanted: SaveMemoryInput, user: User | None) -> SaveMemoryOutput:
 
 def append(wanted: AppendDailyLogInput, user: User | None) -> AppendDailyLogOutput:
     user, now = known(user), timezone.now()
-    day = now.astimezone(user.zone).date() if wanted.date is None else _day(wanted.date)
+    day = user.local_time(now).date() if wanted.date is None else _day(wanted.date)
     document = documents.append(user=user, day=day, text=wanted.text, now=now)
     lines = len(wanted.text.splitlines())
     text = f"Added {lines} {'line' if lines == 1 else 'lines'} to the daily log of {day} with the id {document.id}."

@@ -45,6 +45,12 @@ class Address:
         """A host to reach it by from this machine."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared with, not bound to
 
+    @property
+    def for_a_browser(self) -> str:
+        """Passkeys, and the browser's clipboard, belong to a name: an IP address is none."""
+        local = {"127.0.0.1", "::1", "localhost"}
+        return f"http://localhost:{self.port}" if self.local_host in local else str(self)
+
     def __str__(self) -> str:
         host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
         return f"http://{host}:{self.port}"
@@ -115,7 +121,7 @@ class Supervisor:
             self._load_demo()
         self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
-        say(f"Recollect answers at {self._address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
+        say(f"Recollect answers at {self._address.for_a_browser} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
 

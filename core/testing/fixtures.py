@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
 
+from core.testing import ZONE_OF_PEOPLE
 from core.testing.logs import Everything
 from core.testing.model_server import ScriptedModel, Step
 from core.testing.serving import serving
@@ -85,12 +86,12 @@ def log_in(new_client: Callable[[], Client]) -> Callable[[Any], Client]:
 
 @pytest.fixture
 def person(transactional_db: None) -> Any:
-    return get_user_model().objects.create_user("person@example.com", "password")
+    return get_user_model().objects.create_user("person@example.com", "password", time_zone=ZONE_OF_PEOPLE)
 
 
 @pytest.fixture
 def stranger(transactional_db: None) -> Any:
-    return get_user_model().objects.create_user("stranger@example.com", "password")
+    return get_user_model().objects.create_user("stranger@example.com", "password", time_zone=ZONE_OF_PEOPLE)
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def _keep_record(item: ImportedRecord, entry: ImportedItem, user: User) -> bool:
 
 def _keep_note(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
     title, content = _title_and_text(item)
-    at = _moment(item) or timezone.now()
+    at = _moment(item, user) or timezone.now()
     if entry.row_id is None:
         if item.id is not None and MemoryDocument.objects.for_user(user).filter(pk=item.id).exists():
             return False
@@ -209,7 +209,7 @@ def _is_as_it_came(entry: ImportedItem, user: User) -> bool:
 
 
 def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool:
-    day = _day_of(item)
+    day = _day_of(item, user)
     there = documents.beginning(user=user, day=day, length=MAX_DOCUMENT_LENGTH)
     new = _new_lines(item, entry, user)
     entry.place = "" if day is None else day.isoformat() if isinstance(day, date) else str(day.value)
@@ -220,7 +220,7 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
         documents.create(user=user, day=day, content=storable_text(item.text), now=item.updated_at)
         MemoryDocument.objects.for_user(user).on(day).update(created_at=item.created_at or item.updated_at)
     else:
-        now = timezone.now() if there else _moment(item) or timezone.now()
+        now = timezone.now() if there else _moment(item, user) or timezone.now()
         documents.append(user=user, day=day, text="\n".join(new), now=now)
     entry.lines = "\n".join([*filter(None, [entry.lines]), *new])
     return True
@@ -229,18 +229,18 @@ def _keep_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> bool
 def _new_lines(item: ImportedDocument, entry: ImportedItem, user: User) -> list[str]:
     """Lines that neither exist in the document nor were imported before; the whole text if there is none yet."""
     text = storable_text(item.text).strip("\n")
-    there = documents.beginning(user=user, day=_day_of(item), length=MAX_DOCUMENT_LENGTH)
+    there = documents.beginning(user=user, day=_day_of(item, user), length=MAX_DOCUMENT_LENGTH)
     known = {line.strip() for text in (there, entry.lines) for line in text.splitlines()}
     lines = [line for line in text.splitlines() if line.strip() and line.strip() not in known] if known else [text]
     return lines if "".join(lines).strip() else []
 
 
-def _day_of(item: ImportedDocument) -> DocumentDay:
+def _day_of(item: ImportedDocument, user: User) -> DocumentDay:
     match item.kind:
         case "about":
             return ABOUT_ME
         case "daily_log" if item.at is not None:
-            return item.at.date() if isinstance(item.at, datetime) else item.at
+            return user.local_time(item.at).date() if isinstance(item.at, datetime) else item.at
     return None
 
 
@@ -271,11 +271,12 @@ def title_of(item: KeptItem) -> str:
     return item.content if isinstance(item, ImportedRecord) else item.title
 
 
-def written_at(item: KeptItem) -> datetime | None:
-    return item.created_at if isinstance(item, ImportedRecord) else _moment(item)
+def written_at(item: KeptItem, user: User) -> datetime | None:
+    return item.created_at if isinstance(item, ImportedRecord) else _moment(item, user)
 
 
-def _moment(item: ImportedDocument) -> datetime | None:
+def _moment(item: ImportedDocument, user: User) -> datetime | None:
+    """For a day alone its noon in the user's zone: the server's may show it as another day."""
     if item.at is None or isinstance(item.at, datetime):
         return item.at
-    return datetime(item.at.year, item.at.month, item.at.day, 12, tzinfo=timezone.get_default_timezone())
+    return datetime(item.at.year, item.at.month, item.at.day, 12, tzinfo=user.zone)

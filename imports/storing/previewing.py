@@ -123,7 +123,7 @@ def _longer(user: User, whole: Sequence[TurnStretch], known: ItemsByKey) -> set[
 
 def _other_entries(items: Sequence[KeptItem], user: User, batch: Import) -> Iterator[ImportEntry]:
     for item, status in zip(items, statuses_of(items, user), strict=True):
-        at = written_at(item)
+        at = written_at(item, user)
         yield ImportEntry(
             user=user,
             batch=batch,

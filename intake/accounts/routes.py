@@ -19,6 +19,7 @@ from allauth.urls import build_provider_urlpatterns
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.urls import URLPattern, URLResolver, include, path, re_path, reverse
 from django.utils.translation import gettext_lazy as _
@@ -38,7 +39,20 @@ AWAY = _("The other service does not answer. Try again shortly, or log in anothe
 
 
 class EmailView(account.EmailView):  # type: ignore[misc]  # without types
-    """An account logs in with one address. Only the confirmation of another address replaces it."""
+    """An account logs in with one address. Only the confirmation of another address replaces it.
+
+    The library enters the account's address in its table whenever the page is opened; who only looks changes nothing.
+    """
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if request.method == "POST":
+            answer: HttpResponse = super().dispatch(request, *args, **kwargs)
+            return answer
+        with transaction.atomic():
+            page = super().dispatch(request, *args, **kwargs)
+            looked_at: HttpResponse = page.render() if hasattr(page, "render") else page
+            transaction.set_rollback(True)
+        return looked_at
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if "action_primary" in request.POST:

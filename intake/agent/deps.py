@@ -9,7 +9,7 @@ from django.utils.module_loading import import_string
 
 from core.isolation.caller import Caller
 from intake.language_models import LanguageModel, model_for
-from intake.models import ChatPreferences, Conversation, User
+from intake.models import ChatPreferences, Conversation, User, local_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ChatDeps:
 
     @property
     def local_now(self) -> datetime:
-        return self.now.astimezone(self.zone or UTC)
+        return local_time(self.now, self.zone or UTC)
 
 
 def deps_for(caller: Caller, conversation: Conversation, *, now: datetime) -> ChatDeps:

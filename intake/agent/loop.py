@@ -62,7 +62,7 @@ async def answer(
                 for told in teller.tell(event):
                     yield told
     except AgentRunError as error:
-        raise _in_words(error) from error
+        raise _in_words(error, is_by_message=_is_longer(message, history)) from error
 
 
 def _agent(deps: ChatDeps, model: Model) -> Agent[ChatDeps, str]:
@@ -208,5 +208,13 @@ IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
 ]
 
 
-def _in_words(error: AgentRunError) -> RecollectError:
+def _is_longer(message: str, history: list[ModelMessage]) -> bool:
+    """Whether a message that does not fit is itself the reason, more than all that was said before it."""
+    parts = (part for before in history for part in before.parts)
+    return len(message) > sum(len(content) for part in parts if isinstance(content := getattr(part, "content", ""), str))
+
+
+def _in_words(error: AgentRunError, *, is_by_message: bool) -> RecollectError:
+    if is_by_message and isinstance(error, ModelContextWindowExceededError):
+        return TooLarge("This message is longer than the model's window.")
     return next(ours(sentence) for theirs, ours, sentence in IN_WORDS if isinstance(error, theirs))

@@ -11,14 +11,13 @@ import json
 import math
 import re
 from collections.abc import AsyncIterator, Iterable
-from datetime import date
+from datetime import UTC, date, tzinfo
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
-from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
@@ -26,7 +25,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from intake.links import conversation_path
-from intake.models import Turn, User
+from intake.models import Turn, User, day_in_words, local_time
 
 CHATS, NOTES = "search_chat_history", "search_history"
 QUOTE_LENGTH = 280
@@ -63,10 +62,10 @@ def recall_model(caller: Caller, *, is_temporary: bool = False) -> FunctionModel
         if not found and (calls := _searches(question, _said_before(messages), among)):
             yield calls
             return
-        turns, is_staff = await sync_to_async(_turns, thread_sensitive=False)(
+        looked_up = await sync_to_async(_look_up, thread_sensitive=False)(
             caller, found.get(CHATS, {}).get("results", [])
         )
-        for piece in [*_told(question, found, turns), HOW_TO_ADD if is_staff else RECALL_MODE]:
+        for piece in [*_told(question, found, looked_up), HOW_TO_ADD if looked_up.is_staff else RECALL_MODE]:
             yield piece.removeprefix(SAVED) if is_temporary else piece
             # Yield to the event loop, so that each piece is sent separately, as a model's would be.
             await asyncio.sleep(0)
@@ -95,12 +94,12 @@ def _near(chats: dict[str, Any]) -> list[dict[str, Any]]:
     return [match for match in chats.get("results", []) if match["score"] <= far]
 
 
-def _told(question: str, found: dict[str, dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[str]:
+def _told(question: str, found: dict[str, dict[str, Any]], looked_up: "_LookedUp") -> list[str]:
     """The quotes from chats and notes. Results that are only the nearest are used if there are no others."""
     chats, notes = found.get(CHATS, {}), found.get(NOTES, {})
     near = _near(chats)
     # The results of these calls are always shown, however distant.
-    said = _said(question, near or chats.get("results", []), turns)
+    said = _said(question, near or chats.get("results", []), looked_up)
     noted = _noted(notes)
     searched = [(said, not near or bool(chats.get("nothingRelevant"))), (noted, bool(notes.get("nothingRelevant")))]
     if any(quotes and not is_nearest_only for quotes, is_nearest_only in searched):
@@ -120,12 +119,12 @@ def _best_first(searched: Iterable[list[_Quote]]) -> list[str]:
     return [quote.text for quote in heapq.merge(*searched, key=lambda quote: -quote.relevance)]
 
 
-def _said(question: str, matches: list[dict[str, Any]], turns: dict[tuple[UUID, int], Turn]) -> list[_Quote]:
+def _said(question: str, matches: list[dict[str, Any]], looked_up: "_LookedUp") -> list[_Quote]:
     echo = question.casefold()
     return [
-        _Quote(match.get("relevance", 0.0), _quote(turn))
+        _Quote(match.get("relevance", 0.0), _quote(turn, looked_up.zone))
         for match in matches
-        if (turn := turns.get((UUID(match["conversationId"]), match["turnNumber"])))
+        if (turn := looked_up.turns.get((UUID(match["conversationId"]), match["turnNumber"])))
         and turn.user_message.strip().casefold() != echo
     ][:SHOWN]
 
@@ -137,19 +136,18 @@ def _noted(found: dict[str, Any]) -> list[_Quote]:
 
 def _quote_note(result: dict[str, Any]) -> str:
     """The complete excerpt, because it is cut around the match."""
-    day = date.fromisoformat(result["date"])
     # In one line the mark of the first heading or item would make all of it one.
     excerpt = _LINE_MARK.sub(lambda mark: "· " if mark["item"] else "", result["excerpt"])
     excerpt = " ".join(excerpt.split()).removeprefix("· ")
     place = "your daily log" if result["source"] == "daily_log" else "your memory"
-    return f"- **{day.day} {day:%B %Y}**, in {place}:\n  > {excerpt}\n\n"
+    return f"- **{day_in_words(date.fromisoformat(result['date']))}**, in {place}:\n  > {excerpt}\n\n"
 
 
-def _quote(turn: Turn) -> str:
-    said = timezone.localtime(turn.said_at)
+def _quote(turn: Turn, zone: tzinfo) -> str:
+    day = day_in_words(local_time(turn.said_at, zone).date())
     title = turn.conversation.title.translate(str.maketrans("[]\\`", "()/'")) or "Conversation"
     link = conversation_path(turn.conversation_id, turn_number=turn.turn_number)
-    return f"- **{said.day} {said:%B %Y}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
+    return f"- **{day}**, in [{title}]({link}):\n  > {_shortened(turn.user_message)}\n\n"
 
 
 def _shortened(text: str) -> str:
@@ -192,13 +190,24 @@ def _relevance(found: dict[str, Any]) -> float:
     return max((result.get("relevance", 0.0) for result in found.get("results", [])), default=0.0)
 
 
-def _turns(caller: Caller, matches: list[dict[str, Any]]) -> tuple[dict[tuple[UUID, int], Turn], bool]:
-    """By their keys; and whether the caller is staff."""
+class _LookedUp(NamedTuple):
+    """`turns`: by their keys. `zone`: the caller's; a visitor has none but UTC."""
+
+    turns: dict[tuple[UUID, int], Turn]
+    zone: tzinfo
+    is_staff: bool
+
+
+def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
     keys = [(UUID(match["conversationId"]), match["turnNumber"]) for match in matches]
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
     try:
         with acting_as(caller):
-            is_staff = caller.is_registered and User.objects.filter(pk=caller.user_id or 0, is_staff=True).exists()
-            return {(turn.conversation_id, turn.turn_number): turn for turn in turns}, is_staff
+            user = User.objects.filter(pk=caller.user_id).first() if caller.is_registered else None
+            return _LookedUp(
+                turns={(turn.conversation_id, turn.turn_number): turn for turn in turns},
+                zone=UTC if user is None else user.zone,
+                is_staff=user is not None and user.is_staff,
+            )
     finally:
         connections.close_all()

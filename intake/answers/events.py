@@ -55,6 +55,8 @@ def ending_of(turn: Turn) -> Ending:
     if turn.error:
         return Ending("error", turn.error)
     data: dict[str, Any] = {**_named(turn), "html": str(render(turn.assistant_message))}
+    if turn.reasoning:
+        data["reasoningHtml"] = str(render(turn.reasoning))
     if turn.status == Turn.Status.INTERRUPTED:
         data["status"] = turn.status
     if turn.usage:

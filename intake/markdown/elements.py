@@ -118,10 +118,10 @@ def _find_fold(state: StateBlock, start_line: int, end_line: int, silent: bool) 
             # A model that had nothing to think about says so with an empty element.
             if content.strip():
                 _push_fold(state, _("Thought"), content, lines=(start_line, after), is_thought=True)
-        elif summary := _SUMMARY.match(content):
-            _push_fold(state, summary[1].strip(), content[summary.end() :], lines=(start_line, after))
         else:
-            _push_fold(state, _("Details"), content, lines=(start_line, after))
+            summary = _SUMMARY.match(content)
+            behind = summary.end() if summary else 0
+            _push_fold(state, summary and summary[1].strip(), content[behind:], lines=(start_line, after))
         _parse(state, rest, lines=(start_line, after))
     finally:
         state.env[_DEPTH] = depth
@@ -146,16 +146,18 @@ def _parted(text: str, tag: str) -> tuple[str, str]:
 
 
 def _push_fold(
-    state: StateBlock, summary: str, content: str, *, lines: tuple[int, int], is_thought: bool = False
+    state: StateBlock, summary: str | None, content: str, *, lines: tuple[int, int], is_thought: bool = False
 ) -> None:
+    """Without a summary the browser writes one in its own language."""
     token = state.push("details_open", "details", 1)
     token.map = list(lines)
     if is_thought:
         token.attrs["class"] = "thought"
-    state.push("summary_open", "summary", 1)
-    inline = state.push("inline", "", 0)
-    inline.content, inline.map, inline.children = " ".join(summary.split()), list(lines), []
-    state.push("summary_close", "summary", -1)
+    if summary is not None:
+        state.push("summary_open", "summary", 1)
+        inline = state.push("inline", "", 0)
+        inline.content, inline.map, inline.children = " ".join(summary.split()), list(lines), []
+        state.push("summary_close", "summary", -1)
     _parse(state, content, lines=lines)
     state.push("details_close", "details", -1)
 

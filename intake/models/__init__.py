@@ -6,7 +6,7 @@ from intake.models.idempotency import IdempotentAnswer
 from intake.models.invitations import Invitation
 from intake.models.preferences import ChatPreferences
 from intake.models.sessions import Session
-from intake.models.users import User
+from intake.models.users import User, day_in_words, local_time
 
 __all__ = [
     "Activity",
@@ -18,4 +18,6 @@ __all__ = [
     "Session",
     "Turn",
     "User",
+    "day_in_words",
+    "local_time",
 ]

@@ -1,5 +1,6 @@
 """The user model: an account with email and password, or a visitor with only a session."""
 
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -9,6 +10,23 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 
 from intake import passwords
+
+
+def local_time(at: datetime, zone: tzinfo) -> datetime:
+    """When a moment is for a reader in this zone: the one place where a stored moment becomes somebody's day and hour.
+
+    Pages do it by the zone that `LanguageMiddleware` activates for the user. A moment at the ends of the calendar stays
+    in UTC.
+    """
+    try:
+        return at.astimezone(zone)
+    except OverflowError:
+        return at.astimezone(UTC)
+
+
+def day_in_words(day: date) -> str:
+    """As answers and tools write it in English: 3 February 2026."""
+    return f"{day.day} {day:%B} {day.year}"
 
 
 class UserManager(BaseUserManager["User"]):
@@ -104,3 +122,6 @@ class User(AbstractBaseUser, PermissionsMixin):
             return ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             return ZoneInfo("UTC")
+
+    def local_time(self, at: datetime) -> datetime:
+        return local_time(at, self.zone)

@@ -18,6 +18,7 @@ from fido2.webauthn import (
 
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
+from core.testing import ZONE_OF_PEOPLE
 from intake import services
 from intake.models import Conversation, Turn, User
 
@@ -25,7 +26,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 def a_person(email: str = "alice@example.com") -> User:
-    return User.objects.create_user(email, "password")
+    return User.objects.create_user(email, "password", time_zone=ZONE_OF_PEOPLE)
 
 
 def a_visitor() -> User:

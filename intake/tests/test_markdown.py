@@ -304,7 +304,7 @@ def test_what_a_model_thinks_within_its_answer_is_folded(tag):
 
 
 def test_a_block_that_is_folded_in_many_is_text_from_some_depth_on():
-    assert render("<details>\n" * 40).count("<summary>") == DEEPEST_FOLD
+    assert render("<details>\n" * 40).count("<details") == DEEPEST_FOLD
 
 
 @pytest.mark.parametrize("kind", ["NOTE", "tip", "Important", "WARNING", "CAUTION"])

@@ -58,6 +58,16 @@ def answer_to(request: HttpRequest, exception: Exception) -> HttpResponse:
     return not_found(request) if isinstance(error, NotFound) else _answer(request, error, page="intake/problem.html")
 
 
+def log_in_to_see(request: HttpRequest) -> HttpResponse:
+    """For a reader without an account, or whose session has ended: a page of a chat that is not theirs."""
+    context = {
+        "heading": _("Log in to see this chat"),
+        "detail": _("It belongs to an account, and this browser is not logged in to it."),
+        "next": request.get_full_path(),
+    }
+    return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.NOT_FOUND)
+
+
 def page_for(error: RecollectError, *, page: str = "intake/problem.html") -> str:
     """Rendered without the request: with it, the template would query the session, and so the database."""
     return render_to_string(page, {"heading": HEADINGS[error.status], "detail": in_page_language(error.detail)})

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from core.errors import NotFound
 from core.ids import parse_id
 from core.isolation.acting import read_as
 from core.pagination import position_in_address
@@ -32,6 +33,7 @@ from intake.reading import (
 )
 from intake.services import MAX_MESSAGE_LENGTH
 from intake.views.changing import P, View
+from intake.views.failures import log_in_to_see
 
 EXAMPLES = [
     _("Help me plan a dinner for six on Friday. Two are vegetarian."),
@@ -48,7 +50,13 @@ def personal_page(view: View[P]) -> View[P]:
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not settings.VISITORS and not is_registered(request):
             return redirect_to_login(request.get_full_path())
-        return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+        try:
+            return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
+        except NotFound:
+            # Perhaps a session has ended. The same for every address, and so it tells nothing about any.
+            if is_registered(request):
+                raise
+            return log_in_to_see(request)
 
     return login_not_required(never_cache(require_safe(wrapper)))
 
@@ -64,6 +72,8 @@ def conversation(request: HttpRequest, conversation_id: str) -> HttpResponse:
     found = get_conversation(caller=caller_of(request), conversation_id=conversation_id)
     window, above = _turns(request, found)
     shown = {"conversation": found, "window": window, "above": above, "shown_before": request.GET.get("of")}
+    around = as_turn_number(request.GET.get("turn"))
+    shown["deleted_turn"] = around is not None and around not in {turn.turn_number for turn in window.turns}
     is_temporary = found.expires_at is not None
     return render(request, "intake/chat.html", {**_shell(request, found), **shown, "is_temporary": is_temporary})
 

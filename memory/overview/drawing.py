@@ -21,7 +21,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from core.bulk import insert_many
-from intake.models import User
+from intake.models import User, local_time
 from memory import vectors
 from memory.embedders import get_embedder
 from memory.embedders.base import Matrix
@@ -293,7 +293,7 @@ def _months_of(user_id: int) -> dict[int, int]:
     """The month of each text, as 202603, in its owner's time zone."""
     zone = User.objects.only("pk", "time_zone").get(pk=user_id).zone
     times = IndexedText.objects.filter(user_id=user_id).values_list("pk", "said_at")
-    local = ((pk, at.astimezone(zone)) for pk, at in times.iterator(chunk_size=5_000))
+    local = ((pk, local_time(at, zone)) for pk, at in times.iterator(chunk_size=5_000))
     return {pk: at.year * 100 + at.month for pk, at in local}
 
 

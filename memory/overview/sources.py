@@ -52,7 +52,7 @@ def texts_of(user: User, ids: Sequence[int]) -> list[MapText]:
         if corpus == Corpus.CHAT:
             place = Reference(
                 kind=Kind.MESSAGE,
-                day=row.said_at.astimezone(user.zone).date(),
+                day=user.local_time(row.said_at).date(),
                 conversation_id=row.source_id,
                 turn_number=row.chunk_index,
                 session=title,
@@ -69,7 +69,7 @@ def references_of(user: User, sources: Mapping[Source, datetime]) -> dict[Source
     by_corpus: dict[str, list[UUID]] = defaultdict(list)
     for source in sources:
         by_corpus[source.corpus].append(source.source_id)
-    day_of = {source: at.astimezone(user.zone).date() for source, at in sources.items()}
+    day_of = {source: user.local_time(at).date() for source, at in sources.items()}
     found: dict[Source, tuple[Corpus, str, Reference]] = {}
     chats = Conversation.objects.for_user(user).filter(pk__in=by_corpus[Corpus.CHAT])
     for pk, title in chats.values_list("pk", "title"):

@@ -9,11 +9,10 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils import timezone
 
 from core.errors import NotFound
 from core.validation import parse_day
-from intake.identity import is_registered, person_of
+from intake.identity import is_registered
 from intake.links import conversation_path
 from intake.views.changing import P, View, personal_form
 from intake.views.pages import sidebar_of
@@ -24,7 +23,7 @@ from memory.search.sources import Reference
 
 
 def page_for_people(view: View[P]) -> View[P]:
-    """For registered users, acting as them, in their time zone.
+    """For registered users, acting as them.
 
     A visitor sees what the page offers and how to register, and gets back the text they sent.
     """
@@ -33,8 +32,7 @@ def page_for_people(view: View[P]) -> View[P]:
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not is_registered(request):
             return _tell_visitor(request)
-        with timezone.override(person_of(request).zone):
-            return view(request, *args, **kwargs)
+        return view(request, *args, **kwargs)
 
     return personal_form(wrapper)
 

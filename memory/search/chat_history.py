@@ -220,7 +220,7 @@ def _reranked(
 
 def in_window(scope: Scope, query: str, *, now: datetime) -> tuple[Scope, TimeWindow | None]:
     """The days that the query itself names, if the scope has texts of them; and the scope narrowed to them."""
-    window = find_window(query, today=lambda: now.astimezone(scope.user.zone).date())
+    window = find_window(query, today=lambda: scope.user.local_time(now).date())
     if window is None:
         return scope, None
     since, until = moments_of(*window.days, scope.user.zone)

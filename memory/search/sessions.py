@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.functions import Left
 
-from intake.models import Conversation, Turn
+from intake.models import Conversation, Turn, local_time
 from memory.models.corpora import Key
 from memory.search.excerpts import ELLIPSIS, Segment
 from memory.search.sources import FEW, UNTITLED, FoundText, HistoryQuestion, HistorySource, Hit, Kind, Reference
@@ -146,7 +146,7 @@ def _rows(ids: Sequence[UUID], asked: HistoryQuestion) -> Iterable[tuple[UUID, s
 def _found_text(
     asked: HistoryQuestion, id_: UUID, title: str, last_active_at: datetime, preview: str | None, messages: int | None
 ) -> FoundText:
-    day = last_active_at.astimezone(asked.zone).date()
+    day = local_time(last_active_at, asked.zone).date()
     title = " ".join(title.split()) or UNTITLED
     count = f"{messages or 0} {'message' if messages == 1 else 'messages'}"
     return FoundText(

@@ -15,7 +15,7 @@ from typing import ClassVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from intake.models import Turn, User
+from intake.models import Turn, User, local_time
 from memory.chunking import PassageSpan
 from memory.embedders import Calibration, Embedder
 from memory.embedders.base import Vector
@@ -249,7 +249,7 @@ def _documents(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
 def _reference_of(document: MemoryDocument, asked: HistoryQuestion) -> Reference:
     if document.date is not None:
         return Reference(kind=Kind.DAILY_LOG, day=document.date, document_id=document.pk)
-    day = document.updated_at.astimezone(asked.zone).date()
+    day = local_time(document.updated_at, asked.zone).date()
     is_note = document.kind == MemoryDocument.Kind.NOTE
     name = document.title or UNTITLED if is_note else str(document.get_kind_display())
     return Reference(kind=Kind.MEMORY, day=day, document_id=document.pk, document=name, is_note=is_note)
@@ -261,7 +261,7 @@ def _records(ids: set[UUID], asked: HistoryQuestion) -> dict[Key, FoundText]:
 
 
 def _record_text(record: MemoryRecord, asked: HistoryQuestion) -> FoundText:
-    day = record.created_at.astimezone(asked.zone).date()
+    day = local_time(record.created_at, asked.zone).date()
     reference = Reference(kind=Kind.MEMORY, day=day, record_id=record.pk)
     return FoundText(reference=reference, segments=[Segment(record.content)])
 
@@ -310,7 +310,7 @@ def _times(keys: Sequence[Key], asked: HistoryQuestion) -> dict[Key, datetime]:
 def _turn_text(turn: TurnText, zone: ZoneInfo) -> FoundText:
     reference = Reference(
         kind=Kind.MESSAGE,
-        day=turn.said_at.astimezone(zone).date(),
+        day=local_time(turn.said_at, zone).date(),
         conversation_id=turn.conversation_id,
         turn_number=turn.turn_number,
         session=" ".join(turn.title.split()) or UNTITLED,

@@ -11,9 +11,11 @@ const LONGEST_WAIT_MS = 10_000;
 const MOST_TRIES = 65;
 
 export class Failure extends Error {
-  constructor({ code, detail, retryable }) {
+  /** `retryAfter`: in how many seconds trying again may help, if the server said so. */
+  constructor({ code, detail, retryable, retryAfter = null }) {
     super(detail);
     this.code = code;
+    this.seconds = retryAfter;
     this.retryable = Boolean(retryable);
   }
 }

@@ -6,9 +6,10 @@ import { Composer } from "./composer.js";
 import { listenForCopying } from "./copying.js";
 import { listenForOtherTabs } from "./elsewhere.js";
 import { Following } from "./following.js";
+import { gettext } from "./language.js";
 import { listenForOutline } from "./outline.js";
 import { foldLong } from "./pasting.js";
-import { followLinksWithin, goToNamedTurn, listenForEarlier, prepare, unfinishedTurn } from "./reading.js";
+import { followLinksWithin, goToNamedTurn, listenForEarlier, listenForPrinting, prepare, unfinishedTurn } from "./reading.js";
 import { sidebar, sidebarElement } from "./room.js";
 import { offerToKeep, watchTemporary } from "./temporary.js";
 import { keepTimesFresh } from "./times.js";
@@ -20,14 +21,14 @@ const main = document.querySelector("[data-chat]");
 const thread = document.querySelector("[data-thread]");
 const menu = document.querySelector("[data-menu]");
 
+const isTemporary = "temporary" in main.dataset;
 const following = new Following(thread, document.querySelector("[data-jump]"));
 const composer = new Composer(document.querySelector("[data-composer]"), {
   onSend: (message) => answer(addTurn(message)),
   onStop: stopAnswer,
-  draftKey: () => `draft:${main.dataset.conversation}`,
+  draftKey: draftKey(),
 });
 
-const isTemporary = "temporary" in main.dataset;
 const choices = new Choices({
   conversation: () => main.dataset.conversation,
   csrfToken: () => composer.csrfToken,
@@ -37,10 +38,19 @@ const choices = new Choices({
 // What can be stopped, and the turn that is being answered; null while nothing is.
 let request = null;
 let current = null;
+// A busy model is asked again by itself: when.
+const BUSY_SECONDS = 20;
+let retrying = null;
 // How long a turn that is to be stopped may take to be known to the server.
 const PATIENCE_MS = 3000;
 
+/** A draft belongs to its chat; that of a temporary one ends with it. */
+function draftKey() {
+  return `draft:${main.dataset.conversation || (isTemporary ? "temporary" : "")}`;
+}
+
 function addTurn(message) {
+  stopAskingAgain();
   document.querySelector("[data-welcome]")?.remove();
   for (const earlier of thread.querySelectorAll(".turn")) new Turn(earlier).retire();
   // It follows what is shown here, also where another tab or a link has led to another path.
@@ -62,6 +72,7 @@ function addVersion(turn, message, about) {
 
 /** One try at an answer; a turn that failed may see several. */
 async function answer(turn) {
+  stopAskingAgain();
   if (!turn.element.nextElementSibling) following.jump();
   if (!turn.isSaved) composer.unsent = turn.message;
   await show(turn, () => ask(questionFor(turn)));
@@ -82,7 +93,16 @@ async function show(turn, events) {
     composer.isAnswering = false;
     answering.finished(conversationPath());
     following.grown();
+    goOnWithQueue(turn);
   }
+}
+
+/** What was written meanwhile is sent now; after a failure it is better looked at first. */
+function goOnWithQueue(turn) {
+  if (retrying !== null) return;
+  if (turn.hasFailed) return composer.takeQueueBack();
+  const message = composer.takeQueued();
+  if (message !== undefined) answer(addTurn(message));
 }
 
 function open(turn) {
@@ -122,9 +142,14 @@ function take(turn, { type, data }) {
   else if (type === "tool_result") turn.finishStep(data);
   else if (type === "delta") turn.write(data.text);
   else if (type === "blocks") turn.draw(data);
-  else if (type === "done") turn.complete(data.html, data);
+  else if (type === "done") finish(turn, data);
   else if (type === "error") giveUp(turn, new Failure(data));
   following.grown();
+}
+
+function finish(turn, data) {
+  turn.busyTries = 0;
+  turn.complete(data.html, data);
 }
 
 function begin(turn, { conversationId, turnNumber, turnId }) {
@@ -136,6 +161,7 @@ function begin(turn, { conversationId, turnNumber, turnId }) {
   composer.unsent = "";
   const isNew = main.dataset.conversation !== conversationId;
   main.dataset.conversation = conversationId;
+  composer.draftKey = draftKey();
   turn.identify({ path, turnNumber, turnId });
   if (turn.isToStop) stopAnswer();
   if (isTemporary) {
@@ -174,6 +200,7 @@ function giveUp(turn, error) {
     else edit(turn);
     return;
   }
+  if (error.code === "rate_limited" && turn.canBeAskedAgain) return askAgainLater(turn, error.seconds ?? BUSY_SECONDS);
   turn.fail({ detail: error.message, canRetry: error.retryable ?? true });
   announce(error.message);
   // What cannot be sent as it is goes back to be changed.
@@ -183,7 +210,26 @@ function giveUp(turn, error) {
   }
 }
 
+/** A busy model is no failure yet: the page asks again, and says when. */
+function askAgainLater(turn, seconds) {
+  turn.busyTries += 1;
+  const inWords = (left) => gettext("The model is busy; trying again in %(count)s s", { count: left });
+  const tick = (left) => {
+    if (left === 0) return answer(turn);
+    turn.fail({ detail: inWords(left), canRetry: true });
+    retrying = setTimeout(tick, 1000, left - 1);
+  };
+  announce(inWords(seconds));
+  tick(seconds);
+}
+
+function stopAskingAgain() {
+  clearTimeout(retrying);
+  retrying = null;
+}
+
 function edit(turn) {
+  stopAskingAgain();
   takeBack(turn);
   turn.element.remove();
   composer.focus();
@@ -255,6 +301,7 @@ listenForUndo(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForVersions(thread, { csrfToken: () => composer.csrfToken, isBusy: () => request !== null, announce, prepare });
 listenForBranching(thread, { csrfToken: () => composer.csrfToken, announce });
 listenForEarlier(thread);
+listenForPrinting(thread);
 followLinksWithin(thread);
 listenForOtherTabs(main, thread, { onGrown: () => following.grown(), announce });
 listenForOutline(main, thread);
@@ -281,5 +328,6 @@ function openAtTheRightPlace() {
   const isArriving = performance.getEntriesByType("navigation")[0]?.type === "navigate";
   if (!isArriving || goToNamedTurn() || location.search) return;
   if (main.dataset.conversation) following.jump();
-  if (matchMedia("(hover: hover)").matches) composer.focus();
+  // Somebody may be in another field already.
+  if (matchMedia("(hover: hover)").matches && document.activeElement === document.body) composer.focus();
 }

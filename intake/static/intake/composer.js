@@ -1,5 +1,6 @@
 /** Where a message is written: grows, counts near its limit, keeps a draft over a reload, sends on Enter. */
 
+import { clone, isComposing } from "./dom.js";
 import { gettext, language } from "./language.js";
 import { Pasted } from "./pasting.js";
 
@@ -8,22 +9,24 @@ const COUNT_FROM = 0.94;
 export class Composer {
   #isAnswering = false;
   #unsent = "";
+  #draftKey = "";
 
   constructor(form, { onSend, onStop, draftKey }) {
     this.form = form;
+    this.queue = form.querySelector("[data-queue]");
     this.input = form.elements.message;
     this.limit = Number(form.dataset.limit);
     this.sendButton = form.querySelector("[data-send]");
     this.stopButton = form.querySelector("[data-stop]");
     this.counter = form.querySelector("[data-counter]");
     this.onSend = onSend;
-    this.draftKey = draftKey;
+    this.#draftKey = draftKey;
     this.pasted = new Pasted(form, this.input, () => this.#changed());
     // On glass there is no Shift to press with Enter: it makes a new line there, and the button sends.
     this.isOnGlass = matchMedia("(hover: none) and (pointer: coarse)").matches;
     if (this.isOnGlass) this.input.enterKeyHint = "enter";
     this.#listen(onStop);
-    this.input.value ||= sessionStorage.getItem(this.draftKey()) ?? "";
+    this.input.value ||= sessionStorage.getItem(this.#draftKey) ?? "";
     this.#changed();
   }
 
@@ -35,6 +38,33 @@ export class Composer {
   set text(value) {
     this.pasted.clear();
     this.input.value = value;
+    this.#changed();
+  }
+
+  /** The chat has got a place of its own: what is being written belongs there. */
+  set draftKey(key) {
+    if (key === this.#draftKey) return;
+    sessionStorage.removeItem(this.#draftKey);
+    this.#draftKey = key;
+    this.#keepDraft();
+  }
+
+  /** What is sent once the answer is done, the first of it first; undefined if there is nothing. */
+  takeQueued() {
+    const item = this.queue.firstElementChild;
+    if (!item) return undefined;
+    const message = item.querySelector("[data-queued-text]").textContent;
+    this.#unqueue(item);
+    return message;
+  }
+
+  /** After a failure: what was to follow goes back to be looked at. */
+  takeQueueBack() {
+    const messages = [...this.queue.querySelectorAll("[data-queued-text]")].map((text) => text.textContent);
+    if (!messages.length) return;
+    this.queue.replaceChildren();
+    this.queue.hidden = true;
+    this.input.value = [...messages, this.input.value].filter(Boolean).join("\n\n");
     this.#changed();
   }
 
@@ -51,10 +81,11 @@ export class Composer {
   }
 
   set isAnswering(value) {
-    const hadFocus = this.form.contains(document.activeElement);
+    // A button that goes takes the focus with it; no other field loses it.
+    const hadFocus = [this.sendButton, this.stopButton].includes(document.activeElement);
     this.#isAnswering = value;
-    this.sendButton.hidden = value;
     this.stopButton.hidden = !value;
+    this.#changed();
     if (hadFocus) this.input.focus();
   }
 
@@ -69,9 +100,7 @@ export class Composer {
     });
     this.input.addEventListener("input", () => this.#changed());
     this.input.addEventListener("keydown", (event) => {
-      // While an input method composes, Enter accepts its suggestion (229 is what older engines report then).
-      const isComposing = event.isComposing || event.keyCode === 229;
-      if (event.key !== "Enter" || event.shiftKey || isComposing || this.isOnGlass) return;
+      if (event.key !== "Enter" || event.shiftKey || isComposing(event) || this.isOnGlass) return;
       event.preventDefault();
       this.#send();
     });
@@ -80,9 +109,29 @@ export class Composer {
 
   #send() {
     const message = this.text.trim();
-    if (!message || this.#isAnswering || lengthOf(message) > this.limit) return;
+    if (!message || lengthOf(message) > this.limit) return;
+    if (this.#isAnswering) return this.#enqueue(message);
     this.text = "";
     this.onSend(message);
+  }
+
+  #enqueue(message) {
+    const item = clone("queued");
+    item.querySelector("[data-queued-text]").textContent = message;
+    item.querySelector("[data-queued-remove]").addEventListener("click", () => {
+      this.#unqueue(item);
+      this.input.focus();
+    });
+    this.queue.append(item);
+    this.queue.hidden = false;
+    this.text = "";
+    this.input.focus();
+  }
+
+  #unqueue(item) {
+    item.remove();
+    this.queue.hidden = this.queue.childElementCount === 0;
+    this.#keepDraft();
   }
 
   #changed() {
@@ -92,9 +141,10 @@ export class Composer {
   }
 
   #keepDraft() {
-    const draft = [this.#unsent, this.text].filter(Boolean).join("\n\n");
-    if (draft) sessionStorage.setItem(this.draftKey(), draft);
-    else sessionStorage.removeItem(this.draftKey());
+    const queued = [...this.queue.querySelectorAll("[data-queued-text]")].map((text) => text.textContent);
+    const draft = [this.#unsent, ...queued, this.text].filter(Boolean).join("\n\n");
+    if (draft) sessionStorage.setItem(this.#draftKey, draft);
+    else sessionStorage.removeItem(this.#draftKey);
   }
 
   #grow() {
@@ -108,7 +158,10 @@ export class Composer {
     this.counter.hidden = !isNear;
     this.counter.classList.toggle("over", left < 0);
     this.counter.textContent = left < 0 ? gettext("%(count)s too many", { count: (-left).toLocaleString(language) }) : gettext("%(count)s left", { count: left.toLocaleString(language) });
-    this.sendButton.disabled = !this.text.trim() || left < 0;
+    const isEmpty = !this.text.trim();
+    this.sendButton.disabled = isEmpty || left < 0;
+    this.sendButton.hidden = this.#isAnswering && isEmpty;
+    this.sendButton.title = this.sendButton.ariaLabel = this.#isAnswering ? gettext("Send when the answer is done") : gettext("Send");
   }
 }
 

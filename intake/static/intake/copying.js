@@ -19,7 +19,7 @@ export function listenForCopying(root, announce) {
 }
 
 function contentFor(button) {
-  if (button.dataset.action === "copy-code") return { text: codeBeside(button).textContent };
+  if (button.dataset.action === "copy-code") return { text: codeBeside(button).textContent.replace(/\n$/, "") };
   const answer = part(button.closest(".turn"), "answer");
   const rich = answer.cloneNode(true);
   for (const bar of rich.querySelectorAll(".code-bar")) bar.remove();

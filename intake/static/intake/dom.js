@@ -1,6 +1,11 @@
 /** Small helpers that several modules share. */
 import { gettext } from "./language.js";
 
+/** While an input method composes, Enter accepts its suggestion (229 is what older engines report then). */
+export function isComposing(event) {
+  return event.isComposing || event.keyCode === 229;
+}
+
 export function clone(name) {
   return document.querySelector(`template[data-template="${name}"]`).content.firstElementChild.cloneNode(true);
 }
@@ -9,11 +14,15 @@ export function part(element, name) {
   return element.querySelector(`[data-part="${name}"]`);
 }
 
+// What the server writes into an answer of its own (elements.py and code.py), and the callouts' kinds by name.
+const LABELS = ".code-bar button, .callout-title, .thought > summary";
+const KINDS = { Note: gettext("Note"), Tip: gettext("Tip"), Important: gettext("Important"), Warning: gettext("Warning"), Caution: gettext("Caution") };
+
 /** Elements of HTML that the server made and sanitised; the parser's document runs nothing. */
 export function parseHtml(html) {
   const page = new DOMParser().parseFromString(html, "text/html");
   // An answer's blocks are drawn once for all its readers.
-  for (const button of page.querySelectorAll(".code-bar button")) button.textContent = gettext(button.textContent);
+  for (const label of page.querySelectorAll(LABELS)) label.textContent = KINDS[label.textContent] ?? gettext(label.textContent);
   return page;
 }
 

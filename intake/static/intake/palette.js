@@ -1,5 +1,5 @@
 /** Ctrl or ⌘ K: one field for everything: commands, pages, chats by title, and what was said and noted (WAI-ARIA combobox). */
-import { fetchPage } from "./dom.js";
+import { fetchPage, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { openShortcuts } from "./shortcuts_list.js";
 import { chooseTheme, THEMES } from "./theme.js";
@@ -67,13 +67,15 @@ class Palette {
   }
 
   #onKey(event) {
+    // Its arrows and its Enter are the input method's.
+    if (isComposing(event)) return;
     const options = [...this.list.querySelectorAll("[role=option]")];
     const at = options.indexOf(this.#active);
     const isCommand = event.ctrlKey || event.metaKey;
     if (isCommand && event.key.toLowerCase() === "k") {
       event.preventDefault();
       this.dialog.close();
-    } else if (event.key === "Enter" && !event.isComposing) {
+    } else if (event.key === "Enter") {
       event.preventDefault();
       if (this.#active) this.#choose(this.#active, event);
     } else if (["ArrowDown", "ArrowUp", "PageDown", "PageUp"].includes(event.key) && options.length) {

@@ -3,6 +3,7 @@ import { fetchPage } from "./dom.js";
 import { showTime } from "./times.js";
 
 const NEAR_TOP_PX = 500;
+const WAIT_MS = 40;
 
 /** Goes to the turn that the address names, asking the server for it when it is not on this page. */
 export function goToNamedTurn() {
@@ -67,6 +68,27 @@ export function listenForEarlier(thread) {
   );
   // Not before the page stands where it was opened, which is seldom its top.
   requestAnimationFrame(() => requestAnimationFrame(() => watcher.observe(link)));
+}
+
+/** Prints the whole chat, not what was read of it so far; Ctrl or ⌘ P does, too. */
+export function listenForPrinting(thread) {
+  const print = async () => {
+    for (let link; (link = document.querySelector("[data-earlier]")); ) {
+      if (link.ariaBusy === "true") await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+      else if (!(await addEarlier(thread, link))) break;
+    }
+    window.print();
+  };
+  document.querySelector("[data-print]")?.addEventListener("click", (event) => {
+    event.target.closest("details").open = false;
+    print();
+  });
+  addEventListener("keydown", (event) => {
+    if (!(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey || event.key.toLowerCase() !== "p") return;
+    if (!document.querySelector("[data-earlier]")) return;
+    event.preventDefault();
+    print();
+  });
 }
 
 /** The turns that were added; null when they cannot be had. */

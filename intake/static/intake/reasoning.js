@@ -1,5 +1,5 @@
 /** What a thinking model thinks: folded, while it is written and afterwards. */
-import { part } from "./dom.js";
+import { parseHtml, part } from "./dom.js";
 import { gettext } from "./language.js";
 
 export class Reasoning {
@@ -24,6 +24,11 @@ export class Reasoning {
     this.label.textContent = gettext("Thinking…");
     this.text.append(text);
     this.#seconds = seconds;
+  }
+
+  /** As the server has drawn it: until its end it is the text alone. */
+  show(html) {
+    if (!this.element.hidden) this.text.replaceChildren(...parseHtml(html).body.childNodes);
   }
 
   /** Something else has begun, or the answer has ended. */

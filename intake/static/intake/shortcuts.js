@@ -1,4 +1,5 @@
 /** The keys that people know from elsewhere: Ctrl or ⌘ K, `/`, `?`; none of them while one writes, but the first. */
+import { isComposing } from "./dom.js";
 
 export function listenForShortcuts() {
   // Fetched once the page is there, so that one can type as soon as the keys are pressed.
@@ -6,7 +7,7 @@ export function listenForShortcuts() {
   const key = document.querySelector("[data-palette-key]");
   if (key && /Mac|iPhone|iPad/.test(navigator.platform)) key.textContent = "⌘ K";
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.isComposing) return;
+    if (event.defaultPrevented || isComposing(event)) return;
     const isCommand = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
     if (isCommand && event.key.toLowerCase() === "k") {
       event.preventDefault();

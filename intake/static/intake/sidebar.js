@@ -5,6 +5,8 @@ import { dayInWords } from "./times.js";
 
 const TITLE_LENGTH = 80;
 const PINNED = gettext("Pinned");
+const GROWING_MS = 40;
+const PLACE_KEY = "place-in-chats";
 
 export class Sidebar {
   // When each conversation was taken out: a list that was asked for earlier still holds it.
@@ -18,6 +20,7 @@ export class Sidebar {
     for (const item of this.items) prepareItem(item);
     this.#group();
     this.#growWhenScrolled();
+    this.#keepPlace();
     element.addEventListener("click", (event) => this.#onClick(event));
   }
 
@@ -150,6 +153,23 @@ export class Sidebar {
       { root: this.scroller, rootMargin: "900px" },
     );
     watcher.observe(more);
+  }
+
+  /** A page that is opened from the list has the list where it was, however far down. */
+  async #keepPlace() {
+    addEventListener("pagehide", () => sessionStorage.setItem(PLACE_KEY, String(Math.round(this.scroller.scrollTop))));
+    const wanted = Number(sessionStorage.getItem(PLACE_KEY)) || 0;
+    if (!wanted) return;
+    let hasMore = true;
+    const furthest = () => this.scroller.scrollHeight - this.scroller.clientHeight;
+    while (hasMore && furthest() < wanted) {
+      const more = this.element.querySelector("[data-all-chats] [data-more]");
+      // The list grows by itself, too, where its end is near.
+      if (more?.ariaBusy === "true") await new Promise((resolve) => setTimeout(resolve, GROWING_MS));
+      else hasMore = Boolean(more) && (await this.#grow(more));
+    }
+    // Somebody may have scrolled meanwhile.
+    if (this.scroller.scrollTop === 0) this.scroller.scrollTop = wanted;
   }
 
   async #onClick(event) {

@@ -1,5 +1,5 @@
 /** Filtering the chats while one types: titles that are here at once, then all titles, then what was said in them. */
-import { fetchPage } from "./dom.js";
+import { fetchPage, isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { prepareItem } from "./sidebar.js";
 
@@ -27,6 +27,7 @@ export class Filter {
   }
 
   #onKey(event) {
+    if (isComposing(event)) return;
     if (event.key === "Escape" && this.field.value) {
       event.preventDefault();
       event.stopPropagation();

@@ -1,5 +1,6 @@
 /** What can be done with one chat of the list: its menu, renaming in place, and the keys for both. */
 import { send } from "./chats.js";
+import { isComposing } from "./dom.js";
 import { gettext } from "./language.js";
 import { nextItem, previousItem } from "./sidebar.js";
 
@@ -160,6 +161,8 @@ export class ItemMenu {
     });
     field.addEventListener("keydown", (event) => {
       event.stopPropagation();
+      // Escape puts away an input method's suggestions, and Enter takes one.
+      if (isComposing(event)) return;
       if (event.key === "Escape") end(false);
     });
     field.addEventListener("blur", () => end(true));

@@ -9,6 +9,7 @@ import { showPlace, showUsage } from "./versions.js";
 
 // An id has more characters.
 const LONGEST_DETAIL = 32;
+const MOST_BUSY_TRIES = 3;
 // What has been asked for a turn, until it is answered.
 const ASKED = ["key", "body", "about"];
 const CUT = gettext("The answer was cut at the model’s limit.");
@@ -34,6 +35,24 @@ export class Turn {
     this.element = element;
     this.answer = part(element, "answer");
     this.reasoning = new Reasoning(element);
+  }
+
+  /** How often a busy model was asked again for this turn. */
+  get busyTries() {
+    return Number(this.element.dataset.busyTries ?? 0);
+  }
+
+  set busyTries(count) {
+    this.element.dataset.busyTries = count;
+  }
+
+  get hasFailed() {
+    return this.element.dataset.status === "failed";
+  }
+
+  /** It was the model that was busy, and not this server, which has the turn; what is begun is gone on with. */
+  get canBeAskedAgain() {
+    return this.isSaved && this.busyTries < MOST_BUSY_TRIES && !this.answer.hasChildNodes();
   }
 
   get message() {
@@ -174,9 +193,10 @@ export class Turn {
     this.drawing.show(changed);
   }
 
-  /** `status`: "interrupted" for an answer that somebody stopped; `usage`: what it took. */
-  complete(html, { status = "complete", usage = null } = {}) {
+  /** `status`: "interrupted" for an answer that somebody stopped; `usage`: what it took; `reasoningHtml`: what was thought, drawn. */
+  complete(html, { status = "complete", usage = null, reasoningHtml = null } = {}) {
     this.drawing.finish();
+    if (reasoningHtml !== null) this.reasoning.show(reasoningHtml);
     const rendered = parseHtml(html).body;
     if (rendered.innerHTML !== this.answer.innerHTML) this.answer.replaceChildren(...rendered.childNodes);
     this.#close(status, { isCut: usage?.finishReason === "length" });
@@ -194,7 +214,10 @@ export class Turn {
     this.#close("failed");
     part(this.element, "detail").textContent = inPageLanguage(detail);
     part(this.element, "trouble").hidden = false;
-    this.#action("retry").hidden = !canRetry;
+    // One thing to do: go on with what is there, or else try again.
+    const canGoOn = canRetry && this.isSaved && this.answer.hasChildNodes();
+    part(this.element, "go-on").hidden = !canGoOn;
+    this.#action("retry").hidden = !canRetry || canGoOn;
     this.#action("edit").hidden = this.isSaved;
   }
 
@@ -204,10 +227,11 @@ export class Turn {
     if (!this.isSaved) return;
     this.#action("retry").hidden = true;
     this.#action("edit").hidden = true;
+    delete this.element.dataset.busyTries;
   }
 
   #close(state, { isCut = false } = {}) {
-    const hasBrokenOff = state !== "complete" && this.answer.hasChildNodes();
+    const hasBrokenOff = state === "interrupted" && this.answer.hasChildNodes();
     part(this.element, "cut").hidden = !this.isSaved || !(isCut || hasBrokenOff);
     part(this.element, "cut-why").textContent = isCut ? CUT : BROKE_OFF;
     if (state !== "failed") for (const name of ASKED) delete this.element.dataset[name];

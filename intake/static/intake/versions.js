@@ -1,5 +1,5 @@
 /** Versions of turns: going from one to another, another wording of a message, and what is said of an answer. */
-import { clone, fetchPage, part } from "./dom.js";
+import { clone, fetchPage, isComposing, part } from "./dom.js";
 import { gettext, inPageLanguage, language } from "./language.js";
 
 const UNREACHABLE = gettext("Recollect cannot be reached. Try again.");
@@ -111,7 +111,7 @@ export function rephrase(element, { onSend }) {
   input.addEventListener("input", grow);
   form.querySelector("[data-cancel]").addEventListener("click", close);
   form.addEventListener("keydown", (event) => {
-    if (event.isComposing || event.keyCode === 229) return;
+    if (isComposing(event)) return;
     if (event.key === "Escape") {
       event.stopPropagation();
       close();

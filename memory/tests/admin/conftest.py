@@ -2,18 +2,19 @@
 
 import pytest
 
+from core.testing import ZONE_OF_PEOPLE
 from intake.models import User
 from memory.tests.admin.pages import staff_with
 
 
 @pytest.fixture
 def alice():
-    return User.objects.create_user("alice@example.org")
+    return User.objects.create_user("alice@example.org", time_zone=ZONE_OF_PEOPLE)
 
 
 @pytest.fixture
 def bob():
-    return User.objects.create_user("bob@example.org")
+    return User.objects.create_user("bob@example.org", time_zone=ZONE_OF_PEOPLE)
 
 
 @pytest.fixture
