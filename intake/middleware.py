@@ -13,7 +13,7 @@ from django.utils.cache import patch_vary_headers
 
 from core import rate_limits
 from core.errors import RateLimited, RecollectError
-from intake.views.failures import answer_to
+from intake.views.failures import answer_to, not_found
 
 API, HEALTH = "/api/v1/", "/healthz"
 # Programs read these texts literally (and DRF would translate its errors); the admin is in English.
@@ -74,8 +74,12 @@ class _Middleware:
 class FailureMiddleware(_Middleware):
     """Turns a lost database into 503 and an exceeded limit into 429: neither is a fault of this program, so no 500.
 
-    A missing row and a row of another user get the same 404.
+    A missing row and a row of another user get the same 404, and so does a NUL in an address, which PostgreSQL refuses
+    wherever a library looks it up.
     """
+
+    def refuse(self, request: HttpRequest) -> HttpResponse | None:
+        return not_found(request) if "\0" in request.path_info else None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, OperationalError | InterfaceError | RecollectError):

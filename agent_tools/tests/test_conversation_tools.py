@@ -45,7 +45,7 @@ def test_the_turns_around_a_hit_with_the_way_on(api, alice):
     assert (body["earlier"], body["later"], body["turnCount"]) == (7, 13, 20)
     assert body["turns"][2] == {
         "turnNumber": 10,
-        "saidAt": "2026-03-01T12:00:00Z",
+        "saidAt": "2026-03-01T04:00:00-08:00",
         "person": "Message 10",
         "assistant": "Answer 10",
     }

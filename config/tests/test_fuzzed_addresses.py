@@ -38,7 +38,7 @@ PLACES = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>[^)]*\)")
 NO_TEXT = ["%ff", "%ed%a0%80", "%00", "%", "%zz"]
 # The worst that any of them may answer: a service that is away, which says so itself.
 WORST = 500
-EXAMPLES = 12
+EXAMPLES = 8
 
 
 class Asked(dict):
@@ -141,7 +141,8 @@ def fuzz_address(client, route):
             wrong.append((route, method, address[:200]))
 
     draw(lambda data: (data.draw(st.sampled_from(methods)), address_of(route, data.draw(values))), look)
-    for text in filter(None, KNOWN):
+    # Django's own pages of the admin have one way to read an id.
+    for text in filter(None, KNOWN[::8] if route.startswith("admin/") else KNOWN):
         look((methods[0], address_of(route, [text] * places)))
     return wrong
 
@@ -164,7 +165,7 @@ def fuzz_query(client, route, *, path, probes, names):
     names |= set(good)
     draw(any_query, look)
     for place, name in enumerate(sorted(names)):
-        for text in [*map(quote, KNOWN[place % 3 :: 3]), *NO_TEXT]:
+        for text in [*map(quote, KNOWN[place % 5 :: 5]), *NO_TEXT]:
             others = urlencode({other: value for other, value in good.items() if other != name})
             look(f"{others}&{quote(name)}={text}")
     return wrong

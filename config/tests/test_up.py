@@ -18,6 +18,7 @@ from config.stack import StackError
 from config.stack.paths import BASE_DIR, servers_dir
 from config.stack.preflight import check_broker, check_database, check_port
 from config.stack.processes import MARK, LogReader, Program, Watch, find_marked, find_servers
+from config.stack.supervisor import Address
 from config.stack.testing import NAMES
 
 STACK = [sys.executable, "-m", "config.stack"]
@@ -62,6 +63,20 @@ def assert_one_sentence(result, text):
     assert result.returncode == 1
     assert text in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("127.0.0.1", "http://localhost:8000"),
+        ("localhost", "http://localhost:8000"),
+        ("::1", "http://localhost:8000"),
+        ("0.0.0.0", "http://localhost:8000"),
+        ("192.0.2.1", "http://192.0.2.1:8000"),
+    ],
+)
+def test_the_address_that_is_shown_has_the_name_that_passkeys_need(host, shown):
+    assert Address(host, 8000).for_a_browser == shown
 
 
 def test_a_taken_port_is_named(var, taken_port):

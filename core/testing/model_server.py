@@ -43,10 +43,11 @@ class CallTools:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Answer with an HTTP error."""
+    """Answer with an HTTP error; `code` is OpenAI's own name for it."""
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class ScriptedModel:
         step = self.script.pop(0)
         match step:
             case Refuse():
-                body = {"error": {"message": "refused, and the key was sk-secret", "type": "error", "code": None}}
+                body = {"error": {"message": "refused, and the key was sk-secret", "type": "error", "code": step.code}}
                 return JSONResponse(body, status_code=step.status, headers=step.headers)
             case Hang():
                 await self._until_gone(request)

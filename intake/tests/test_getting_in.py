@@ -145,6 +145,20 @@ def test_a_new_address_that_somebody_registered_meanwhile_is_theirs(client, alic
     assert alice.email == "alice@example.com"
 
 
+def test_opening_the_page_of_the_email_changes_nothing(client, alice):
+    """Neither for an account without an entry in the library's table, nor for one whose entry is another address."""
+    client.force_login(alice)
+    for address in (None, "old@example.com"):
+        if address:
+            EmailAddress.objects.create(user=alice, email=address, verified=True, primary=True)
+        before = [list(model.objects.order_by("pk").values()) for model in (EmailAddress, ActivityEntry)]
+        page = client.get(reverse("account_email"))
+        assert (page.status_code, alice.email in page.text) == (200, True)
+        assert [list(model.objects.order_by("pk").values()) for model in (EmailAddress, ActivityEntry)] == before
+        alice.refresh_from_db()
+        assert alice.email == GOOD["email"]
+
+
 def test_an_email_that_cannot_be_sent_is_told_and_undoes_nothing(client, monkeypatch):
     def refuse(*args, **kwargs):
         raise SMTPServerDisconnected

@@ -76,7 +76,7 @@ def test_a_conversation_is_shown_from_the_database(client, alice):
     assert "<strong>risotto</strong>" in page
     assert turns_on(page) == [1]
     assert "<title>Plan a dinner · Recollect</title>" in page
-    assert 'datetime="2026-03-01T12:00:00+00:00"' in page
+    assert 'datetime="2026-03-01T04:00:00-08:00"' in page
 
 
 def test_a_visitor_sees_their_own_conversation():

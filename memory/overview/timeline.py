@@ -3,12 +3,12 @@
 Counts are live. A worker finds the words, together with the map (`memory.overview.drawing`).
 """
 
+from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from django.db import connection
 
@@ -17,8 +17,11 @@ from memory.models import Corpus, MemoryMap, TellingWord
 from memory.overview.atlas import look, words_by_bucket
 from memory.overview.sources import Source, references_of
 from memory.search.sources import Reference
+from memory.search.time_windows import moments_of
 
 PAGE = 100
+# The last month that there is has no month after it.
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 # A chat counts its turns; a document with several chunks counts once.
 _COUNTS = """
@@ -65,7 +68,7 @@ class Month:
 
     @property
     def last(self) -> date:
-        return following(self.first) - timedelta(days=1)
+        return last_day(self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,8 @@ def read_timeline(*, user: User, now: datetime) -> MemoryTimeline:
 
 
 def read_month(*, user: User, first: date, skip: int = 0) -> MonthEntries:
-    parameters = {"user_id": user.pk, "since": _begin(first, user.zone), "until": _begin(following(first), user.zone)}
+    since, until = moments_of(first, last_day(first), user.zone)
+    parameters = {"user_id": user.pk, "since": since, "until": until or END_OF_TIME}
     rows = _fetch(_SOURCES, {**parameters, "limit": PAGE + 1, "skip": skip})
     found = references_of(user, {Source(corpus, source_id): at for corpus, source_id, _, at, _ in rows})
     entries = []
@@ -130,9 +134,9 @@ def bucket_of(first: date) -> int:
     return first.year * 100 + first.month
 
 
-def following(first: date) -> date:
-    """The first day of the month after."""
-    return date(first.year + first.month // 12, first.month % 12 + 1, 1)
+def last_day(first: date) -> date:
+    """Of the month that begins with this day."""
+    return first.replace(day=monthrange(first.year, first.month)[1])
 
 
 def _month(first: date, counts: dict[str, int], words: list[TellingWord]) -> Month:
@@ -152,10 +156,6 @@ def _from_first_to_last(counts: dict[date, dict[str, int]]) -> Iterator[date]:
         for number in range(1, 13):
             if min(counts) <= (month := date(year, number, 1)) <= max(counts):
                 yield month
-
-
-def _begin(first: date, zone: ZoneInfo) -> datetime:
-    return datetime(first.year, first.month, 1, tzinfo=zone)
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

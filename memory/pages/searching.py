@@ -22,6 +22,7 @@ from django.utils.translation import gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
+from core.pg_text import without_nul
 from core.problems import retry_after
 from intake.identity import person_of
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
@@ -119,7 +120,7 @@ def search(request: HttpRequest) -> HttpResponse:
 @page_for_people
 def search_live(request: HttpRequest) -> HttpResponse:
     """The first results, as a part of a page, while the user types `?q=`; without reranking, which takes longer."""
-    query = request.GET.get("q", "").strip()[:LONGEST_LIVE]
+    query = without_nul(request.GET.get("q", "")).strip()[:LONGEST_LIVE].strip()
     if not query:
         return render(request, "memory/live.html")
     rate_limits.take_for("api", user_id=person_of(request).pk, address=rate_limits.client_address(request))
