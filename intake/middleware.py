@@ -13,9 +13,9 @@ from django.utils.cache import patch_vary_headers
 
 from core import rate_limits
 from core.errors import RateLimited, RecollectError
-from intake.views.failures import answer_to, not_found
+from intake.views.failures import answer_to, bad_request, not_found
 
-API, HEALTH = "/api/v1/", "/healthz"
+API, HEALTH, ADMIN = "/api/v1/", "/healthz", "/admin/"
 # Programs read these texts literally (and DRF would translate its errors); the admin is in English.
 NO_PAGES = ("/api/", "/mcp", "/admin/", "/.well-known/", "/metrics", "/healthz")
 
@@ -79,7 +79,9 @@ class FailureMiddleware(_Middleware):
     """
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        return not_found(request) if "\0" in request.path_info else None
+        if "\0" in request.path_info:
+            return not_found(request)
+        return bad_request(request) if _would_break_the_admin(request) else None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, OperationalError | InterfaceError | RecollectError):
@@ -169,6 +171,15 @@ class PrivacyMiddleware(_Middleware):
         if response.headers.get("Content-Type", "").startswith("text/html"):
             response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
         return response
+
+
+def _would_break_the_admin(request: HttpRequest) -> bool:
+    """Parameters that no page of Django's admin sends, and that its views take for a text or for a field's name."""
+    if not request.path_info.startswith(ADMIN):
+        return False
+    return request.GET.get("_to_field") == "" or any(
+        "\0" in text for name in request.GET for text in request.GET.getlist(name)
+    )
 
 
 def _is_page(request: HttpRequest) -> bool:

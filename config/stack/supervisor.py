@@ -121,7 +121,8 @@ class Supervisor:
             self._load_demo()
         self._paths.address.write_text(str(self._address))
         seconds = time.monotonic() - began
-        say(f"Recollect answers at {self._address.for_a_browser} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
+        address = self._address.for_a_browser
+        say(f"Recollect answers at {address} (started in {seconds:.1f} s; Ctrl-C or `make down` stops it).")
         if self._environment.get("REGISTRATION", "open") != "open":
             say("Registration is not open. `.venv/bin/python manage.py createsuperuser` creates the first account.")
 

@@ -93,7 +93,9 @@ def test_a_moment_at_the_ends_of_the_calendar_has_a_day():
 
 # Where a moment may become a day and an hour in another way: in UTC by name, or for Django's own templates.
 ELSEWHERE = {"intake/models/users.py", "intake/middleware.py"}
-MADE_LOCAL = re.compile(r"\.astimezone\((?!UTC\)|\)\.isoformat)|\blocaltime\(|created_at\.date\(|said_at\.date\(|[^.]updated_at\.date\(")
+MADE_LOCAL = re.compile(
+    r"\.astimezone\((?!UTC\)|\)\.isoformat)|\blocaltime\(|created_at\.date\(|said_at\.date\(|[^.]updated_at\.date\("
+)
 
 
 def test_one_function_says_a_time_to_a_person():
@@ -106,4 +108,6 @@ def test_one_function_says_a_time_to_a_person():
         if MADE_LOCAL.search(line) and str(path.relative_to(settings.BASE_DIR)) not in ELSEWHERE
     ]
     # Inside a request Django's own function does it, in the zone that the middleware has activated.
-    assert [line for line in found if not re.match(r"(intake/templatetags/recollect|memory/admin/filters)\.py", line)] == []
+    assert [
+        line for line in found if not re.match(r"(intake/templatetags/recollect|memory/admin/filters)\.py", line)
+    ] == []

@@ -211,7 +211,9 @@ IN_WORDS: list[tuple[type[AgentRunError], type[RecollectError], str]] = [
 def _is_longer(message: str, history: list[ModelMessage]) -> bool:
     """Whether a message that does not fit is itself the reason, more than all that was said before it."""
     parts = (part for before in history for part in before.parts)
-    return len(message) > sum(len(content) for part in parts if isinstance(content := getattr(part, "content", ""), str))
+    return len(message) > sum(
+        len(content) for part in parts if isinstance(content := getattr(part, "content", ""), str)
+    )
 
 
 def _in_words(error: AgentRunError, *, is_by_message: bool) -> RecollectError:

@@ -200,4 +200,3 @@ def _mark_short_cells(state: StateCore) -> None:
         if token.type in ("th_open", "td_open") and len(state.tokens[place + 1].content) <= SHORT_CELL:
             classes = [str(token.attrs["class"])] if "class" in token.attrs else []
             token.attrs["class"] = " ".join([*classes, "short"])
-

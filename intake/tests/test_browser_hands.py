@@ -127,7 +127,7 @@ def test_after_a_failure_what_was_queued_comes_back(open_page, person, language_
     language_model(Say(("Half ", "of it, ")), BreakOff(("and ", "then")))
     page = open_page(user=person)
     held = []
-    page.route("**/intake/chat", lambda route: held.append(route), times=1)
+    page.route("**/intake/chat", lambda route, _request: held.append(route), times=1)
     say(page, "First")
     say(page, "Second")
     expect(page.locator("[data-queue] li")).to_have_count(1)
@@ -247,7 +247,8 @@ def test_a_field_keeps_the_focus_when_an_answer_ends(open_page, person, language
     field = page.get_by_label("Message", exact=True)
     paste = "(input) => { const data = new DataTransfer(); data.setData('text/plain', 'long '.repeat(1000));"
     field.evaluate(
-        paste + " input.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }"
+        paste
+        + " input.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }"
     )
     page.locator(".pasted summary").click()
     pasted = page.get_by_label("Pasted text", exact=True)
@@ -331,7 +332,9 @@ def test_a_link_to_a_deleted_turn_says_so(open_page, person, form):
 
 def test_code_is_copied_without_its_last_line_break(open_page, person):
     turn = a_turn(person, "Code", "```sh\nls -l\n```")
-    page = open_page(conversation_path(turn.conversation_id), user=person, permissions=["clipboard-read", "clipboard-write"])
+    page = open_page(
+        conversation_path(turn.conversation_id), user=person, permissions=["clipboard-read", "clipboard-write"]
+    )
     page.locator('[data-action="copy-code"]').click()
     expect(page.locator('[data-action="copy-code"]')).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "ls -l"
@@ -357,7 +360,9 @@ def test_a_formula_has_a_font_of_mathematics(open_page, person):
     turn = a_turn(person, "Maths", "$$\\sqrt{\\sum_{i=1}^n x_i^2}$$")
     page = open_page(conversation_path(turn.conversation_id), user=person)
     until(page, "document.fonts.ready.then(() => document.fonts.check('16px \"STIX Two Math\"'))")
-    families = page.evaluate("[...document.fonts].filter((face) => face.status === 'loaded').map((face) => face.family)")
+    families = page.evaluate(
+        "[...document.fonts].filter((face) => face.status === 'loaded').map((face) => face.family)"
+    )
     assert [family.strip('"') for family in families] == ["STIX Two Math"]
 
 

@@ -1,6 +1,7 @@
 """The pages as the server makes them: what they show, what they bound, and what they tell nobody else."""
 
 from datetime import timedelta
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -124,10 +125,15 @@ def test_what_is_somebody_elses_nobodys_or_malformed_is_answered_with_the_same_b
         "/c/a/b/c/",
         "/nowhere",
     ]
-    answers = [client.get(path) for path in paths] + [Client().get(paths[0])]
+    answers = [client.get(path) for path in paths]
     assert {answer.status_code for answer in answers} == {404}
     assert len({answer.content for answer in answers}) == 1
     assert b"There is nothing here" in answers[0].content
+    # Who is logged in to no account may have been, and is not told either whether there is such a chat.
+    invited = [(path, Client().get(path)) for path in paths if path.startswith("/c/") and path != "/c/a/b/c/"]
+    assert {answer.status_code for _, answer in invited} == {404}
+    assert len({answer.text.replace(quote(path, safe=""), "") for path, answer in invited}) == 1
+    assert "Log in to see this chat" in invited[0][1].text
 
 
 def test_a_place_in_the_list_with_an_odd_offset_is_a_place_all_the_same(client, alice):

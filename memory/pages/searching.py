@@ -22,9 +22,9 @@ from django.utils.translation import gettext_noop
 
 from core import rate_limits
 from core.errors import RecollectError, SearchFailed, Unavailable
-from core.pg_text import without_nul
 from core.problems import retry_after
 from intake.identity import person_of
+from intake.services import without_nul
 from memory.chunking import ASSISTANT_LABEL, USER_LABEL
 from memory.models import MemoryDocument
 from memory.pages.common import page_for_people, path_to, show
