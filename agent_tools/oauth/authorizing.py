@@ -51,7 +51,11 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
         try:
             if any(len(value) > LONGEST_VALUE or "\0" in value for value in request.GET.values()):
                 raise FatalClientError(error=InvalidRequestError(description="A value of the address is too long."))
-            scopes, credentials = self.validate_authorization_request(request)
+            try:
+                scopes, credentials = self.validate_authorization_request(request)
+            except ValueError as error:
+                # The library refuses a query string that is not in the form of one, as `%zz` is not.
+                raise FatalClientError(error=InvalidRequestError(description="The address cannot be read.")) from error
             _check(request, credentials)
             client = get_application_model().objects.get(client_id=credentials["client_id"])
             response: HttpResponseBase = answer(client, scopes, credentials)

@@ -42,8 +42,7 @@ _DEPTH = "fold_depth"
 
 
 def add_elements(parser: MarkdownIt) -> None:
-    interrupts = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    parser.block.ruler.before("fence", "fold", _find_fold, interrupts)
+    parser.block.ruler.before("fence", "fold", _find_fold, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     parser.inline.ruler.before("autolink", "inline_element", _find_inline_element)
     parser.inline.ruler.before("autolink", "marked", _find_marked)
     parser.core.ruler.before("inline", "callout", _find_callouts)

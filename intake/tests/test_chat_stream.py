@@ -100,7 +100,7 @@ def test_a_refusal_by_the_model_is_told_without_its_words(visitor, language_mode
 
 def test_a_message_that_is_too_long_is_told_apart_from_a_chat_that_is(visitor, language_model):
     too_long = Refuse(400, code="context_length_exceeded")
-    language_model(too_long, too_long, Say(("Much to say. " * 20,)), too_long, too_long)
+    language_model(too_long, Say(("Much to say. " * 20,)), too_long)
     error = visitor.events("Hello " * 50)[-1]
     assert (error.name, error.data["code"]) == ("error", "too_large")
     assert error.data["detail"] == "This message is longer than the model's window."

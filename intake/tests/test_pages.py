@@ -257,8 +257,8 @@ def test_a_failed_turn_says_why_and_the_last_can_be_tried_again(client, alice):
     first = a_turn(alice, "One")
     last = a_turn(alice, "Two", conversation=first.conversation)
     error = {"code": "unavailable", "detail": "The model is away.", "retryable": True}
-    ended(first, "failed", error=error)
-    ended(last, "failed", error=error)
+    ended(first, "failed", error=error, assistant_message="")
+    ended(last, "failed", error=error, assistant_message="")
     page = page_of(client, first.conversation)
     assert page.count("The model is away.") == 2
     assert shown_retries(page) == 1
