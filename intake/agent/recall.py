@@ -203,7 +203,7 @@ def _look_up(caller: Caller, matches: list[dict[str, Any]]) -> _LookedUp:
     turns = Turn.objects.for_caller(caller).with_keys(keys).select_related("conversation")
     try:
         with acting_as(caller):
-            user = User.objects.filter(pk=caller.user_id).first() if caller.is_registered else None
+            user = User.objects.filter(pk=caller.user_id or 0).first() if caller.is_registered else None
             return _LookedUp(
                 turns={(turn.conversation_id, turn.turn_number): turn for turn in turns},
                 zone=UTC if user is None else user.zone,
