@@ -48,7 +48,10 @@ class CallTools:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Answer with an HTTP error; with `in_stream`, as an event of a stream that has begun well. `code` is OpenAI's own name for it."""
+    """Answer with an HTTP error; with `in_stream`, as an event of a stream that has begun well.
+
+    `code` is OpenAI's own name for it.
+    """
 
     status: int
     headers: dict[str, str] = field(default_factory=dict)

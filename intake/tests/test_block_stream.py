@@ -152,7 +152,7 @@ def test_a_link_defined_at_the_end_is_there_at_the_end():
     ("unclosed", "shape"),
     [
         ("```python\nprint(1)", "<pre"),
-        ("| a |\n|---|\n| 1", "<td class="short">1</td>"),
+        ("| a |\n|---|\n| 1", '<td class="short">1</td>'),
         ("- a\n- b", "<li>b</li>"),
         ("$$\n\\frac{a", '<div class="formula"><code class="formula-source">\\frac{a</code>'),
         ("\\[\nx", '<div class="formula">'),
