@@ -66,7 +66,6 @@ SENTENCES = (
     _("The language model is not there. Choose another, or tell the operator."),
     _("The language model's quota is used up."),
     _("The language model is busy. Try again in a moment."),
-    _("This conversation has grown too long. Start a new one."),
     _("This message is longer than the model's window."),
     _("This conversation is longer than the model's window. Start a new one, or choose another model."),
     _("The model sent nothing. Ask differently, or choose another model."),

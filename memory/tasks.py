@@ -193,7 +193,7 @@ def _remove_old_turns() -> None:
 @shared_task(name="memory.remove_expired_sessions")
 def remove_expired_sessions() -> None:
     """As the web role too: no other may read sessions."""
-    Session.objects.remove_expired(now=timezone.now())
+    steps("memory.remove_expired_sessions", lambda: Session.objects.remove_expired(now=timezone.now()))
 
 
 @shared_task(name="memory.remove_old_activity")

@@ -30,7 +30,9 @@ FOLDERS = {
     "evals": MEASURED,
     "docs": FOR_TESTS,
 }
-DISTRIBUTIONS = packages_distributions()
+DISTRIBUTIONS = packages_distributions() | {"backports": ["backports.zstd"]}
+# Of the standard library of a later Python, in place of a backport.
+LATER = {"compression"}
 
 
 def canonical(name):
@@ -56,7 +58,7 @@ def is_test(path):
 def undeclared(paths, extras):
     known = declared(extras)
     for path in paths:
-        packages = {name.split(".")[0] for name in imported(path)} - OURS - sys.stdlib_module_names
+        packages = {name.split(".")[0] for name in imported(path)} - OURS - sys.stdlib_module_names - LATER
         for package in packages:
             if not known & {canonical(name) for name in DISTRIBUTIONS.get(package, [package])}:
                 yield f"{path.relative_to(ROOT)} imports {package}"

@@ -22,7 +22,7 @@ from core.testing.examiner import as_a_worker
 from intake import retention, services, temporary, visitors
 from intake.accounts import activity
 from intake.answers import sweeping as answers
-from intake.models import Activity, Conversation, Turn, User
+from intake.models import Activity, Conversation, Session, Turn, User
 from intake.models.activity import ActivityEntry
 from intake.tests.factories import NOW, a_person, a_temporary_turn, a_turn, a_visitor
 from memory import indexing, term_segments
@@ -137,6 +137,12 @@ def remove_temporary_chats(monkeypatch):
     return Failing(monkeypatch, temporary, "remove_expired"), None, lambda: not Turn.objects.exists()
 
 
+def remove_expired_sessions(monkeypatch):
+    Session.objects.create(session_key="a" * 32, session_data="", expire_date=LONG_AGO)
+    failing = Failing(monkeypatch, type(Session.objects), "remove_expired")
+    return failing, None, lambda: not Session.objects.exists()
+
+
 def remove_old_activity(monkeypatch):
     activity.note(a_person(), Activity.CHAT_DELETED)
     ActivityEntry.objects.update(at=LONG_AGO)
@@ -198,11 +204,12 @@ CASES = {
     "memory.remove_temporary_chats": remove_temporary_chats,
     "memory.remove_old_turns": remove_old_turns,
     "memory.remove_old_activity": remove_old_activity,
+    "memory.remove_expired_sessions": remove_expired_sessions,
     "imports.sweep": sweep_imports,
     "agent_tools.sweep_oauth": sweep_oauth,
     "memory.close_abandoned_turns": close_abandoned_turns,
 }
-AS_THE_WEB_ROLE = ("imports.sweep", "memory.remove_old_turns")
+AS_THE_WEB_ROLE = ("imports.sweep", "memory.remove_old_turns", "memory.remove_expired_sessions")
 
 
 @pytest.fixture(autouse=True)

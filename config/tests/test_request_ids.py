@@ -83,8 +83,10 @@ def seen():
 def test_what_the_web_process_logs_of_a_request_bears_it(visitor, seen, method, path):
     visitor.request(method, path, headers={"X-Request-ID": "trace-7"})
     lines, objects = seen
-    assert any(path in line and "[trace-7]" in line for line in lines)
-    assert any(path in each["message"] and each["request_id"] == "trace-7" for each in map(json.loads, objects))
+    # The path of a missing page is not logged: it may be a text that somebody typed.
+    logged = "an address without a page" if path == "/nowhere" else path
+    assert any(logged in line and "[trace-7]" in line for line in lines)
+    assert any(logged in each["message"] and each["request_id"] == "trace-7" for each in map(json.loads, objects))
 
 
 def test_an_answer_that_is_written_after_the_request_still_bears_it(visitor, seen, language_model, monkeypatch):
@@ -114,7 +116,8 @@ def test_json_tells_of_a_failure_in_one_line():
     assert "\n" not in line
     told = json.loads(line)
     assert (told["level"], told["logger"], told["message"]) == ("ERROR", "core", "It broke")
-    assert "RuntimeError: broken" in told["exception"]
+    assert told["exception"].startswith("RuntimeError")
+    assert "broken" not in told["exception"]
     assert "request_id" not in told
 
 

@@ -72,7 +72,12 @@ def say(user, conversation):
     return turn
 
 
+# Every use of the database looks at the deadline of its request; docs/architecture.md names both once.
+BESIDE_EVERY_WAY = {"core/deadlines.py", "config/database/base.py"}
+
+
 def check(title, modules, most):
+    modules = [module for module in modules if module not in BESIDE_EVERY_WAY]
     listed = "\n  ".join([f"{title} runs through {len(modules)} modules:", *modules])
     sys.stdout.write(f"{listed}\n")
     assert len(modules) <= most, listed

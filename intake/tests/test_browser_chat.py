@@ -328,7 +328,7 @@ def test_code_and_answers_can_be_copied(open_page, person):
     page = open_page(f"/c/{turn.conversation_id}/", user=person, permissions=["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "echo hi\n"
+    assert page.evaluate("navigator.clipboard.readText()") == "echo hi"
     page.get_by_role("button", name="Copy this answer").click()
     expect(page.locator("[data-said]")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == "Run **this**:\n\n```sh\necho hi\n```"

@@ -248,6 +248,7 @@ PAGES = [
     *(
         endpoint(f".well-known/{document}", GET=answers())
         for document in (
+            "oauth-protected-resource/mcp/",
             "oauth-protected-resource/mcp",
             "oauth-protected-resource",
             "oauth-authorization-server",

@@ -98,5 +98,5 @@ def test_a_model_is_shown_with_the_time_it_took_over(superuser, client):
     model.save()
     client.force_login(superuser)
 
-    assert "20 Nov" in client.get("/admin/memory/embeddingmodel/").text
-    assert "20 Nov" in client.get(f"/admin/memory/embeddingmodel/{model.pk}/change/").text
+    assert "21 Nov" in client.get("/admin/memory/embeddingmodel/").text
+    assert "21 Nov" in client.get(f"/admin/memory/embeddingmodel/{model.pk}/change/").text
