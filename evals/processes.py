@@ -303,4 +303,4 @@ def free_port() -> int:
 def hardly_limited() -> Environment:
     """Settings that put the rate limits out of reach; they still count, since counting takes time in production too."""
     rates = {f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in settings.RATE_LIMITS}
-    return {**rates, "CONCURRENT_CALLS": "1000"}
+    return {**rates, "CONCURRENT_CALLS": "1000", "STREAMS_PER_PERSON": "0", "STREAMS_PER_ADDRESS": "0"}

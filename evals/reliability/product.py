@@ -194,4 +194,6 @@ def _environment(servers: ThrowawayServers, folder: Path) -> Environment:
         **{f"RATE_LIMIT_{name.upper()}": BEYOND_REACH for name in LIMITS},
         "CONCURRENT_CALLS": "1000",
         "CONCURRENT_ANSWERS": "1000",
+        "STREAMS_PER_PERSON": "0",
+        "STREAMS_PER_ADDRESS": "0",
     }
