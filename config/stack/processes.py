@@ -23,7 +23,8 @@ MARK = "RECOLLECT_SUPERVISED_IN"
 # Uvicorn and Celery finish their work; the sweep finds any work that a worker loses here.
 PROGRAM_STOP_SECONDS = 4
 # A service that lived this long before it died is restarted at once; one that died sooner waits longer each time.
-HEALTHY_SECONDS = 10
+# A worker waits for its database before it gives up.
+HEALTHY_SECONDS = 30
 LONGEST_WAIT_SECONDS = 30
 SHOWN_LOG_LINES = 12
 SHOWN_LEVELS = (" ERROR ", " CRITICAL ", "PANIC: ")

@@ -104,12 +104,11 @@ def superuser(folder):
     )
 
 
-def need_another_file_of_the_log(folder):
+def need_another_file_of_the_log(connection):
     """Write until PostgreSQL has to make a file of its write-ahead log, and stops for want of room."""
-    with superuser(folder) as connection:
-        for _ in range(400):
-            # Into the log alone: a table that cannot grow only fails its own transaction.
-            connection.execute("SELECT pg_logical_emit_message(true, 'test', repeat('x', 1000000))")
+    for _ in range(400):
+        # Into the log alone: a table that cannot grow only fails its own transaction.
+        connection.execute("SELECT pg_logical_emit_message(true, 'test', repeat('x', 1000000))")
 
 
 def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_path):
@@ -118,9 +117,11 @@ def test_a_full_disk_is_said_and_everything_returns_with_room_on_it(disk, tmp_pa
     (var / "data-folder").write_text(f"{data}\n")
     with running(var, output) as address:
         (web,) = [each for each in find_marked(var) if "config.stack.web" in each.cmdline()]
-        fill(disk)
-        with pytest.raises(psycopg.OperationalError):
-            need_another_file_of_the_log(data)
+        # On a full disk PostgreSQL accepts no new connection.
+        with superuser(data) as connection:
+            fill(disk)
+            with pytest.raises(psycopg.OperationalError):
+                need_another_file_of_the_log(connection)
         wait_until(lambda: "postgres cannot start and is tried again: The disk is full" in output.read_text(), 60)
         code, page = status(f"{address}/login/", Cookie="sessionid=abcdefgh12345678")
         assert (code, "The disk is full" in page) == (503, True), page
