@@ -13,6 +13,8 @@ import pytest
 from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
+# `compression` is in the standard library from Python 3.14 on.
+STANDARD = sys.stdlib_module_names | {"compression"}
 OURS = {"config", "core", "intake", "memory", "imports", "agent_tools", "evals", "recollect_cli", "conftest"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 SERVER = ("server",)
@@ -31,8 +33,6 @@ FOLDERS = {
     "docs": FOR_TESTS,
 }
 DISTRIBUTIONS = packages_distributions() | {"backports": ["backports.zstd"]}
-# Of the standard library of a later Python, in place of a backport.
-LATER = {"compression"}
 
 
 def canonical(name):
@@ -58,7 +58,7 @@ def is_test(path):
 def undeclared(paths, extras):
     known = declared(extras)
     for path in paths:
-        packages = {name.split(".")[0] for name in imported(path)} - OURS - sys.stdlib_module_names - LATER
+        packages = {name.split(".")[0] for name in imported(path)} - OURS - STANDARD
         for package in packages:
             if not known & {canonical(name) for name in DISTRIBUTIONS.get(package, [package])}:
                 yield f"{path.relative_to(ROOT)} imports {package}"

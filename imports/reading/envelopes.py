@@ -224,7 +224,7 @@ _NO_LETTERS = re.compile(r"[\W\d]+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _EnvelopeTable:
     """A product's envelopes, ready for use."""
 
     finds: re.Pattern[str]
@@ -243,7 +243,7 @@ class _Table:
 
 
 @cache
-def _table(product: str, is_answer: bool) -> _Table | None:
+def _table(product: str, is_answer: bool) -> _EnvelopeTable | None:
     envelopes = (ANSWERS if is_answer else QUESTIONS).get(product, ())
     if not envelopes:
         return None
@@ -259,7 +259,7 @@ def _table(product: str, is_answer: bool) -> _Table | None:
         if each.tag:
             tags.setdefault(each.tag.casefold(), []).append(each)
     rest = "|".join(each.begins for each in envelopes if each.takes_rest)
-    return _Table(
+    return _EnvelopeTable(
         finds=re.compile(f"{_TAG}|^{by_line}" if by_line else _TAG, re.MULTILINE),
         finds_next=re.compile(f"{_TAG}|{by_line}" if by_line else _TAG, re.MULTILINE),
         by_group=by_group,
@@ -301,14 +301,14 @@ def title_without(title: str, product: str) -> str:
     return line_of(words)
 
 
-def _is_known(table: _Table, found: re.Match[str]) -> bool:
+def _is_known(table: _EnvelopeTable, found: re.Match[str]) -> bool:
     return found["tag"] is None or table.of_tag(found["tag"].casefold(), found["attributes"]) is not None
 
 
 class _Opening:
     """Goes through a text once, from its beginning to its end."""
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: _EnvelopeTable) -> None:
         self._table = table
         self._pieces: list[str] = []
         self._has_words = False

@@ -38,10 +38,10 @@ def _unpacked(stream: IO[bytes], name: str, packed: int) -> IO[bytes]:
     """The lines of a log that was packed by Zstandard, in bounds against bombs; any other log as it is."""
     if not name.endswith(".zst"):
         return stream
-    return io.BufferedReader(_Unpacking(stream, name, packed))
+    return io.BufferedReader(_UnpackingLog(stream, name, packed))
 
 
-class _Unpacking(io.RawIOBase):
+class _UnpackingLog(io.RawIOBase):
     """Counts what it unpacks: against the ratio of a zip, and against the memory that a window takes."""
 
     def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:

@@ -44,12 +44,12 @@ class LeftOut:
 
 
 # Where a turn of an export is after the import.
-Place = Literal["stored", "changed", "here", "deleted", "not_chosen"]
-PLACES: tuple[Place, ...] = get_args(Place)
+TurnPlace = Literal["stored", "changed", "here", "deleted", "not_chosen"]
+PLACES: tuple[TurnPlace, ...] = get_args(TurnPlace)
 
 
 @dataclass
-class Account:
+class TurnAccount:
     """Where each turn of an export went, by count and by the characters of the user's words.
 
     Together the places are what was read: each item that could not be read is listed among the skipped ones instead.
@@ -62,7 +62,7 @@ class Account:
         self.turns[place] += 1
         self.characters[place] += len(turn.user_message)
 
-    def __iadd__(self, other: "Account") -> Self:
+    def __iadd__(self, other: "TurnAccount") -> Self:
         self.turns.update(other.turns)
         self.characters.update(other.characters)
         return self

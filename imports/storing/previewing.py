@@ -16,7 +16,7 @@ from core.pg_text import storable_text
 from imports.models import MAX_TITLE, EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import jobs, uploads
-from imports.storing.contents import Account, LeftOut, Wanted, batches_of, id_of, kind_of, product_of, read
+from imports.storing.contents import LeftOut, TurnAccount, Wanted, batches_of, id_of, kind_of, product_of, read
 from imports.storing.keeping import KeptItem, statuses_of, title_of, written_at
 from imports.storing.turns import conversation_key, first_words, planned_turns
 from imports.storing.writing import ItemsByKey, TurnStretch, exported_here, item_of, known_items, says_more
@@ -39,7 +39,7 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         batch = jobs.keep(job, user=user, states=STATES)
         batch.product = product
         batch.save(update_fields=["product"])
-    left_out, told_at, account = LeftOut(), time.monotonic(), Account()
+    left_out, told_at, account = LeftOut(), time.monotonic(), TurnAccount()
     for items in batches_of(read(batch, left_out), size=BATCH):
         with acting_as(user):
             batch = jobs.keep(job, user=user, states=STATES)
@@ -58,7 +58,7 @@ def preview(job: ImportJob, user: User) -> Iterator[None]:
         uploads.keep_until_expiry(batch, now=batch.updated_at)
 
 
-def _add(items: Sequence[Wanted], user: User, batch: Import, account: Account) -> None:
+def _add(items: Sequence[Wanted], user: User, batch: Import, account: TurnAccount) -> None:
     conversations = [item for item in items if isinstance(item, ImportedConversation)]
     others = [item for item in items if not isinstance(item, ImportedConversation)]
     entries = [*_conversation_entries(conversations, user, batch, account), *_other_entries(others, user, batch)]
@@ -67,7 +67,7 @@ def _add(items: Sequence[Wanted], user: User, batch: Import, account: Account) -
 
 
 def _conversation_entries(
-    conversations: Sequence[ImportedConversation], user: User, batch: Import, account: Account
+    conversations: Sequence[ImportedConversation], user: User, batch: Import, account: TurnAccount
 ) -> Iterator[ImportEntry]:
     whole = [
         TurnStretch(

@@ -20,7 +20,7 @@ from core.isolation.acting import acting_as
 from imports.models import EntryKind, Import, ImportEntry, ImportJob
 from imports.reading.items import ImportedConversation
 from imports.storing import jobs, uploads
-from imports.storing.contents import MAX_LISTED, PLACES, Account, LeftOut, Place, id_of, kind_of, read
+from imports.storing.contents import MAX_LISTED, PLACES, LeftOut, TurnAccount, TurnPlace, id_of, kind_of, read
 from imports.storing.keeping import KeptItem, keep_all
 from imports.storing.turns import planned_turns
 from imports.storing.writing import BATCH_TURNS, BatchOutcome, TurnStretch, stretches, write
@@ -29,7 +29,7 @@ from intake.models import User
 STATES = (Import.State.WAITING, Import.State.RUNNING)
 EXPIRED = "Nobody went on with this import, so its file was deleted. Bring it in again."
 # Why a conversation was not selected at first.
-_PASSED_OVER: Mapping[str, Place] = {ImportEntry.Status.HERE: "here", ImportEntry.Status.DELETED: "deleted"}
+_PASSED_OVER: Mapping[str, TurnPlace] = {ImportEntry.Status.HERE: "here", ImportEntry.Status.DELETED: "deleted"}
 # Documents and records of one transaction.
 MOST_KEPT = 50
 
@@ -61,7 +61,7 @@ def store(job: ImportJob, user: User) -> Iterator[None]:
         turns = chosen.aggregate(turns=Sum("turns"))["turns"] or 0
     # A conversation counts as much as a turn: reading it takes time too.
     # Two, because the reading thread counts too.
-    account, not_stored = Account(), Account()
+    account, not_stored = TurnAccount(), TurnAccount()
     writer = _Store(job, user, total=turns + len(wanted), account=account)
     # A thread reads the next batch while the database stores the last.
     batches = _batches(_work_of(batch, wanted, passed_over, not_stored))
@@ -101,7 +101,7 @@ def finish(batch: Import, state: Import.State, *, error: str = "") -> None:
 
 
 def _work_of(
-    batch: Import, wanted: set[tuple[str, str]], passed_over: Mapping[str, Place], account: Account
+    batch: Import, wanted: set[tuple[str, str]], passed_over: Mapping[str, TurnPlace], account: TurnAccount
 ) -> Iterator[TurnStretch | KeptItem]:
     """The selected conversations in stretches, and the selected documents and records; others are counted."""
     for item in read(batch, LeftOut()):
@@ -145,7 +145,7 @@ def _batches(work: Iterator[TurnStretch | KeptItem]) -> Iterator[_Together]:
 class _Store:
     """Stores batches and counts the stored items."""
 
-    def __init__(self, job: ImportJob, user: User, *, total: int, account: Account) -> None:
+    def __init__(self, job: ImportJob, user: User, *, total: int, account: TurnAccount) -> None:
         self._account = account
         self._job = job
         self._user = user

@@ -22,7 +22,7 @@ from imports.models import Import, ImportedChange, ImportedItem
 from imports.reading.envelopes import opened, silent_rest
 from imports.reading.items import ExportedConversation, ImportedConversation
 from imports.storing import changes
-from imports.storing.contents import Account, Place
+from imports.storing.contents import TurnAccount, TurnPlace
 from imports.storing.keys import hash_of, key_of, short_id
 from imports.storing.turns import (
     BETWEEN_ANSWERS,
@@ -68,7 +68,7 @@ class BatchOutcome:
     by_conversation: dict[str, tuple[UUID, int]] = field(default_factory=dict)
     # By the external id of a conversation, why it is no branch here.
     without_origin: dict[str, str] = field(default_factory=dict)
-    account: Account = field(default_factory=Account)
+    account: TurnAccount = field(default_factory=TurnAccount)
 
 
 def stretches(conversation: ImportedConversation, *, otherwise: datetime) -> Iterator[TurnStretch]:
@@ -315,7 +315,7 @@ class _Batch:
         _, before = self._outcome.by_conversation.get(external_id, (conversation.pk, 0))
         self._outcome.by_conversation[external_id] = (conversation.pk, before + added)
 
-    def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> Place:
+    def _place_of(self, planned: PlannedTurn, item: ImportedItem, *, is_changed: bool) -> TurnPlace:
         if planned.number is None:
             return "deleted"
         if is_changed:

@@ -104,8 +104,10 @@ def _instructions(fields: dict[str, Any]) -> Iterator[Notice]:
     """A stranger's orders would be obeyed in every answer of the chat, so the person sees them and decides."""
     if instructions := text_of(fields.get("instructions")).strip():
         title = line_of(fields.get("title"))[: LONGEST["title"]]
-        sentence = "has instructions. They are off unless this account exported them; set them in the chat"
-        yield Notice(text=f"“{title}” {sentence}: {instructions}")
+        yield Notice(
+            text=f"“{title}” has instructions. They are off unless this account exported them; set them in the chat: "
+            f"{instructions}"
+        )
 
 
 def _turns(text: str) -> Iterator[dict[str, Any]]:
