@@ -190,8 +190,9 @@ def _add_budget(parser: MarkdownIt) -> None:
         check()
         return False
 
-    everywhere = {"alt": ["paragraph", "reference", "blockquote", "list", "table"]}
-    parser.block.ruler.before("table", "budget", look_at_the_time, everywhere)
+    parser.block.ruler.before(
+        "table", "budget", look_at_the_time, {"alt": ["paragraph", "reference", "blockquote", "list", "table"]}
+    )
     parser.inline.ruler.before("text", "budget", look_at_the_time)
 
 
