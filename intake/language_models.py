@@ -65,6 +65,15 @@ class LanguageModel:
         return bool(self.base_url) or not _FIXED_OPENAI.match(self.own_name)
 
 
+def ask_servers() -> None:
+    """Asks each server for its models that has not been asked yet. Call it before a transaction that needs the models:
+    within one no server is asked.
+    """
+    for entry in _entries():
+        if not entry.id:
+            _listed(entry)
+
+
 def is_recall_mode() -> bool:
     return not settings.LLM_MODEL and not settings.LLM_MODELS
 

@@ -4,13 +4,13 @@ import logging
 import re
 import sys
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
+from django.utils.functional import Promise
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
@@ -20,9 +20,6 @@ from core.problems import as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
 from intake.identity import PAGE_PERSON_FIELD
 from intake.sentences import in_page_language
-
-if TYPE_CHECKING:
-    from django.utils.functional import _StrPromise as StrPromise
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +80,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
 
 
-def _mismatch(request: HttpRequest) -> "StrPromise | None":
+def _mismatch(request: HttpRequest) -> Promise | None:
     """The origin that the browser names, if it is not the one that this server was asked for, and how to mend it."""
     try:
         sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))

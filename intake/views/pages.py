@@ -18,6 +18,7 @@ from core.isolation.acting import read_as
 from core.pagination import position_in_address
 from intake.choices import offered_choices
 from intake.identity import caller_of, is_registered
+from intake.language_models import ask_servers
 from intake.listing import list_conversations, list_in_order, list_one
 from intake.models import Conversation
 from intake.reading import (
@@ -50,6 +51,7 @@ def personal_page(view: View[P]) -> View[P]:
     def wrapper(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         if not settings.VISITORS and not is_registered(request):
             return redirect_to_login(request.get_full_path())
+        ask_servers()
         try:
             return read_as(caller_of(request), lambda: view(request, *args, **kwargs))
         except NotFound:
