@@ -2,15 +2,14 @@
 
 import logging
 import re
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
@@ -18,9 +17,6 @@ from core.errors import AuthenticationRequired, Broken, InvalidInput, NotFound, 
 from core.problems import as_recollect_error, problem_response, retry_after
 from core.rate_limits import client_address, counted_refusal
 from intake.sentences import in_page_language
-
-if TYPE_CHECKING:
-    from django.utils.functional import _StrPromise as StrPromise
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +66,16 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """`CSRF_FAILURE_VIEW`: tells a page that was open for too long from a proxy that passes on the wrong headers."""
-    sentence = _mismatch(request)
-    if not sentence:
+    mismatch = _mismatch(request)
+    if mismatch is None:
         return HttpResponse(render_to_string("403_csrf.html"), status=HTTPStatus.FORBIDDEN)
-    with override("en"):
-        logger.warning("A form was refused: %s", sentence)
-    context = {"heading": _("The address of this page does not fit"), "detail": sentence}
+    logger.warning("A form was refused: %s", mismatch["log"])
+    context = {"heading": _("The address of this page does not fit"), "detail": mismatch["page"]}
     return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
 
 
-def _mismatch(request: HttpRequest) -> "StrPromise | None":
-    """The origin that the browser names, if it is not the one that this server was asked for, and how to mend it."""
+def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
+    """If the browser names another origin than this server was asked for: both and the mend, for the page and the log."""
     try:
         sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
         host = request.get_host()
@@ -94,7 +89,15 @@ def _mismatch(request: HttpRequest) -> "StrPromise | None":
         sentence = WRONG_HOST
     else:
         sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
-    return format_lazy(sentence, page=page, server=server)
+    return {
+        language: translated.format(page=page, server=server)
+        for language, translated in (("page", str(sentence)), ("log", _in_english(sentence)))
+    }
+
+
+def _in_english(sentence: object) -> str:
+    with override("en"):
+        return str(sentence)
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
