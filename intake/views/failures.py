@@ -75,7 +75,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
-    """If the browser names another origin than this server was asked for: both and the mend, for the page and the log."""
+    """What to say in the page and in the log if the browser names another origin than this server was asked for."""
     try:
         sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
         host = request.get_host()
@@ -90,8 +90,8 @@ def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
     else:
         sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
     return {
-        language: translated.format(page=page, server=server)
-        for language, translated in (("page", str(sentence)), ("log", _in_english(sentence)))
+        place: text.format(page=page, server=server)
+        for place, text in (("page", str(sentence)), ("log", _in_english(sentence)))
     }
 
 
