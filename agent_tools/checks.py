@@ -10,8 +10,7 @@ from django.apps import AppConfig
 from django.core.checks import CheckMessage, Error
 from jsonschema import Draft202012Validator, SchemaError
 
-from agent_tools.arguments import COMMON_KEYWORDS
-from agent_tools.registry import Tool
+from agent_tools.registry import COMMON_KEYWORDS, Tool
 
 # OpenAI, Anthropic and MCP all accept these names.
 USABLE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -1,15 +1,24 @@
-"""One registry of tools: each is described once, and REST, the chat and MCP publish the same schema."""
+"""One registry of tools: each is described once, and REST, the chat and MCP publish the same schema.
 
-from collections.abc import Callable, Iterator
+Clients differ in the arguments that they send: some write numbers as text, some send null for what they leave out, some
+one text for a list. Each value with one possible meaning is accepted everywhere. The schema keeps to what OpenAI
+(strict), Anthropic and Gemini all accept, so the limits that it cannot express are in the descriptions.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from datetime import date, datetime
+from functools import cache
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from agent_tools.arguments import arguments, published
 from agent_tools.scopes import TokenScope
+from core.errors import InvalidInput
 from core.isolation.acting import acting_as, read_as
 from core.isolation.caller import Caller
 from core.metrics import TOOL_CALLS
@@ -21,6 +30,35 @@ AnyOutput = TypeVar("AnyOutput", bound=BaseModel)
 
 # A visitor has no memory yet, so the tools do not see the visitor's messages either.
 NOBODY = Caller(user_id=None)
+
+# What all three vendors accept in the schema of a function's arguments.
+COMMON_KEYWORDS = frozenset(
+    {"type", "description", "properties", "required", "items", "enum", "minimum", "maximum", "minItems", "maxItems"}
+)
+# Fields of one meaning: a tool that has one of them accepts the others' names for it.
+SYNONYMS = (frozenset({"limit", "maxresults", "topk", "count", "numresults", "k", "n"}), frozenset({"query", "q"}))
+# Other names that clients use for a value of an enumeration.
+VALUES = {
+    "sessions": ("session", "messages", "message", "conversations", "conversation", "chats", "chat"),
+    "memory": ("memories",),
+    "daily_log": ("daily_logs",),
+}
+MEANT = {word: value for value, words in VALUES.items() for word in words}
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+A_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+A_TIME_OF_DAY = re.compile(r"[T ]\d{1,2}:[0-9:.,]{2,16}(?:Z|[+-][0-9:]{2,6})?", re.ASCII | re.IGNORECASE)
+AN_INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0{1,15})?", re.ASCII)
+A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
+# The limits of ids and labels are left out: only a refusal needs to say them.
+LONGEST_LABEL = 100
+# An argument longer than this is text, and is not tried as JSON.
+LONGEST_LIST = 10_000
+
+
+class ToolInput(BaseModel):
+    """The base of every tool's input: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class ToolOutput(BaseModel):
@@ -120,3 +158,181 @@ class Registry:
 
     def __iter__(self) -> Iterator[Tool[Any, Any]]:
         return iter(self._tools)
+
+
+@cache
+def published(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    """The JSON Schema of a tool's input or output, without `$ref` and null; an input's in what every vendor accepts."""
+    schema = _plain(model, mode)
+    return _in_common(schema) if mode == "validation" else schema
+
+
+@cache
+def _plain(model: type[BaseModel], mode: Literal["validation", "serialization"]) -> dict[str, Any]:
+    schema = model.model_json_schema(mode=mode)
+    plain: dict[str, Any] = _without_references(schema, schema.pop("$defs", {}))
+    return plain
+
+
+def _without_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Replace each reference by what it refers to, and a choice between a type and null by the type."""
+    if isinstance(schema, list):
+        return [_without_references(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        beside = {name: value for name, value in schema.items() if name != "$ref"}
+        return _without_references({**definitions[schema["$ref"].rpartition("/")[2]], **beside}, definitions)
+    plain = {name: _without_references(value, definitions) for name, value in schema.items()}
+    choices = plain.get("anyOf")
+    if isinstance(choices, list) and {"type": "null"} in choices:
+        plain.pop("anyOf")
+        some = [choice for choice in choices if choice != {"type": "null"}]
+        plain = {**(some[0] if len(some) == 1 else {"anyOf": some}), **plain}
+    if plain.get("default", ...) is None:
+        plain.pop("default")
+    return plain
+
+
+def _in_common(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema in keywords that every vendor accepts. Lengths, formats and defaults move into the description."""
+    common: dict[str, Any] = {name: value for name, value in schema.items() if name in COMMON_KEYWORDS}
+    if "properties" in schema:
+        common["properties"] = {name: _in_common(field) for name, field in schema["properties"].items()}
+    if "items" in schema:
+        common["items"] = _in_common(schema["items"])
+    if said := " ".join(filter(None, [schema.get("description"), *_limits(schema)])):
+        common["description"] = said
+    return common
+
+
+def _limits(schema: dict[str, Any]) -> list[str]:
+    """Sentences for a field's length and default, unless its description already has the number."""
+    described = schema.get("description", "")
+    most, default = schema.get("maxLength"), schema.get("default")
+    said = []
+    if most is not None and most > LONGEST_LABEL and f"{most:,}" not in described:
+        said.append(f"At most {most:,} characters.")
+    if default is not None and schema.get("type") != "boolean":
+        said.append(f"Default: {default}.")
+    return said
+
+
+def arguments(model: type[BaseModel], data: Any) -> Any:
+    """The arguments with everything that has one possible meaning in the form that `model` expects.
+
+    Raises `InvalidInput` for two fields of one meaning. What has no single meaning stays as it is, for `validate` to
+    refuse.
+    """
+    if not isinstance(data, dict):
+        return data
+    schema = _plain(model, "validation")
+    fields, required = schema.get("properties", {}), schema.get("required", [])
+    named = _named(data, fields)
+    return {
+        name: _read(value, fields[name]) if name in fields else value
+        for name, value in named.items()
+        if name in required or not _is_left_out(value)
+    }
+
+
+def _is_left_out(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _named(data: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under the names of the schema: `maxResults`, `max-results` and `limit` are `max_results`."""
+    known = {_folded(name): name for name in fields}
+    for names in SYNONYMS:
+        if len(own := [known[name] for name in names if name in known]) == 1:
+            known |= {name: own[0] for name in names if name not in known}
+    named: dict[str, Any] = {}
+    for name, value in data.items():
+        meant = name if name in fields else known.get(_folded(str(name)), name)
+        if meant in named and not _is_left_out(value):
+            if not _is_left_out(named[meant]):
+                raise InvalidInput(errors={meant: [f"This field is there twice: {meant} and {str(name)[:100]}."]})
+            named[meant] = value
+        named.setdefault(meant, value)
+    return named
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _read(value: Any, schema: Mapping[str, Any]) -> Any:
+    if "enum" in schema:
+        return _choice(value, schema["enum"])
+    reader = READERS.get(str(schema.get("format"))) or READERS.get(str(schema.get("type")))
+    return value if reader is None else reader(value)
+
+
+def _choice(value: Any, choices: list[str]) -> Any:
+    if not isinstance(value, str) or value in choices:
+        return value
+    folded = value.strip().lower().replace("-", "_").replace(" ", "_")
+    meant = folded if folded in choices else MEANT.get(folded)
+    return meant if meant in choices else value
+
+
+def _day(value: Any) -> Any:
+    """`2026-3-1` and `2026-03-01T12:30:00Z` name the day 2026-03-01, as it is written."""
+    if not isinstance(value, str) or not (found := A_DAY.match(text := value.strip())):
+        return value
+    if (rest := text[found.end() :]) and not A_TIME_OF_DAY.fullmatch(rest):
+        return value
+    try:
+        return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
+    except ValueError:
+        return value
+
+
+def _moment(value: Any) -> Any:
+    """A day as `_day` reads it; anything else, with a time, as it is."""
+    is_day = isinstance(value, str) and A_DAY.fullmatch(value.strip())
+    return _day(value) if is_day else value
+
+
+def _integer(value: Any) -> Any:
+    return int(float(value)) if isinstance(value, str) and AN_INTEGER.fullmatch(value.strip()) else value
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) and A_NUMBER.fullmatch(value.strip()) else value
+
+
+def _boolean(value: Any) -> Any:
+    if isinstance(value, str):
+        return TRUTHS.get(value.strip().lower(), value)
+    return bool(value) if value in (0, 1) else value
+
+
+def _text(value: Any) -> Any:
+    """A number is read as the text that a person would type."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return str(value) if is_number else value
+
+
+def _list(value: Any) -> Any:
+    """One text is a list of one; a list written as JSON is that list."""
+    if not isinstance(value, str):
+        return [_text(each) for each in value] if isinstance(value, list) else value
+    if value.lstrip().startswith("[") and len(value) <= LONGEST_LIST:
+        try:
+            read = json.loads(value)
+        except (ValueError, RecursionError):
+            return [value]
+        return read if isinstance(read, list) and all(isinstance(each, str) for each in read) else [value]
+    return [value]
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "string": _text,
+    "array": _list,
+    "date": _day,
+    "date-time": _moment,
+}

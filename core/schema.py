@@ -50,7 +50,7 @@ class DifferentTables(Exception):
         )
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column as PostgreSQL describes it. `needs_a_value`: a row cannot be written without it. `is_generated`: nothing
     may be written to it.
     """
@@ -60,7 +60,7 @@ class Column(NamedTuple):
     is_generated: bool = False
 
 
-Tables = dict[str, dict[str, Column]]
+Tables = dict[str, dict[str, TableColumn]]
 
 
 def tables_found(schema: str = "public") -> Tables:
@@ -69,7 +69,9 @@ def tables_found(schema: str = "public") -> Tables:
     with connection.cursor() as cursor:
         cursor.execute(f"{_COLUMNS} ORDER BY relname, attnum", [schema])
         for table, column, kind, needs_a_value, is_generated in cursor.fetchall():
-            found.setdefault(str(table), {})[str(column)] = Column(str(kind), bool(needs_a_value), bool(is_generated))
+            found.setdefault(str(table), {})[str(column)] = TableColumn(
+                str(kind), bool(needs_a_value), bool(is_generated)
+            )
     return found
 
 
@@ -79,7 +81,7 @@ def tables_expected() -> Tables:
     for model in apps.get_models(include_auto_created=True):
         if model._meta.managed and not model._meta.proxy:
             expected[model._meta.db_table] = {
-                str(field.column): Column(_in_postgresql(kind))
+                str(field.column): TableColumn(_in_postgresql(kind))
                 for field in model._meta.concrete_fields
                 if (kind := field.db_type(connection))
             }
@@ -102,7 +104,7 @@ def refuse_unless_fitting() -> None:
         raise DifferentTables(found)
 
 
-def _differences_of(table: str, wanted: dict[str, Column], found: dict[str, Column] | None) -> Iterator[str]:
+def _differences_of(table: str, wanted: dict[str, TableColumn], found: dict[str, TableColumn] | None) -> Iterator[str]:
     if found is None:
         yield f"the table {table} is missing"
         return
@@ -160,7 +162,7 @@ def reads_a_login() -> bool:
     """Whether the rows that a log-in reads can be read: all columns of users, sessions and second factors."""
     try:
         for label in ("intake.User", "intake.Session", "mfa.Authenticator", "account.EmailAddress"):
-            apps.get_model(label)._default_manager.filter(pk__isnull=False).order_by("pk").first()
+            apps.get_model(label)._meta.default_manager.filter(pk__isnull=False).order_by("pk").first()
     except DatabaseError:
         return False
     return True

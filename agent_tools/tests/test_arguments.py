@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from agent_tools.arguments import arguments
+from agent_tools.registry import arguments
 from agent_tools.tests.callers import call, client_of
 from agent_tools.tools import mcp_registry, registry
 from agent_tools.tools.chat_history import SearchChatHistoryInput

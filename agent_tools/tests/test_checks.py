@@ -7,9 +7,8 @@ import pytest
 from django.core.checks import run_checks
 from pydantic import BaseModel, Field
 
-from agent_tools.arguments import ToolInput
 from agent_tools.checks import problems_of
-from agent_tools.registry import Registry, ToolOutput
+from agent_tools.registry import Registry, ToolInput, ToolOutput
 from agent_tools.tools import registry
 from agent_tools.tools.chat_history import search_chat_history
 

@@ -6,8 +6,7 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field, StringConstraints
 
-from agent_tools.arguments import ToolInput
-from agent_tools.registry import Tool, ToolOutput
+from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.tools.wording import NO_CALLER, NOBODY, counted, first_of, link
 from intake.links import conversation_path
 from intake.models import Conversation, User

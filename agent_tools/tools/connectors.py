@@ -10,9 +10,8 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field, StringConstraints
 
-from agent_tools.arguments import ToolInput
 from agent_tools.mcp.site import origin
-from agent_tools.registry import Tool, ToolOutput
+from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.scopes import TokenScope
 from agent_tools.tools import conversations
 from agent_tools.tools.history_input import MAX_QUERY_LENGTH

@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 from django.db.models import Q
 from pydantic import Field
 
-from agent_tools.arguments import ToolInput
-from agent_tools.registry import Tool, ToolOutput
+from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.scopes import TokenScope
 from agent_tools.tools.wording import counted, first_of, known, link
 from core.errors import InvalidInput, NotFound

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from agent_tools.arguments import ToolInput
+from agent_tools.registry import ToolInput
 from agent_tools.tools.chat_history import RERANK
 from core.validation import parse_day, stated
 from intake.services import without_nul

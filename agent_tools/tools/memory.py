@@ -7,8 +7,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from agent_tools.arguments import ToolInput
-from agent_tools.registry import Tool, ToolOutput
+from agent_tools.registry import Tool, ToolInput, ToolOutput
 from agent_tools.tools.wording import NO_CALLER, NOBODY
 from agent_tools.untrusted import as_one_line
 from core.errors import RecollectError, SearchFailed

@@ -9,8 +9,7 @@ from uuid import UUID
 from django.utils import timezone
 from pydantic import Field
 
-from agent_tools.arguments import ToolInput
-from agent_tools.registry import StoredByCall, Tool, ToolOutput
+from agent_tools.registry import StoredByCall, Tool, ToolInput, ToolOutput
 from agent_tools.tools.memory import MemoryRecordOutput, record_output
 from agent_tools.tools.wording import known
 from core.errors import InvalidInput, NotFound

@@ -15,7 +15,7 @@ from psycopg import sql
 from config.backup import CARRIED, BackupError
 from config.backup.server import run_each
 from core.isolation.connections import connected_as_owner
-from core.schema import Column, migration_hashes, tables_found
+from core.schema import TableColumn, migration_hashes, tables_found
 
 # Written by the migrations themselves.
 _LEFT_OUT = "django_migrations"
@@ -104,7 +104,7 @@ def _carry_all(cursor: Any) -> list[str]:
     return said
 
 
-def _carry(cursor: Any, table: str, before: dict[str, Column], now: dict[str, Column]) -> list[str]:
+def _carry(cursor: Any, table: str, before: dict[str, TableColumn], now: dict[str, TableColumn]) -> list[str]:
     writable = {name for name, column in now.items() if not column.is_generated}
     kept = [name for name in before if name in writable]
     defaults = {name: value for name in writable - before.keys() if (value := _default(table, name)) is not None}
@@ -137,7 +137,7 @@ def _compare(cursor: Any, table: str, columns: list[str]) -> None:
         raise BackupError(f"{table}: the rows are not as they were in the backup: nothing of it is used.")
 
 
-def _continue_numbers(cursor: Any, table: str, columns: dict[str, Column]) -> None:
+def _continue_numbers(cursor: Any, table: str, columns: dict[str, TableColumn]) -> None:
     """The next number of each counting column comes after the highest."""
     for name, column in columns.items():
         if column.type in ("integer", "bigint", "smallint"):

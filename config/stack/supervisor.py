@@ -281,7 +281,7 @@ class Supervisor:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HealthAnswer:
     """The answer of `/healthz`, or the reason why there is none."""
 
     text: str
@@ -290,7 +290,7 @@ class Answer:
     program: str = ""
 
 
-def ask(address: Address, environment: Mapping[str, str]) -> Answer:
+def ask(address: Address, environment: Mapping[str, str]) -> HealthAnswer:
     """Query a web process."""
     hosts = [host for host in environment.get("ALLOWED_HOSTS", "").split(",") if host.strip(".*")]
     connection = http.client.HTTPConnection(address.local_host, address.port, timeout=ASK_SECONDS)
@@ -300,16 +300,16 @@ def ask(address: Address, environment: Mapping[str, str]) -> Answer:
         body = response.read(1000).decode(errors="replace")
         text = f"{response.status} {body[:200]}"
     except (OSError, http.client.HTTPException) as error:
-        return Answer(str(error))
+        return HealthAnswer(str(error))
     finally:
         connection.close()
     try:
         named = json.loads(body)
         run, program = str(named["run"]), str(named["program"])
     except (ValueError, KeyError, TypeError):
-        return Answer(text)
+        return HealthAnswer(text)
     is_ours = run == environment[RUN]
-    return Answer(text, is_healthy=is_ours and response.status == HTTPStatus.OK, run=run, program=program)
+    return HealthAnswer(text, is_healthy=is_ours and response.status == HTTPStatus.OK, run=run, program=program)
 
 
 class Listening:
@@ -325,7 +325,7 @@ class Listening:
         self._failures = 0
         self._asked_at = time.monotonic()
         self._asking = ThreadPoolExecutor(max_workers=1)
-        self._answer: Future[Answer] | None = None
+        self._answer: Future[HealthAnswer] | None = None
 
     def ask_now_and_then(self, address: Address, environment: Mapping[str, str]) -> None:
         """In a thread, because an answer may take long, and several processes may share the address."""

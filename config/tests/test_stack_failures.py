@@ -24,7 +24,7 @@ from config.stack import RUN, StackError, paths
 from config.stack.paths import BASE_DIR, refuse_another_data_folder, remember_data_folder, servers_dir
 from config.stack.preflight import check_port
 from config.stack.processes import Watch, find_marked
-from config.stack.supervisor import Address, Answer, Listening, ask
+from config.stack.supervisor import Address, HealthAnswer, Listening, ask
 from config.tests.test_up import STACK, assert_one_sentence, environment, free_port, stack
 
 ROOT = os.geteuid() == 0
@@ -244,7 +244,7 @@ def test_one_web_process_of_several_that_hangs_is_told_from_the_others(tmp_path,
 
     watches, listening = [Watch(Web("web")), Watch(Web("web-2"))], Listening(tmp_path / "tasks")
     now = time.monotonic()
-    answers = iter([Answer("", True, "run", "web"), Answer("timed out"), Answer("timed out")] * 3)
+    answers = iter([HealthAnswer("", True, "run", "web"), HealthAnswer("timed out"), HealthAnswer("timed out")] * 3)
     monkeypatch.setattr("config.stack.supervisor.ask", lambda *_: next(answers))
     for step in range(1, 10):
         monkeypatch.setattr(time, "monotonic", lambda step=step: now + 11 * step)

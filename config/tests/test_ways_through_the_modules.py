@@ -21,7 +21,7 @@ from memory.models import Embedding
 
 pytestmark = pytest.mark.django_db
 
-MOST_FOR_A_SEARCH = 18
+MOST_FOR_A_SEARCH = 19
 MOST_FOR_A_SAVE = 16
 
 

@@ -11,7 +11,6 @@ from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.functional import Promise
-from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
@@ -71,12 +70,11 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """`CSRF_FAILURE_VIEW`: tells a page that was open for too long from a proxy that passes on the wrong headers."""
-    sentence = _mismatch(request)
-    if not sentence:
+    mismatch = _mismatch(request)
+    if mismatch is None:
         return HttpResponse(render_to_string("403_csrf.html"), status=HTTPStatus.FORBIDDEN)
-    with override("en"):
-        logger.warning("A form was refused: %s", sentence)
-    context = {"heading": _("The address of this page does not fit"), "detail": sentence}
+    logger.warning("A form was refused: %s", mismatch["log"])
+    context = {"heading": _("The address of this page does not fit"), "detail": mismatch["page"]}
     return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
 
 
@@ -95,7 +93,15 @@ def _mismatch(request: HttpRequest) -> Promise | None:
         sentence = WRONG_HOST
     else:
         sentence = WRONG_SCHEME_OF_PROXY if settings.SECURE_PROXY_SSL_HEADER else WRONG_SCHEME
-    return format_lazy(sentence, page=page, server=server)
+    return {
+        place: text.format(page=page, server=server)
+        for place, text in (("page", str(sentence)), ("log", _in_english(sentence)))
+    }
+
+
+def _in_english(sentence: object) -> str:
+    with override("en"):
+        return str(sentence)
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

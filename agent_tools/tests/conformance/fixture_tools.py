@@ -7,9 +7,8 @@ from pydantic import Field
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from agent_tools.arguments import ToolInput
 from agent_tools.mcp.http import McpEndpoint
-from agent_tools.registry import Registry, Tool, ToolOutput
+from agent_tools.registry import Registry, Tool, ToolInput, ToolOutput
 from core.errors import SearchFailed
 
 
