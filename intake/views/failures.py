@@ -3,6 +3,7 @@
 import logging
 import re
 import sys
+from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -10,7 +11,6 @@ from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import override
 
@@ -78,8 +78,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return HttpResponse(render_to_string("intake/problem.html", context), status=HTTPStatus.FORBIDDEN)
 
 
-def _mismatch(request: HttpRequest) -> Promise | None:
-    """The origin that the browser names, if it is not the one that this server was asked for, and how to mend it."""
+def _mismatch(request: HttpRequest) -> Mapping[str, str] | None:
+    """What to say in the page and in the log if the browser names another origin than this server was asked for."""
     try:
         sent = urlsplit(request.headers.get("Origin") or request.headers.get("Referer", ""))
         host = request.get_host()
