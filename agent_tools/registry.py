@@ -46,7 +46,7 @@ VALUES = {
 MEANT = {word: value for value, words in VALUES.items() for word in words}
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 A_DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
-A_TIME_OF_DAY = re.compile(r"[T ]\d{1,2}:[0-9:.,]{2,16}(?:Z|[+-][0-9:]{2,6})?", re.ASCII | re.IGNORECASE)
+A_TIME_OF_DAY = re.compile(r"[Tt ]\d{1,2}:[0-9:.,]{2,16}(?:[Zz]|[+-][0-9:]{2,6})?", re.ASCII)
 AN_INTEGER = re.compile(r"[+-]?\d{1,15}(?:\.0{1,15})?", re.ASCII)
 A_NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})", re.ASCII)
 # The limits of ids and labels are left out: only a refusal needs to say them.

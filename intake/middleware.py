@@ -94,7 +94,7 @@ class FailureMiddleware(_Middleware):
     """
 
     def refuse(self, request: HttpRequest) -> HttpResponse | None:
-        if "\0" in request.path_info:
+        if "\0" in request.path_info and not request.path.startswith(API):
             return not_found(request)
         return bad_request(request) if _would_break_the_admin(request) else None
 

@@ -104,7 +104,6 @@ def draw_maps(monkeypatch):
 
 
 def remove_old_turns(monkeypatch):
-    configured.RETENTION_DAYS = 30
     monkeypatch.setattr(configured, "RETENTION_DAYS", 30)
     alice, bob = a_person("alice@example.com"), a_person("bob@example.com")
     for user in (alice, bob):

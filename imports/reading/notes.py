@@ -39,6 +39,9 @@ _DAY_NUMBER = re.compile(r"(?<!\d)(\d{1,2})(?!\d|:)")
 _WORDS = re.compile(r"[^\W\d_]{3,}")
 _EARLIEST = date(1900, 1, 1)
 
+# In one line of TOML.
+MOST_DOTS = 200
+
 
 def note_text(files: Files, name: str) -> str | Skipped:
     """The whole text with plain newlines, or the reason why it is not read."""
@@ -112,6 +115,9 @@ def _yaml(head: str) -> dict[str, Any]:
 
 
 def _toml(head: str) -> dict[str, Any]:
+    # The library's time grows with the square of a key's parts; a longer line is read as text.
+    if any(line.count(".") > MOST_DOTS for line in head.splitlines()):
+        return {}
     try:
         return tomllib.loads(head)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError):
