@@ -273,8 +273,10 @@ class _Batch:
     def _origin_here(self, exported_id: UUID) -> Conversation | None:
         key = key_of("recollect", "conversation", str(exported_id))
         item = self._known.get(key) or ImportedItem.objects.for_user(self._user).filter(key=key).first()
-        pk = item.conversation_id if item is not None and item.conversation_id else exported_id
-        return Conversation.objects.for_user(self._user).filter(pk=pk).first()
+        found = [item.conversation_id] if item is not None and item.conversation_id else []
+        found += [exported_id, id_here(self._user, exported_id)]
+        here = Conversation.objects.for_user(self._user).in_bulk(found)
+        return next((here[pk] for pk in found if pk in here), None)
 
     def _add_turns(self, stretch: TurnStretch, conversation: Conversation) -> None:
         added = 0
@@ -412,9 +414,8 @@ def _as_exported(conversation: ImportedConversation, exported: ExportedConversat
         titled_by=exported.titled_by if exported.titled_by in TitledBy.values else TitledBy.PERSON,
         pinned_at=exported.pinned_at,
         archived_at=exported.archived_at,
-        branched_from=exported.branched_from
-        if is_own or exported.branched_from is None
-        else id_here(user, exported.branched_from),
+        # The exported id, until `_check_origin` finds the conversation here.
+        branched_from=exported.branched_from,
         branched_after=exported.branched_after,
         model=exported.model,
         instructions=exported.instructions if is_own else "",

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.test import Client
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from core.ids import uuid7
 from core.isolation.acting import acting_as
+from imports.storing.writing import id_here
 from imports.tests.over_rest import Importer
 from intake import deleting, export_files, exporting
 from intake.accounts import activity
@@ -155,7 +157,7 @@ def test_an_import_may_only_continue_an_earlier_conversation(branches):
     client.force_login(bob)
     done = Importer(client).bring(data)
     assert done["state"] == "done", done["error"]
-    here = {each.external_id: each for each in Conversation.objects.for_user(bob)}
+    here = {name: Conversation.objects.filter(pk=id_here(bob, UUID(name))).first() for name in ids.values()}
     first = here[ids[1]]
     assert (first.branched_from, first.branched_after) == (None, None)
     [said] = [each for each in done["skipped"] if each["external_id"] == ids[1]]
@@ -175,11 +177,11 @@ def test_a_ring_cannot_be_closed_by_importing_an_origin_anew():
     assert Importer(client).bring(data)["state"] == "done"
     with acting_as(bob):
         deleting.delete_conversation(
-            caller=caller_for(bob), conversation_id=Conversation.objects.get(external_id=ids[1]).pk
+            caller=caller_for(bob), conversation_id=Conversation.objects.get(pk=id_here(bob, UUID(ids[1]))).pk
         )
     again = json.loads(data)
     again["conversations"] = [{**again["conversations"][0], "branched_from": ids[2], "branched_after": 1}]
     name = again["conversations"][0]["id"]
     assert Importer(client).bring(json.dumps(again).encode(), only=[name])["state"] == "done"
-    back = Conversation.objects.filter(external_id=ids[1]).first()
+    back = Conversation.objects.filter(pk=id_here(bob, UUID(ids[1]))).first()
     assert back is None or back.branched_from is None
