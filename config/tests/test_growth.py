@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import pytest
 from django.conf import settings
 from django.utils import translation
 
-from imports.reading import products
+from imports.reading import envelopes, products
 from imports.reading.items import UnreadableExport
 from intake import deleting, sentences
-from intake.markdown import BlockStream
+from intake.markdown import BlockStream, code
 from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
 from recollect_cli import packing
@@ -201,6 +202,14 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
     "recollect_cli.packing": lambda: [
         re.compile(each, re.IGNORECASE) for each in (*packing.WANTED.values(), packing.ANY)
     ],
+    "imports.reading.envelopes": lambda: [
+        pattern
+        for product, is_answer in itertools.product((each.product for each in products.readers()), (False, True))
+        for table in [envelopes._table(product, is_answer)]
+        if table
+        for pattern in (table.finds, table.finds_next, table.rest, *(ends for _, ends in table.by_group.values()))
+        if pattern
+    ],
     "config.settings.base": list,
     "config.asgi": list,
     "memory.vectors": list,
@@ -350,11 +359,7 @@ def streamed(text: str) -> None:
 
 def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str, ...]]]:
     """What takes more than a text: streaming, code in each language, formulas, excerpts, windows of time, deletion."""
-    from intake.markdown import code
-
     yield "BlockStream", streamed, ("```python\n", "$$\n")
-    for language in ("python", "csharp", "c", "shell-session", "typescript", "autoit", "html"):
-        yield f"render_code {language}", lambda text, language=language: code.render_code(text, language), ()
     yield "without_links", lambda text: deleting.without_links(text, "/c/1", instead=""), ("](/c/1", "[a](/c/1)", "[")
     yield (
         "_without_quotes",
@@ -377,6 +382,17 @@ def others_of_a_text() -> Iterator[tuple[str, Callable[[str], object], tuple[str
 
 def test_everything_that_takes_a_text_grows_no_faster_than_it():
     judge(itertools.chain(functions_of_a_text(), others_of_a_text()), sizes=(2_000, 8_000))
+
+
+LANGUAGES = ("python", "csharp", "c", "java", "shell-session", "typescript", "html", "yaml", "autoit")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_colouring_ends_soon_however_a_lexer_grows(language):
+    """Most lexers are quadratic, so a deadline between their tokens ends them."""
+    for unit in ("a\n", "\n", " ", "//", "&", "<!--", "a.", "$$", "["):
+        text = (unit * code.LONGEST_COLOURED)[: code.LONGEST_COLOURED]
+        assert seconds_of(lambda text: code.render_code(text, language), text, TRIES) < 2 * code.COLOURING_SECONDS, unit
 
 
 def test_every_reader_of_exports_grows_no_faster_than_its_texts(tmp_path):

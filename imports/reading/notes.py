@@ -15,6 +15,8 @@ from imports.reading.items import Skipped, UnreadableExport
 from imports.reading.values import line_of, text_of
 
 LONGEST_DATE = 64
+# Lists of tags and the like.
+MOST_BRACKETS = 100
 LONGEST_NOTE = 32 * 1024 * 1024
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<head>.{0,65536}?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _HEADING = re.compile(r"^#[ \t]+(?P<title>\S.*)$", re.MULTILINE)
@@ -106,6 +108,9 @@ def _usable(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _yaml(head: str) -> dict[str, Any]:
+    # The library's time grows with the cube of open brackets; a head with so many is read line by line.
+    if sum(map(head.count, "[{")) > MOST_BRACKETS:
+        return {}
     try:
         # Only texts: an impossible date must not make the rest invalid.
         values = yaml.load(head, yaml.BaseLoader)  # noqa: S506 - this loader makes strings alone

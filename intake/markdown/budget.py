@@ -11,8 +11,8 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-# A text of the longest length that is rendered takes about a tenth of it.
-RENDERING_SECONDS = 1.0
+# Dense Markdown of the longest length that is rendered takes 1.8 s on two slow cores.
+RENDERING_SECONDS = 2.5
 _ends_at: ContextVar[float] = ContextVar("rendering_ends_at", default=float("inf"))
 
 

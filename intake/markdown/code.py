@@ -16,11 +16,12 @@ CLASS_PREFIX = "hl-"
 LONGEST_COLOURED = 20_000
 # Many lexers take quadratic time for text that is not of their language.
 COLOURING_SECONDS = 0.2
+# Without those for sessions of a shell, whose lexer reads all the text before its first token.
 # Pygments has some five hundred lexers by many authors; one of them took 100 seconds for 20,000 spaces.
 # fmt: off
 LANGUAGES = frozenset(
     (
-        "Bash", "Bash Session", "C", "C#", "C++", "CMake", "CSS", "Clojure", "Dart", "Diff", "Docker", "Elixir",
+        "Bash", "C", "C#", "C++", "CMake", "CSS", "Clojure", "Dart", "Diff", "Docker", "Elixir",
         "Erlang", "Go", "GraphQL", "Groovy", "HTML", "Haskell", "INI", "JSON", "JSX", "Java", "JavaScript", "Julia",
         "Kotlin", "Lua", "Makefile", "Markdown", "Nginx configuration file", "PHP", "Perl", "PowerShell",
         "Protocol Buffer", "Python", "Python console session", "Ruby", "Rust", "S", "SCSS", "SQL", "Scala", "Swift",

@@ -59,7 +59,7 @@ LISTED_OF_A_CONVERSATION = 3
 # Strong, struck out, code; a link; emphasis; the mark of a heading, a quotation or a list at a line's beginning; and an
 # empty line, which a short excerpt has no room for.
 _MARKUP = re.compile(
-    r"\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]*\)"
+    r"\*\*|~~|`+|!?\[(?P<words>[^\[\]\n]*)\]\([^)\s]{0,300}\)"
     r"|(?<!\w)(?P<mark>[*_])(?P<stressed>[^\s*_](?:[^*_\n]*[^\s*_])?)(?P=mark)(?!\w)"
     r"|^[ \t]{0,3}(?:#{1,6}|>|[-*+])[ \t]+"
     r"|\n[ \t]*(?=\n)",
