@@ -27,7 +27,7 @@ from django.utils import translation
 from imports.reading import envelopes, products
 from imports.reading.items import UnreadableExport
 from intake import deleting, sentences
-from intake.markdown import BlockStream, code
+from intake.markdown import BlockStream, code, elements
 from memory.search.excerpts import Matcher, cut
 from memory.search.time_windows import RULES, find_window
 from recollect_cli import packing
@@ -39,6 +39,8 @@ SIZES = (500, 2_000, 8_000)
 FLOOR = 0.004
 # 4n log 4n to n log n is at most 5.1 here, and quadratic growth is 16.
 ALLOWED = 8.5
+# In seconds: no text of these sizes may take so long, however it grows.
+SLOW = 3.0
 TRIES = 3
 
 UNITS = (
@@ -138,6 +140,11 @@ def seconds_of(run: Callable[[str], object], text: str, tries: int = 1) -> float
     return best
 
 
+def goes_on(run: Callable[[str], object], make: Callable[[int], str], size: int, taken: float, longest: int) -> bool:
+    """Whether a longer text grows as fast. A short one may grow into a limit, as that of nested links or of a line."""
+    return size == longest or taken > SLOW or seconds_of(run, make(4 * size), TRIES) > ALLOWED * taken
+
+
 def growth_of(
     name: str, run: Callable[[str], object], pieces: tuple[str, ...], sizes: tuple[int, ...] = SIZES
 ) -> tuple[list[str], Measured]:
@@ -150,7 +157,7 @@ def growth_of(
                 taken = seconds_of(run, make(size))
                 if taken > ALLOWED * before:
                     quarter, taken = seconds_of(run, make(size // 4), TRIES), seconds_of(run, make(size), TRIES)
-                    if taken > ALLOWED * max(quarter, FLOOR / ALLOWED):
+                    if taken > ALLOWED * max(quarter, FLOOR / ALLOWED) and goes_on(run, make, size, taken, sizes[-1]):
                         compared = f"{size} characters of {family} take {taken:.3f} s, and a quarter {quarter:.4f} s"
                         return [f"{name}: {compared}"], Measured(name, family, taken, size)
             except RecursionError:
@@ -210,6 +217,8 @@ MADE: dict[str, Callable[[], list[re.Pattern[str]]]] = {
         for pattern in (table.finds, table.finds_next, table.rest, *(ends for _, ends in table.by_group.values()))
         if pattern
     ],
+    "intake.markdown.elements": lambda: [*elements._ENDS.values()],
+    "core.html_text": lambda: [re.compile(re.escape(each), re.IGNORECASE) for each in ("-->", "</script", "</a")],
     "config.settings.base": list,
     "config.asgi": list,
     "memory.vectors": list,
