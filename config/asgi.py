@@ -164,10 +164,13 @@ def has_credentials(scope: Any) -> bool:
 
 
 def _make_sure_of_the_database() -> None:
-    """A process that could show rows of other users, or does not fit the tables or the index, never serves."""
+    """A process that could show rows of other users, or does not fit the tables or the index, never serves.
+
+    The settings come first: they are told without a database too.
+    """
     try:
-        refuse_unless_fitting()
         refuse_unless_reachable()
+        refuse_unless_fitting()
         refuse_unless_isolated(settings.DATABASE_ROLES.web)
         warn_of_texts_in_logs()
         require_active(*(embedder.name for embedder in configured_embedders()))

@@ -9,6 +9,7 @@ from datetime import date
 from typing import IO, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+from django.http import HttpRequest, RawPostDataException
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError
 from rest_framework.parsers import JSONParser
@@ -29,12 +30,21 @@ LONGEST_NAME_QUOTED = 100
 MOST_FIELDS_NAMED = 50
 # The length of an id, a page's cursor or a time, with room for an invalid one.
 LONGEST_REFERENCE = 100
+NO_JSON = "The body is not valid JSON."
 NO_NUL = "A text cannot have a NUL character (U+0000)."
 
 
 def text_limit(characters: int) -> dict[str, int]:
     """For a field's `json_schema_extra`: the limit that a service enforces with its own sentence."""
     return {"maxLength": characters}
+
+
+def body_of(request: HttpRequest) -> bytes:
+    """Raises `InvalidInput` for a form of several parts, which a middleware has read already."""
+    try:
+        return request.body
+    except RawPostDataException:
+        raise InvalidInput(NO_JSON) from None
 
 
 def parse_json(body: bytes) -> Any:
@@ -44,7 +54,7 @@ def parse_json(body: bytes) -> Any:
     except RecursionError:
         raise InvalidInput("The JSON is nested too deeply.") from None
     except ValueError:
-        raise InvalidInput("The body is not valid JSON.") from None
+        raise InvalidInput(NO_JSON) from None
 
 
 def _refuse_constant(name: str) -> Any:

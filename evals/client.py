@@ -47,7 +47,7 @@ class HttpAnswer:
 
     @property
     def is_ok(self) -> bool:
-        return self.status == HTTPStatus.OK
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def data(self) -> Any:

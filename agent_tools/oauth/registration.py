@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from agent_tools.oauth.addresses import may_send_back_to, plain_name
 from core.errors import InvalidInput
 from core.rate_limits import client_address, take_all
-from core.validation import by_field, parse_json, stated
+from core.validation import body_of, by_field, parse_json, stated
 
 MOST_ADDRESSES = 10
 LARGEST_DOCUMENT = 16_384
@@ -86,10 +86,11 @@ class RegisterClientView(View):
         if not settings.OAUTH_REGISTRATION:
             return _refused("access_denied", "Clients do not register here by themselves.", status=403)
         take_all(("client_address", client_address(request)), ("client",))
-        if len(request.body) > LARGEST_DOCUMENT:
-            return _refused("invalid_client_metadata", f"At most {LARGEST_DOCUMENT:,} bytes.")
         try:
-            wanted = ClientMetadata.model_validate(parse_json(request.body))
+            body = body_of(request)
+            if len(body) > LARGEST_DOCUMENT:
+                return _refused("invalid_client_metadata", f"At most {LARGEST_DOCUMENT:,} bytes.")
+            wanted = ClientMetadata.model_validate(parse_json(body))
         except InvalidInput as error:
             return _refused("invalid_client_metadata", error.detail)
         except ValidationError as error:

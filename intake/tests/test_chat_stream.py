@@ -106,7 +106,9 @@ def test_a_message_that_is_too_long_is_told_apart_from_a_chat_that_is(visitor, l
     assert error.data["detail"] == "This message is longer than the model's window."
     begun = visitor.events("Go on at length")
     error = visitor.events("And?", conversation_id=begun[0].data["conversationId"])[-1]
-    assert error.data["detail"] == "This conversation has grown too long. Start a new one."
+    assert error.data["detail"] == (
+        "This conversation is longer than the model's window. Start a new one, or choose another model."
+    )
 
 
 def test_a_model_that_hangs_is_given_up(visitor, language_model, settings):
@@ -174,6 +176,12 @@ def test_a_body_that_is_no_json_object_is_refused(visitor, body):
     response = visitor.post("/api/v1/intake/chat", content=body, headers=headers)
     assert response.status_code == 400
     assert response.json()["code"] == "validation_error"
+
+
+def test_a_form_of_several_parts_is_refused_as_no_json(visitor):
+    files = {"message": (None, "Hello")}
+    response = visitor.post("/api/v1/intake/chat", files=files, headers=visitor._csrf())
+    assert (response.status_code, response.json()["detail"]) == (400, "The body is not valid JSON.")
 
 
 def test_a_strangers_conversation_nobodys_and_a_malformed_one_get_the_same_answer(

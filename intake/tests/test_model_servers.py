@@ -166,13 +166,14 @@ def test_a_model_that_is_silent_after_its_tools_is_asked_once_more(person, log_i
 def test_a_conversation_beyond_the_window_is_told_as_that_in_the_words_of_any_server(
     visitor, language_model, message, in_stream
 ):
-    model = language_model(*[Refuse(400, message=message, in_stream=in_stream)] * 2)
-    error = error_of(visitor)
+    model = language_model(Say(("Much to say.",)), *[Refuse(400, message=message, in_stream=in_stream)] * 2)
+    begun = visitor.events("Go on at length")[0].data["conversationId"]
+    error = visitor.events("And?", conversation_id=begun)[-1].data
     assert error["detail"] == (
         "This conversation is longer than the model's window. Start a new one, or choose another model."
     )
     assert "reason" not in error
-    assert len(model.requests) == 1
+    assert len(model.requests) == 2
 
 
 @pytest.mark.parametrize("in_stream", [False, True])

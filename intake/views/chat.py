@@ -21,7 +21,7 @@ from core.ids import parse_id
 from core.isolation.acting import acting_as
 from core.isolation.caller import Caller
 from core.rate_limits import StreamLease
-from core.validation import LONGEST_REFERENCE, parse_json, stated, text_limit, validate
+from core.validation import LONGEST_REFERENCE, body_of, parse_json, stated, text_limit, validate
 from intake import changes, idempotency
 from intake.choices import ChatOptions, refuse_temporary
 from intake.identity import PAGE_PERSON_HEADER, page_person_of
@@ -153,7 +153,7 @@ def _begin(request: HttpRequest) -> tuple[Begun, Admitted, StreamLease]:
         rate_limits.take_all(("visitors",))
     # Before anything is saved; a message that is refused gives it back.
     lease = rate_limits.begin_stream(request, user_id=admitted.caller.user_id)
-    wanted = validate(ChatMessage, parse_json(request.body))
+    wanted = validate(ChatMessage, parse_json(body_of(request)))
     key = request.headers.get(idempotency.HEADER)
     begin = partial(
         begin_turn_once,

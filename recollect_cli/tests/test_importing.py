@@ -47,7 +47,8 @@ def claude_code(folder, session="0000-1", text="How do I rebase?", project="-hom
             "message": {"role": "assistant", "content": [{"type": "text", "text": "Like this."}]},
         },
     ]
-    shared = {"sessionId": session, "timestamp": "2026-03-01T12:00:00Z"}
+    # Two sessions that say the same at the same moment would be one that repeats the other.
+    shared = {"sessionId": session, "timestamp": f"2026-03-01T12:00:0{session[-1]}Z"}
     path.write_text("".join(json.dumps({**line, **shared}) + "\n" for line in lines))
     return path
 
