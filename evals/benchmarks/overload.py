@@ -346,14 +346,16 @@ def _hostile_rows(product: Product) -> tuple[Visitor, dict[str, Visitor]]:
 def _control(product: Product, quiet: list[PreparedRequest], seconds: float, attack: Attack | None) -> dict[str, float]:
     """The same load on a server that does nothing: the time that the clients themselves cost on this machine."""
     port = free_port()
-    place = {"host": "127.0.0.1", "port": port, "seconds": seconds + 10}
+    place = {"host": "127.0.0.1", "port": port}
     with ThreadPoolExecutor(1) as beside:
         serving = beside.submit(call, serve_statically, product.environment, **place)
         _wait_for(port)
-        people, *_ = call_at_once(
-            send_at_a_rate, product.environment, _orders(f"http://127.0.0.1:{port}", quiet, seconds, attack)
-        )
-        _ask_to_stop(port)
+        try:
+            people, *_ = call_at_once(
+                send_at_a_rate, product.environment, _orders(f"http://127.0.0.1:{port}", quiet, seconds, attack)
+            )
+        finally:
+            _ask_to_stop(port)
         serving.result()
     p50, p95 = p50_and_p95(people["milliseconds"], digits=1)
     return {"p50_ms": p50, "p95_ms": p95, "errors": sum(people["statuses"].values()) - people["statuses"].get("200", 0)}
@@ -376,7 +378,7 @@ def _ask_to_stop(port: int) -> None:
         client.ask("GET", STOP)
 
 
-def serve_statically(*, host: str, port: int, seconds: float) -> Figures:
+def serve_statically(*, host: str, port: int) -> Figures:
     """Runs in a process of its own: reads whole requests and answers each with the same few bytes, until `STOP`."""
     served = 0
 
@@ -398,13 +400,8 @@ def serve_statically(*, host: str, port: int, seconds: float) -> Figures:
             writer.close()
 
     async def serve() -> None:
-        server = await asyncio.start_server(answer, host, port, limit=1024 * 1024)
-        async with server:
-            try:
-                async with asyncio.timeout(seconds):
-                    await ended.wait()
-            except TimeoutError:
-                pass
+        async with await asyncio.start_server(answer, host, port, limit=1024 * 1024):
+            await ended.wait()
 
     ended = asyncio.Event()
     asyncio.run(serve())
