@@ -289,9 +289,11 @@ def _day(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """A day as `_day` reads it; anything else, with a time, as it is."""
-    is_day = isinstance(value, str) and A_DAY.fullmatch(value.strip())
-    return _day(value) if is_day else value
+    """A day as `_day` reads it, and the time after it as it is."""
+    day = _day(value)
+    if day == value or not (found := A_DAY.match(text := value.strip())):
+        return value
+    return day + text[found.end() :]
 
 
 def _integer(value: Any) -> Any:
@@ -315,16 +317,26 @@ def _text(value: Any) -> Any:
 
 
 def _list(value: Any) -> Any:
-    """One text is a list of one; a list written as JSON is that list."""
-    if not isinstance(value, str):
-        return [_text(each) for each in value] if isinstance(value, list) else value
-    if value.lstrip().startswith("[") and len(value) <= LONGEST_LIST:
-        try:
-            read = json.loads(value)
-        except (ValueError, RecursionError):
-            return [value]
-        return read if isinstance(read, list) and all(isinstance(each, str) for each in read) else [value]
-    return [value]
+    """One text or number is a list of one, and a list written as JSON is that list, without what is left out."""
+    if isinstance(value, list):
+        return [_text(each) for each in value if not _is_left_out(each)]
+    alone = _text(value)
+    if not isinstance(alone, str):
+        return value
+    listed = _json_list(alone)
+    return [alone] if listed is None else listed
+
+
+def _json_list(text: str) -> list[str] | None:
+    """The texts of a list in JSON, or None for anything else."""
+    if not text.lstrip().startswith("[") or len(text) > LONGEST_LIST:
+        return None
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    listed = _list(read)
+    return listed if all(isinstance(each, str) for each in listed) else None
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {

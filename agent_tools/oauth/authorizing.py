@@ -9,10 +9,11 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
+from oauth2_provider.cimd import is_cimd_client_id
 from oauth2_provider.exceptions import FatalClientError, OAuthToolkitError
 from oauth2_provider.models import get_application_model
 from oauth2_provider.views.base import BaseAuthorizationView
-from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidRequestError
+from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidClientIdError, InvalidRequestError
 
 from agent_tools.oauth.addresses import is_resource, plain_name, receiver_of, resource_of
 from agent_tools.oauth.connections import AGENT_MADE
@@ -47,7 +48,11 @@ class AuthorizeView(BaseAuthorizationView):  # type: ignore[misc]
 
     def render_to_response(self, context: dict[str, Any], status: int = 400, **kwargs: Any) -> HttpResponse:
         """The toolkit's errors that cannot be sent back to the client."""
-        return render(self.request, "agent_tools/oauth_error.html", {"error": context["error"]}, status=status)
+        error, client_id = context["error"], self.request.GET.get("client_id", "")
+        # The toolkit knows no client with that id, for it could not fetch or read the client's document.
+        is_unread = isinstance(error, InvalidClientIdError) and is_cimd_client_id(client_id)
+        context = {"error": error, "unread": client_id if is_unread else ""}
+        return render(self.request, "agent_tools/oauth_error.html", context, status=status)
 
     def _answer(self, request: HttpRequest, answer: Any) -> HttpResponseBase:
         try:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
+from oauth2_provider.cimd import SafeMetadataFetcher
 from oauth2_provider.models import get_application_model
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -75,6 +76,30 @@ class ClientMetadata(BaseModel):
         if "authorization_code" not in types:
             raise stated("This server grants by authorization code alone.")
         return types
+
+
+class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit has no types
+    """Fetches a client's metadata document, and reads it as tolerantly as a registration."""
+
+    def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
+        """The document and the seconds for which it is fresh. Raises the toolkit's `CIMDError`."""
+        document, fresh_for = super().fetch(client_id)
+        return _tolerated(document), fresh_for
+
+
+def _tolerated(document: dict[str, Any]) -> dict[str, Any]:
+    """The document without what this server leaves out; the toolkit refuses the whole document for one such value.
+
+    The authentication method stays: the toolkit refuses a client that would prove itself by a key.
+    """
+    kept = {name: value for name, value in document.items() if value is not None}
+    if isinstance(kept.get("client_name"), str):
+        kept["client_name"] = plain_name(kept["client_name"])
+    if isinstance(grants := kept.get("grant_types"), list) and "authorization_code" in grants:
+        kept["grant_types"] = ["authorization_code"]
+    if isinstance(addresses := kept.get("redirect_uris"), list):
+        kept["redirect_uris"] = [each for each in addresses if isinstance(each, str) and may_send_back_to(each)]
+    return kept
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")

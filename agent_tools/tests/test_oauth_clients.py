@@ -1,11 +1,17 @@
 """Connections that last: what real clients send, when they send it twice, and what they get to read."""
 
+import io
 import json
+import os
+import subprocess
+import sys
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+import urllib3
 from django.contrib.auth import get_user_model
 from django.db import connections
 from django.test import Client
@@ -246,6 +252,95 @@ def test_registration_keeps_what_it_can_serve_and_answers_with_it(sent, register
     secret = {"client_secret": document["client_secret"]} if "client_secret" in document else {}
     code = agree(a_person(), document["client_id"])["code"]
     assert by_code(document["client_id"], code, **secret).status_code == 200
+
+
+# -- Clients that are known by the address of a document -----------------------------------------------------------------
+
+
+def the_web_has(monkeypatch, document):
+    """The connection alone is replaced: `document` is what the web answers, or None if it is out of reach."""
+
+    def urlopen(*_, **__):
+        if document is None:
+            raise urllib3.exceptions.ConnectTimeoutError(None, "no way out")
+        body = io.BytesIO(json.dumps(document).encode())
+        headers = {"Content-Type": "application/json"}
+        return urllib3.HTTPResponse(body, headers, 200, preload_content=False)
+
+    monkeypatch.setattr("urllib3.HTTPSConnectionPool.urlopen", urlopen)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("93.184.216.34", 443))])
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"]},
+        {"grant_types": None, "response_types": None, "client_name": None},
+        {"client_name": "x" * 3000},
+        {"redirect_uris": ["someapp://callback", None, "http://agent.example/", CALLBACK]},
+        {"contacts": None, "software_version": 1.5, "jwks": {}},
+    ],
+)
+def test_a_document_is_read_as_tolerantly_as_a_registration(monkeypatch, unusual):
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    document = {"client_id": address, "client_name": "Agent", "redirect_uris": [CALLBACK], **unusual}
+    the_web_has(monkeypatch, document)
+    assert by_code(address, agree(a_person(), address)["code"]).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_program_without_a_fixed_port_may_name_its_document(monkeypatch, host):
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    own = ["http://localhost/callback", "http://127.0.0.1/callback"]
+    the_web_has(monkeypatch, {"client_id": address, "client_name": "Agent", "redirect_uris": own})
+    callback = f"http://{host}:52405/callback"
+    code = agree(a_person(), address, redirect_uri=callback)["code"]
+    assert by_code(address, code, redirect_uri=callback).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "document", [None, {}, {"client_id": "https://elsewhere.example/"}, {"redirect_uris": ["someapp://callback"]}]
+)
+def test_the_page_says_that_the_clients_document_could_not_be_read(monkeypatch, document):
+    address = f"https://agent.example/{uuid.uuid4()}.json"
+    the_web_has(monkeypatch, document if document is None else {"client_id": address, **document})
+    answer = session_of(a_person()).get("/oauth/authorize/", asked(address))
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert address in page and "OAUTH_CLIENT_DOCUMENTS=off" in page
+    assert "tell the agent" not in page
+
+
+def test_another_wrong_client_is_not_blamed_on_a_document():
+    page = session_of(a_person()).get("/oauth/authorize/", asked("nobody")).content.decode()
+    assert "Invalid client_id parameter value" in page and "OAUTH_CLIENT_DOCUMENTS" not in page
+
+
+def test_a_server_without_internet_tells_clients_to_register():
+    """Claude Code and Codex name their document wherever the metadata offer that, and register otherwise."""
+    program = "from config.settings import base; print(base.OAUTH2_PROVIDER['CIMD_ENABLED'], base.OAUTH2_PROVIDER['DCR_ENABLED'])"
+    for documents, registration, offered in (
+        ("on", "on", "True True"),
+        ("off", "on", "False True"),
+        ("on", "off", "False False"),
+    ):
+        environment = {**os.environ, "OAUTH_CLIENT_DOCUMENTS": documents, "OAUTH_REGISTRATION": registration}
+        run = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.split() == offered.split()
+
+
+def test_without_documents_a_client_with_one_is_unknown_and_nothing_is_fetched(monkeypatch, settings):
+    monkeypatch.setattr("urllib3.HTTPSConnectionPool.urlopen", lambda *_, **__: pytest.fail("it was fetched"))
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "CIMD_ENABLED": False}
+    metadata = Client().get("/.well-known/oauth-authorization-server").json()
+    assert metadata.get("client_id_metadata_document_supported", False) is False
+    assert metadata["registration_endpoint"] == f"{HOST}/oauth/register/"
+    answer = session_of(a_person()).get("/oauth/authorize/", asked("https://agent.example/client.json"))
+    # Claude Code keeps the id of its first attempt until its user logs out of the server.
+    assert (answer.status_code, "log out of this server in the agent" in answer.content.decode()) == (400, True)
+    assert register().status_code == 201
 
 
 # -- What is wrong -------------------------------------------------------------------------------------------------------

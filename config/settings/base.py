@@ -358,6 +358,9 @@ TOKEN_DAYS_MOST = env.int("TOKEN_DAYS_MOST", default=365)
 
 # Whether a client may register itself, or be identified by its metadata address. Without it no new client connects.
 OAUTH_REGISTRATION = env.bool("OAUTH_REGISTRATION", default=True)
+# Whether clients may be known by the address of a metadata document, which this server then fetches. Claude Code and
+# Codex prefer that to a registration, so turn it off on a server without access to the internet.
+OAUTH_CLIENT_DOCUMENTS = env.bool("OAUTH_CLIENT_DOCUMENTS", default=True)
 # Apps on a user's machine that receive the code under their own scheme, beside https and this machine's http.
 OAUTH_APP_SCHEMES = env.list("OAUTH_APP_SCHEMES", default=["cursor", "vscode", "vscode-insiders", "windsurf"])
 # The origins of pages that connect from a browser: they may read the responses of /mcp and of OAuth, which need a token
@@ -382,7 +385,8 @@ OAUTH2_PROVIDER = {
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "PKCE_REQUIRED": True,
     "DCR_ENABLED": OAUTH_REGISTRATION,
-    "CIMD_ENABLED": OAUTH_REGISTRATION,
+    "CIMD_ENABLED": OAUTH_REGISTRATION and OAUTH_CLIENT_DOCUMENTS,
+    "CIMD_METADATA_FETCHER": "agent_tools.oauth.registration.DocumentFetcher",
     "CIMD_REGISTRATION_PERMISSION_CLASSES": ["agent_tools.oauth.validator.MayBeFetched"],
     "CIMD_FETCH_TIMEOUT_SECONDS": 5,
     "CIMD_MAX_DOCUMENT_SIZE": 16_384,
