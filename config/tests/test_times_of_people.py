@@ -80,6 +80,7 @@ def test_pages_show_times_in_the_persons_zone_without_scripts(alice):
     assert "3 Feb 2026, 19:30" in client.get("/memory/").text
 
 
+@pytest.mark.django_db
 def test_a_reader_without_an_account_has_no_zone_of_the_servers():
     assert "NZ" not in Client().get("/login/").text
 
