@@ -394,7 +394,8 @@ def serve_statically(*, host: str, port: int) -> Figures:
                 await writer.drain()
                 if head.startswith(f"GET {STOP} ".encode()):
                     ended.set()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, asyncio.CancelledError):
+            # Also when the server ends while clients keep their connections.
             pass
         finally:
             writer.close()
