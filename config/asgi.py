@@ -166,7 +166,7 @@ def has_credentials(scope: Any) -> bool:
 def _make_sure_of_the_database() -> None:
     """A process that could show rows of other users, or does not fit the tables or the index, never serves.
 
-    The settings come first: they are told without a database too.
+    The settings come first: a wrong one is reported even if no database answers.
     """
     try:
         refuse_unless_reachable()

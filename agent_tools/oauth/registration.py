@@ -84,22 +84,15 @@ class DocumentFetcher(SafeMetadataFetcher):  # type: ignore[misc]  # the toolkit
     def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
         """The document and the seconds for which it is fresh. Raises the toolkit's `CIMDError`."""
         document, fresh_for = super().fetch(client_id)
-        return _tolerated(document), fresh_for
-
-
-def _tolerated(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without what this server leaves out; the toolkit refuses the whole document for one such value.
-
-    The authentication method stays: the toolkit refuses a client that would prove itself by a key.
-    """
-    kept = {name: value for name, value in document.items() if value is not None}
-    if isinstance(kept.get("client_name"), str):
-        kept["client_name"] = plain_name(kept["client_name"])
-    if isinstance(grants := kept.get("grant_types"), list) and "authorization_code" in grants:
-        kept["grant_types"] = ["authorization_code"]
-    if isinstance(addresses := kept.get("redirect_uris"), list):
-        kept["redirect_uris"] = [each for each in addresses if isinstance(each, str) and may_send_back_to(each)]
-    return kept
+        try:
+            read = ClientMetadata.model_validate(document)
+        except ValidationError:
+            # The toolkit says what is wrong with it.
+            return document, fresh_for
+        # The authentication method stays: the toolkit refuses a client that would prove itself by a key.
+        kept = {name: value for name, value in document.items() if value is not None}
+        kept |= read.model_dump(include={"redirect_uris"}) | {"grant_types": ["authorization_code"]}
+        return kept | {"client_name": plain_name(read.client_name)}, fresh_for
 
 
 @method_decorator([csrf_exempt, login_not_required], name="dispatch")
